@@ -45,7 +45,7 @@ class NewAddressGroup:
 
 def create(conn: Connection, project_id: str, new: NewAddressGroup, now: datetime) -> AddressGroup:
     """Raises Invalid for what is no address, and for one that comes twice."""
-    values = standard.new(project_id, now, new.description)
+    values = standard.new(project_id, now, description=new.description)
     return standard.insert(conn, AddressGroup(**values, name=new.name, addresses=parsed(new.addresses)))
 
 

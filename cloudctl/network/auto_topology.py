@@ -62,7 +62,7 @@ def ensure(conn: Connection, caller: Caller, project_id: str, options: NetworkOp
         pool = subnet_pools.get(conn, pool.id, lock=True)
         cidr = subnet_pools.allocate(conn, pool, project_id, None, None)
         name = f"{PREFIX}_subnet_v{pool.ip_version}"
-        new = NewSubnet(network.id, str(cidr), pool.ip_version, name, subnetpool_id=pool.id)
+        new = NewSubnet(str(cidr), pool.ip_version, name, subnetpool_id=pool.id)
         router_interfaces.add_subnet(conn, router, subnets.create(conn, network, project_id, new, *by), *by)
     row = {"project_id": project_id, "network_id": network.id, "router_id": router.id}
     conn.execute(insert(AutoTopology).values(**row))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ipaddress import ip_network
 
 from attrs import frozen
 from sqlalchemy import bindparam, func, select
 
 from cloudctl.db import Connection
 from cloudctl.network import ipam, standard
+from cloudctl.network.addresses import hosts
 from cloudctl.network.tables import IpAllocation, Subnet
 
 # Built once: building a statement costs more than running it.
@@ -26,11 +28,17 @@ _used = (
 
 @frozen
 class Use:
-    """`total`: in the subnet's allocation pools; `used`: of ports, in the pools or not."""
+    """`total`: in the subnet's allocation pools; `used`: of ports, in the pools or not; `pooled`: in the pools."""
 
     subnet: Subnet
     total: int
     used: int
+    pooled: int
+
+    @property
+    def hosts(self) -> int:
+        """What the subnet has for hosts, in the pools or not."""
+        return hosts(ip_network(self.subnet.cidr)).size
 
 
 def of_networks(conn: Connection, network_ids: Sequence[str]) -> dict[str, list[Use]]:
@@ -39,9 +47,12 @@ def of_networks(conn: Connection, network_ids: Sequence[str]) -> dict[str, list[
     for some in standard.batches(network_ids):
         subnets = conn.execute(_subnets, {"networks": some}).all()
         used: dict[str, int] = {}
+        free: dict[str, int] = {}
         for few in standard.batches([subnet.id for subnet in subnets]):
             used |= dict(conn.execute(_used, {"subnets": few}))
+            free |= ipam.free_in_pools(conn, few)
         for subnet in subnets:
             total = sum(pool.size for pool in ipam.pools_of(subnet))
-            found.setdefault(subnet.network_id, []).append(Use(subnet, total, used.get(subnet.id, 0)))
+            pooled = total - free.get(subnet.id, 0)
+            found.setdefault(subnet.network_id, []).append(Use(subnet, total, used.get(subnet.id, 0), pooled))
     return found

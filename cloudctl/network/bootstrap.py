@@ -45,9 +45,9 @@ def bootstrap(
     """
     rule_templates.write_shipped(conn, now)
     if not _has(conn, admin_project_id, PUBLIC):
-        public = NewNetwork(name=PUBLIC, external=True, is_default=True, segment=_outside(options))
+        public = NewNetwork(name=PUBLIC, external=True, is_default=True, segments=(_outside(options),))
         # Nobody gives out addresses by DHCP on the operator's own wire.
-        subnet = NewSubnet("", options.public_cidr, 4, f"{PUBLIC}-subnet", enable_dhcp=False)
+        subnet = NewSubnet(options.public_cidr, 4, f"{PUBLIC}-subnet", enable_dhcp=False)
         _make(conn, admin_project_id, public, subnet, now, options)
         prefix = options.pool_cidr
         # Once, with the external network: who takes either away is not given it again.
@@ -55,7 +55,7 @@ def bootstrap(
             pool = NewSubnetPool(POOL, [prefix], default_prefixlen=_usual(prefix), is_default=True, shared=True)
             subnet_pools.make(conn, admin_project_id, pool, now)
     if not _has(conn, demo_project_id, PRIVATE):
-        subnet = NewSubnet("", options.private_cidr, 4, f"{PRIVATE}-subnet")
+        subnet = NewSubnet(options.private_cidr, 4, f"{PRIVATE}-subnet")
         made = _make(conn, demo_project_id, NewNetwork(name=PRIVATE), subnet, now, options)
         if has_routers:
             _join(conn, demo_project_id, made, now, options)
@@ -93,5 +93,5 @@ def _make(
 ) -> Subnet:
     by = Unasked(project_id)
     made = networks.create(conn, project_id, network, now, options, by)
-    wanted = evolve(subnet, network_id=made.id, ip_version=ip_network(subnet.cidr).version)
+    wanted = evolve(subnet, ip_version=ip_network(subnet.cidr).version)
     return subnets.create(conn, made, project_id, wanted, now, by)

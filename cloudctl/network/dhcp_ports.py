@@ -38,6 +38,7 @@ _has = exists().where(
     IpAllocation.subnet_id == Subnet.id,
 )
 _state = select(Subnet.enable_dhcp, Subnet.ipv6_address_mode, _has).where(Subnet.network_id == bindparam("network"))
+_others = select(Subnet.id).where(Subnet.network_id == bindparam("network"), Subnet.id != bindparam("but")).limit(1)
 _held_network = select(Network).where(Network.id == bindparam("network")).with_for_update()
 _held_subnets = select(Subnet).where(Subnet.network_id == bindparam("network")).order_by(Subnet.id).with_for_update()
 _absent = (
@@ -103,10 +104,10 @@ def follow(conn: Connection, network_id: str, now: datetime) -> None:
             _give_back(conn, port, subnets)
             remove(conn, port)
         return
-    if port is None:
-        port = _create(conn, network, host, now)
     wanted = sorted(served, key=lambda each: (each.created_at, each.id))
-    if _give_back(conn, port, subnets, kept=wanted) | _take(conn, port, wanted):
+    if port is None:
+        _take(conn, _create(conn, network, host, now), wanted)
+    elif _give_back(conn, port, subnets, kept=wanted) | _take(conn, port, wanted):
         standard.change(conn, Port.table, port.id, now)
 
 
@@ -159,14 +160,16 @@ def _give_back(conn: Connection, port: Port, subnets: Sequence[Subnet], kept: Se
 
 
 def leave(conn: Connection, subnet: Subnet, now: datetime) -> None:
-    """A locked subnet that is about to go: this port has no address there."""
+    """A locked subnet that is about to go: this port has no address there, and goes with the last one."""
     port = idle(conn, subnet.network_id)
     if port is None:
         return
     there = [row for row in ipam.of_ports(conn, [port.id]).get(port.id, []) if row.subnet_id == subnet.id]
     for row in there:
         ipam.give_back(conn, subnet, int(row.address))
-    if there:
+    if conn.execute(_others, {"network": subnet.network_id, "but": subnet.id}).first() is None:
+        remove(conn, port)
+    elif there:
         standard.change(conn, Port.table, port.id, now)
 
 

@@ -18,11 +18,13 @@ from cloudctl.db import Connection
 from cloudctl.errors import CloudError, Conflict, Invalid, NotFound
 from cloudctl.network import addresses, ipam, kinds, shares, standard
 from cloudctl.network.addresses import eui64, hosts, is_automatic, parse_address
-from cloudctl.network.tables import IpAllocation, Port, Subnet
+from cloudctl.network.tables import IpAllocation, Network, Port, Subnet
 from cloudctl.tasks import Unasked
 
 ROUTERS = "network:router_"
 DHCP = "network:dhcp"
+NETWORKS_OWN = "network:"
+IMMEDIATE, DEFERRED, NONE = "immediate", "deferred", "none"
 
 # Built once: building a statement costs more than running it.
 _subnets = select(Subnet).where(Subnet.network_id == bindparam("network")).order_by(Subnet.id).with_for_update()
@@ -60,9 +62,10 @@ def assign(
     `is_new`: it has none yet. Returns them in order. Raises Invalid, NotFound (a subnet), Conflict (taken, none left).
     """
     rows = _subnets_of(conn, network_id)
-    choices = (
-        _by_itself(rows, mac, owner) if wanted is None else _asked(conn, rows, network_id, port_id, mac, owner, wanted)
-    )
+    if wanted is None:
+        choices = _by_itself(_of_one_wire(conn, rows), mac, owner)
+    else:
+        choices = _asked(conn, rows, network_id, port_id, mac, owner, wanted)
     present = [] if is_new else ipam.of_ports(conn, [port_id]).get(port_id, [])
     kept = _kept(choices, present)
     by_id = {row.id: row for row in rows}
@@ -76,6 +79,13 @@ def assign(
         else:
             got.append(_taken(conn, choice, network_id, port_id, position))
     return got
+
+
+def when(network: Network, owner: str, host: str, wanted: Sequence[FixedIpRequest] | None) -> str:
+    """When a new port is given addresses: on a network whose wires have subnets of their own, with its host."""
+    if wanted is not None:
+        return IMMEDIATE if wanted else NONE
+    return DEFERRED if network.routed and not host and not owner.startswith(NETWORKS_OWN) else IMMEDIATE
 
 
 def release(conn: Connection, network_id: str, port_id: str) -> None:
@@ -106,6 +116,23 @@ def _subnets_of(conn: Connection, network_id: str) -> list[Subnet]:
 
 
 # -- choices
+
+
+def _of_one_wire(conn: Connection, rows: Sequence[Subnet]) -> Sequence[Subnet]:
+    """The subnets of the first of the network's wires that has an address left of each family that it has."""
+    wires: dict[str | None, list[Subnet]] = {}
+    for row in rows:
+        wires.setdefault(row.segment_id, []).append(row)
+    if len(wires) < 2:
+        return rows
+    # If none has, the first is as good as any to say so.
+    return next((some for some in wires.values() if _has_room(conn, some)), next(iter(wires.values())))
+
+
+def _has_room(conn: Connection, rows: Sequence[Subnet]) -> bool:
+    managed = [row for row in rows if not is_automatic(row.ipv6_address_mode)]
+    free = ipam.with_room(conn, [row.id for row in managed])
+    return {row.ip_version for row in managed} == {row.ip_version for row in managed if row.id in free}
 
 
 def _by_itself(rows: Sequence[Subnet], mac: str, owner: str) -> list[Choice]:
@@ -158,12 +185,22 @@ def _asked(
     if not rows:
         raise Invalid(f"Invalid input for operation: IP address requested on network {network_id} without subnets.")
     choices = [_choice(conn, rows, network_id, port_id, mac, owner, each) for each in wanted]
+    _check_one_wire(choices, owner)
     named = {choice.subnets[0].id for choice in choices if choice.address is not None}
-    choices += [choice for choice in _automatic(rows, mac, owner) if choice.subnets[0].id not in named]
+    here = {row.segment_id for choice in choices for row in choice.subnets}
+    automatic = _automatic([row for row in rows if row.segment_id in here], mac, owner)
+    choices += [choice for choice in automatic if choice.subnets[0].id not in named]
     exact = [(choice.subnets[0].id, choice.address) for choice in choices if choice.address is not None]
     if len(set(exact)) < len(exact):
         raise Invalid("Invalid input for fixed_ips. Reason: Duplicate IP address.")
     return choices
+
+
+def _check_one_wire(choices: Sequence[Choice], owner: str) -> None:
+    """Raises Invalid for a guest's port that would be on several wires."""
+    if not owner.startswith(NETWORKS_OWN) and len({choice.subnets[0].segment_id for choice in choices}) > 1:
+        message = "Cannot allocate addresses from different segments."
+        raise Invalid(message, type="FixedIpsSubnetsNotOnSameSegment")
 
 
 def _choice(
@@ -266,6 +303,9 @@ def give_everybody(conn: Connection, subnet: Subnet, now: datetime) -> None:
         not_(Port.device_owner.startswith(ROUTERS, autoescape=True)),
         Port.device_owner != DHCP,
     )
+    if subnet.segment_id is not None:
+        here = select(IpAllocation.port_id).join_from(IpAllocation, Subnet, Subnet.id == IpAllocation.subnet_id)
+        query = query.where(Port.id.in_(here.where(Subnet.segment_id == subnet.segment_id)))
     for port in conn.execute(query).all():
         position = len(ipam.of_ports(conn, [port.id]).get(port.id, ()))
         ipam.take(conn, subnet, _from_mac(subnet, port.mac_address), port.id, position)

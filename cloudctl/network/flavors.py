@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from attrs import frozen
+from attrs import asdict, frozen
 from sqlalchemy import bindparam, delete, insert, select, true
 
 from cloudctl.db import Connection
@@ -124,7 +124,7 @@ def kind_of(conn: Connection, flavor_id: str) -> RouterKind:
 
 def create(conn: Connection, new: NewFlavor, now: datetime) -> Flavor:
     """Raises NotFound (a profile)."""
-    common = standard.new("", now, new.description)
+    common = standard.new("", now, description=new.description)
     made = Flavor(**common, name=new.name, service_type=new.service_type, enabled=new.enabled)
     standard.insert(conn, made)
     _set_profiles(conn, made, new.service_profiles)
@@ -173,8 +173,7 @@ def unbind(conn: Connection, flavor: Flavor, profile_id: str) -> None:
 
 def create_profile(conn: Connection, new: NewProfile, now: datetime) -> ServiceProfile:
     """Raises Invalid, NotFound (the driver)."""
-    common = standard.new("", now, new.description)
-    made = ServiceProfile(**common, driver=new.driver, metainfo=new.metainfo, enabled=new.enabled)
+    made = ServiceProfile(**standard.new("", now, **asdict(new)))
     _check_profile(made)
     return standard.insert(conn, made)
 

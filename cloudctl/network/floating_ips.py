@@ -106,7 +106,7 @@ def create(
     (address,) = ports.fixed_ips_of(conn, [port.id])[port.id]
     if ":" in address["ip_address"]:
         raise bad(f"Floating IP address {address['ip_address']} is not an IPv4 address")
-    values: dict[str, Any] = {**standard.new(project_id, now, wanted.description), **_leading(to)}
+    values: dict[str, Any] = {**standard.new(project_id, now, description=wanted.description), **_leading(to)}
     made = FloatingIp(
         **values,
         status=DOWN,

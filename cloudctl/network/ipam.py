@@ -29,6 +29,8 @@ _highest = (
     .order_by(FreeRange.pool.desc(), FreeRange.first.desc())
     .limit(2)
 )
+_with_room = select(FreeRange.subnet_id).where(FreeRange.subnet_id.in_(bindparam("subnets", expanding=True))).distinct()
+_free = select(FreeRange).where(FreeRange.subnet_id.in_(bindparam("subnets", expanding=True)))
 _of_ports = select(IpAllocation).where(IpAllocation.port_id.in_(bindparam("ports", expanding=True)))
 _allocation, _range = insert(IpAllocation), insert(FreeRange)
 _drop = delete(IpAllocation).where(
@@ -82,6 +84,19 @@ def _lay_out(conn: Connection, subnet_id: str, pools: Sequence[Range], taken: It
     ]
     if rows:
         conn.execute(_range, rows)
+
+
+def with_room(conn: Connection, subnet_ids: Sequence[str]) -> set[str]:
+    """Those of the subnets that have a free address."""
+    return set(conn.scalars(_with_room, {"subnets": list(subnet_ids)}))
+
+
+def free_in_pools(conn: Connection, subnet_ids: Sequence[str]) -> dict[str, int]:
+    """Subnet id → how many addresses of its pools nobody has. Those that have none left are missing."""
+    found: dict[str, int] = {}
+    for row in conn.execute(_free, {"subnets": list(subnet_ids)}):
+        found[row.subnet_id] = found.get(row.subnet_id, 0) + Range(int(row.first), int(row.last)).size
+    return found
 
 
 def take_lowest(conn: Connection, subnet: Subnet, port_id: str, position: int) -> str | None:

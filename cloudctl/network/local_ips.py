@@ -36,7 +36,7 @@ class NewLocalIp:
 def create(conn: Connection, project_id: str, new: NewLocalIp, port: Port, now: datetime) -> LocalIp:
     """One with an address of a port, which stays whoever's it is. Raises Invalid, Conflict."""
     made = LocalIp(
-        **standard.new(project_id, now, new.description),
+        **standard.new(project_id, now, description=new.description),
         name=new.name,
         network_id=port.network_id,
         local_port_id=port.id,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from attrs import frozen
+from attrs import asdict, frozen
 from sqlalchemy import bindparam, or_, select
 
 from cloudctl import tasks
@@ -50,16 +50,7 @@ class NewLog:
 
 
 def create(conn: Connection, project_id: str, new: NewLog, now: datetime, by: Origin) -> NetworkLog:
-    made = NetworkLog(
-        **standard.new(project_id, now, new.description),
-        name=new.name,
-        resource_type=new.resource_type,
-        resource_id=new.resource_id,
-        target_id=new.target_id,
-        event=new.event,
-        enabled=new.enabled,
-    )
-    standard.insert(conn, made)
+    made = standard.insert(conn, NetworkLog(**standard.new(project_id, now, **asdict(new))))
     _follow(conn, made, by)
     return made
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from ipaddress import ip_network
 
-from attrs import frozen
+from attrs import asdict, frozen
 from sqlalchemy import bindparam, delete, or_, select
 
 from cloudctl import tasks
@@ -58,8 +58,7 @@ class NewRule:
 
 
 def create(conn: Connection, project_id: str, new: NewLabel, now: datetime) -> MeteringLabel:
-    made = standard.new(project_id, now, new.description)
-    return standard.insert(conn, MeteringLabel(**made, name=new.name, shared=new.shared))
+    return standard.insert(conn, MeteringLabel(**standard.new(project_id, now, **asdict(new))))
 
 
 def remove(conn: Connection, label: MeteringLabel, by: Origin) -> None:
@@ -72,13 +71,8 @@ def remove(conn: Connection, label: MeteringLabel, by: Origin) -> None:
 def add_rule(conn: Connection, label: MeteringLabel, new: NewRule, now: datetime, by: Origin) -> MeteringRule:
     """Add a rule to a locked label. Raises Conflict if it overlaps with another one of the same kind."""
     made = MeteringRule(
-        **standard.new(label.project_id, now),
+        **standard.new(label.project_id, now, **asdict(new)),
         metering_label_id=label.id,
-        direction=new.direction,
-        remote_ip_prefix=new.remote_ip_prefix,
-        source_ip_prefix=new.source_ip_prefix,
-        destination_ip_prefix=new.destination_ip_prefix,
-        excluded=new.excluded,
     )
     for row in conn.execute(_rules, {"label": label.id}):
         same = (row.direction, row.excluded) == (made.direction, made.excluded)

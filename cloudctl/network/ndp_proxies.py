@@ -75,7 +75,7 @@ def create(
     if conn.execute(select(NdpProxy.id).where(*taken)).first() is not None:
         raise Conflict(f"There is an NDP proxy for {address} of port {port.id}.", type="NDPProxyAlreadyExists")
     made = NdpProxy(
-        **standard.new(project_id, now, new.description),
+        **standard.new(project_id, now, description=new.description),
         name=new.name,
         router_id=router.id,
         port_id=port.id,

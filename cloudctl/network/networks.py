@@ -7,8 +7,8 @@ from datetime import datetime
 from ipaddress import ip_network
 from typing import Any
 
-from attrs import field, frozen
-from sqlalchemy import bindparam, delete, or_, select
+from attrs import frozen
+from sqlalchemy import bindparam, delete, or_, select, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -33,7 +33,7 @@ from cloudctl.network import (
 from cloudctl.network.extension_tables import DhcpPort
 from cloudctl.network.options import NetworkOptions
 from cloudctl.network.owned import Owned
-from cloudctl.network.segments import Segment
+from cloudctl.network.segments import Place, Segment
 from cloudctl.network.tables import Agent, AgentAbsence, FloatingIp, IpAllocation, Network, Port, Subnet
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
@@ -56,7 +56,7 @@ class NewNetwork:
     is_default: bool = False
     port_security_enabled: bool = True
     mtu: int = 0
-    segment: Segment = field(factory=Segment)
+    segments: Sequence[Segment] = (Segment(),)
     availability_zone_hints: Sequence[str] = ()
     qos_policy_id: str | None = None
     dns_domain: str = ""
@@ -107,6 +107,12 @@ _physical = select(Network.id, Network.physical_network).where(
     Network.id.in_(bindparam("networks", expanding=True)), Network.physical_network.is_not(None)
 )
 _ports = select(Port.id).where(Port.network_id == bindparam("network"), Port.id != bindparam("but")).limit(SHOWN_IDS)
+# Nothing is written where it is so already.
+_found = (
+    update(Network)
+    .where(Network.id == bindparam("network"), Network.status != bindparam("found"))
+    .values(status=bindparam("found"))
+)
 _delete_subnets = delete(Subnet).where(Subnet.network_id == bindparam("network"))
 
 
@@ -163,17 +169,22 @@ def physical_of(conn: Connection, network_ids: Sequence[str]) -> dict[str, str]:
 def create(
     conn: Connection, project_id: str, wanted: NewNetwork, now: datetime, options: NetworkOptions, by: Origin
 ) -> Network:
-    """Raises OverQuota, Invalid, Conflict (the segment is taken), Unavailable (all are), NotFound (a zone)."""
+    """Raises OverQuota, Invalid, Conflict (a segment is taken), Unavailable (all are), NotFound (a zone)."""
     check_zones(wanted.availability_zone_hints, options)
-    segment = segments.check(wanted.segment, options)
-    mtu = checked_mtu(wanted.mtu, segment, options)
+    wires = [segments.check(each, options) for each in wanted.segments]
+    segments.check_differ(wires)
+    mtu = checked_mtu(wanted.mtu, wires, options)
     private_vlans.check_network(wanted.pvlan, wanted.port_security_enabled)
     quota.take(conn, quotas.QUOTAS, project_id, {"network": 1})
     security_groups.ensure_default(conn, project_id, now)
     if wanted.is_default:
         _check_default(conn, wanted.external)
-    values = standard.new(project_id, now, wanted.description)
-    segment = segments.take(conn, segment, options, values["id"], project_id, now)
+    values = standard.new(project_id, now, description=wanted.description)
+    first, *others = (
+        segments.take(conn, each, options, Place(values["id"], project_id, position), now)
+        for position, each in enumerate(wires)
+    )
+    segment = segments.wire(first)
     made = Network(
         **values,
         name=wanted.name,
@@ -189,6 +200,7 @@ def create(
         segmentation_id=segment.segmentation_id,
         dns_domain=wanted.dns_domain,
         pvlan=wanted.pvlan,
+        more_segments=bool(others),
         qos_policy_id=wanted.qos_policy_id or qos_policies.default_of(conn, project_id),
     )
     standard.insert(conn, made)
@@ -204,8 +216,8 @@ def change(
 ) -> Network:
     """Set columns of a locked network. Raises Invalid, Conflict."""
     if "mtu" in changes:
-        segment = Segment(row.network_type, row.physical_network, row.segmentation_id)
-        changes["mtu"] = checked_mtu(changes["mtu"], segment, options)
+        wires = [segments.wire(each) for each in segments.of_network(conn, row.id)]
+        changes["mtu"] = checked_mtu(changes["mtu"], wires, options)
         for version in conn.scalars(select(Subnet.ip_version).where(Subnet.network_id == row.id)):
             check_mtu_of_family(changes["mtu"], version, row.id)
     changes = dict(changes)
@@ -257,9 +269,9 @@ def remove(conn: Connection, row: Network, now: datetime, by: Origin) -> None:
     tasks.supersede(conn, kinds.DELETE_NETWORK, row.id, by)
 
 
-def checked_mtu(mtu: int, segment: Segment, options: NetworkOptions) -> int:
-    """Raises Invalid for more than the segment carries."""
-    most = segment.mtu(options)
+def checked_mtu(mtu: int, wires: Sequence[Segment], options: NetworkOptions) -> int:
+    """Raises Invalid for more than each of the wires carries."""
+    most = min(wire.mtu(options) for wire in wires)
     if mtu > most:
         raise Invalid(f"Invalid input for operation: Requested MTU is too big, maximum is {most}.")
     return mtu or most
@@ -325,6 +337,7 @@ def spec_of(conn: Connection, row: Network, has_absences: bool) -> NetworkSpec:
         no_dhcp_on=tuple(conn.scalars(_absences, {"network": row.id})) if has_absences else (),
         subnets=subnets,
         dhcp_port=dhcp_port,
+        segments=segments.driver_specs(conn, row.id) if row.more_segments else (),
     )
 
 
@@ -354,9 +367,10 @@ def _subnet_spec(row: Subnet, enable_dhcp: bool) -> SubnetSpec:
         host_routes=tuple(Route(route["destination"], route["nexthop"]) for route in row.host_routes),
         ipv6_address_mode=row.ipv6_address_mode,
         ipv6_ra_mode=row.ipv6_ra_mode,
+        segment_id=row.segment_id,
     )
 
 
 def found_status(conn: Connection, network_id: str, status: str) -> None:
     """What the driver made of it. Its revision stays: the wish has not changed."""
-    conn.execute(Network.table.update().where(Network.id == network_id).values(status=status))
+    conn.execute(_found, {"network": network_id, "found": status})

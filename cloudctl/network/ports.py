@@ -202,7 +202,7 @@ def create(
     groups = _groups_of_new(conn, project_id, wanted, secure, now, everybodys_groups)
     port_security.check(secure, groups, pairs, True)
     made = Port(
-        **standard.new(project_id, now, wanted.description),
+        **standard.new(project_id, now, description=wanted.description),
         network_id=network.id,
         network_project_id="" if network.project_id == project_id else network.project_id,
         name=wanted.name,
@@ -219,10 +219,12 @@ def create(
         vif_details={},
         qos_policy_id=wanted.qos_policy_id,
         dhcp_options=dhcp_options.merged((), wanted.dhcp_options),
+        ip_allocation=fixed_ips.when(network, wanted.device_owner, wanted.host, wanted.fixed_ips),
         **{**wanted.kept, **private_vlans.of_new(network.pvlan, wanted.kept, secure)},
     )
     _insert(conn, made)
-    fixed_ips.assign(conn, network.id, made.id, mac, wanted.device_owner, wanted.fixed_ips, is_new=True)
+    if made.ip_allocation != fixed_ips.DEFERRED:
+        fixed_ips.assign(conn, network.id, made.id, mac, wanted.device_owner, wanted.fixed_ips, is_new=True)
     _join_groups(conn, made.id, groups)
     if wanted.host:
         tasks.submit_once(conn, kinds.ENSURE_PORT, made.id, by)
@@ -300,8 +302,11 @@ def change(
         changes |= {"vif_type": UNBOUND, "vif_details": {}, "status": "DOWN"}
     if changes.get("admin_state_up") is False:
         changes["status"] = "DOWN"
+    if row.ip_allocation == fixed_ips.DEFERRED and (wish is not None or changes.get("host")):
+        changes["ip_allocation"] = fixed_ips.IMMEDIATE if wish is None or wish else fixed_ips.NONE
+    gets = wish is not None or "ip_allocation" in changes
     standard.change(conn, Port.table, row.id, now, **changes)
-    if wish is not None:
+    if gets:
         owner = changes.get("device_owner", row.device_owner)
         fixed_ips.assign(conn, row.network_id, row.id, mac, owner, wish)
         associations.check_addresses_kept(conn, row.id)
@@ -412,6 +417,9 @@ def bind(conn: Connection, port_id: str, device_id: str, host: str, device_owner
     changes: dict[str, Any] = {"device_id": device_id, "device_owner": device_owner}
     if host and host != row.host:
         changes |= {"host": host, "vif_type": UNBOUND, "vif_details": {}, "status": "DOWN"}
+        if row.ip_allocation == fixed_ips.DEFERRED:
+            changes["ip_allocation"] = fixed_ips.IMMEDIATE
+            fixed_ips.assign(conn, row.network_id, row.id, row.mac_address, device_owner, None, is_new=True)
     if any(getattr(row, name) != value for name, value in changes.items()):
         return standard.changed(conn, row, now, **changes)
     return row

@@ -88,7 +88,7 @@ def create(conn: Connection, project_id: str, wanted: NewPolicy, now: datetime) 
     """A policy without rules. Raises Conflict for a second default of the project."""
     if wanted.is_default:
         _check_default(conn, project_id)
-    new = standard.new(project_id, now, wanted.description)
+    new = standard.new(project_id, now, description=wanted.description)
     made = standard.insert(conn, QosPolicy(**new, name=wanted.name, is_default=wanted.is_default))
     if wanted.shared:
         shares.share(conn, shares.QOS_POLICY, made, shares.EVERYBODY, now)

@@ -94,7 +94,13 @@ def add(conn: Connection, router: Router, wanted: Sequence[Gateway], now: dateti
 
 
 def alter(conn: Connection, router: Router, wanted: Sequence[Gateway], now: datetime, by: Origin) -> None:
-    """Change those gateways of a locked router that are meant: see `_meant`. Raises as `set`, and NotFound."""
+    """Change those gateways of a locked router that are meant: see `_meant`. Raises as `set`, and NotFound.
+
+    One that has none is given these: clients that speak of several set the first one by this, too.
+    """
+    if not router_ports.all_gateways_of(conn, [router.id]):
+        add(conn, router, wanted, now, by)
+        return
     for port, each in zip(_meant(conn, router, wanted), wanted, strict=True):
         _readdress(conn, router, port.port_id, each, now, by)
     _changed(conn, router, now, by)

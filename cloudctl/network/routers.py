@@ -82,7 +82,7 @@ def create(
     networks.check_zones(wanted.availability_zone_hints, options)
     vni = None if wanted.evpn_vni is None else evpn.take(conn, wanted.evpn_vni, options)
     quota.take(conn, quotas.QUOTAS, project_id, {"router": 1})
-    values = standard.new(project_id, now, wanted.description)
+    values = standard.new(project_id, now, description=wanted.description)
     conn.execute(
         insert(Router).values(
             **values,

@@ -72,7 +72,7 @@ def create(conn: Connection, new: NewTemplate, now: datetime) -> RuleTemplate:
         message = f"Default security group rule already exists. Rule id is {existing}."
         raise Conflict(message, type="DefaultSecurityGroupRuleExists")
     made = RuleTemplate(
-        **{**standard.new("", now), **said},
+        **standard.new("", now, **said),
         used_in_default_sg=new.used_in_default_sg,
         used_in_non_default_sg=new.used_in_non_default_sg,
     )

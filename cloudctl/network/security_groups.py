@@ -157,7 +157,7 @@ def ensure_default(conn: Connection, project_id: str, now: datetime) -> str:
     found = default_of(conn, project_id)
     if found is not None:
         return found
-    values = standard.new(project_id, now, DEFAULT_DESCRIPTION)
+    values = standard.new(project_id, now, description=DEFAULT_DESCRIPTION)
     try:
         with conn.begin_nested():
             conn.execute(insert(SecurityGroup).values(**values, name=DEFAULT, stateful=True, is_default=True))
@@ -176,7 +176,7 @@ def create(conn: Connection, project_id: str, wanted: NewGroup, now: datetime) -
     ensure_default(conn, project_id, now)
     if wanted.name.lower() == DEFAULT:
         raise Conflict("Default security group already exists.", type="SecurityGroupDefaultAlreadyExists")
-    values = standard.new(project_id, now, wanted.description)
+    values = standard.new(project_id, now, description=wanted.description)
     new_rules = rule_templates.rules_of_new(conn, values["id"], False)
     quota.take(conn, quotas.QUOTAS, project_id, {"security_group": 1, "security_group_rule": len(new_rules)})
     conn.execute(insert(SecurityGroup).values(**values, name=wanted.name, stateful=wanted.stateful))
@@ -263,8 +263,7 @@ def _insert_rules(
     conn: Connection, project_id: str, group_id: str, found: Sequence[dict[str, Any]], now: datetime
 ) -> list[SecurityGroupRuleRecord]:
     rules = [
-        SecurityGroupRuleRecord(**{**standard.new(project_id, now), "security_group_id": group_id, **rule})
-        for rule in found
+        SecurityGroupRuleRecord(**standard.new(project_id, now, security_group_id=group_id, **rule)) for rule in found
     ]
     if rules:
         conn.execute(_new_rule, [rule._asdict() for rule in rules])

@@ -23,7 +23,7 @@ from cloudctl.network.tables import Network, Segment
 from cloudctl.tasks import queue
 
 VLAN_MOST, VXLAN_MOST = 4094, 2**24 - 1
-MOST = {"vlan": VLAN_MOST, "vxlan": VXLAN_MOST}
+MOST = {"vlan": VLAN_MOST, "vxlan": VXLAN_MOST, "geneve": VXLAN_MOST}
 SHOWN_NUMBERS = 4096  # free ones of a range that are told
 RECORDS = Owned(SegmentRange, "Network Segment Range {} could not be found.", "NetworkSegmentRangeNotFound")
 
@@ -157,7 +157,7 @@ def create(conn: Connection, new: NewSegmentRange, now: datetime, options: Netwo
         raise Invalid(message, type="InvalidInput")
     _check(new.network_type, new.minimum, new.maximum)
     made = SegmentRange(
-        **standard.new(new.project_id, now, new.description),
+        **standard.new(new.project_id, now, description=new.description),
         name=new.name,
         default=False,
         shared=not new.project_id,

@@ -1,4 +1,4 @@
-"""Which wire a network is on: provider attributes. Reference: network.md, section 2, «Provider rules»."""
+"""Which wires a network is on: provider attributes. Reference: network.md, section 2, «Provider rules»; section 15."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from attrs import evolve, frozen
-from sqlalchemy import bindparam, delete, select
+from sqlalchemy import bindparam, delete, func, select
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
+from cloudctl.drivers.network_specs import SegmentSpec
 from cloudctl.errors import Conflict, Invalid, Unavailable
 from cloudctl.network import segment_ranges, standard
 from cloudctl.network.options import NetworkOptions
@@ -18,8 +19,9 @@ from cloudctl.network.owned import Owned
 from cloudctl.network.segment_ranges import VLAN_MOST, Span
 from cloudctl.network.tables import Segment as SegmentRecord
 
-TYPES = ("flat", "vlan", "vxlan")
-VXLAN_OVERHEAD = 50  # bytes of a frame that the tunnel takes
+TUNNELS = ("vxlan", "geneve")
+TYPES = ("flat", "vlan", *TUNNELS)
+TUNNEL_OVERHEAD = 50  # bytes of a frame that a tunnel takes
 TRIES = 10
 LOW = 2000
 
@@ -36,13 +38,25 @@ _look = select(
     .exists(),
     segment_ranges.any_of_type,
 )
-_of_network = select(SegmentRecord.id).where(SegmentRecord.network_id == bindparam("network"))
+_of_network = (
+    select(SegmentRecord)
+    .where(SegmentRecord.network_id == bindparam("network"))
+    .order_by(SegmentRecord.position, SegmentRecord.id)
+)
+_of_networks = (
+    select(SegmentRecord)
+    .where(SegmentRecord.network_id.in_(bindparam("networks", expanding=True)))
+    .order_by(SegmentRecord.network_id, SegmentRecord.position, SegmentRecord.id)
+)
+_next_position = select(func.coalesce(func.max(SegmentRecord.position) + 1, 0)).where(
+    SegmentRecord.network_id == bindparam("network")
+)
 _release = delete(SegmentRecord).where(SegmentRecord.network_id == bindparam("network"))
 
 
 @frozen
 class Segment:
-    """`physical_network` of flat and VLAN networks, `segmentation_id` of VLAN and VXLAN networks."""
+    """`physical_network` of flat and VLAN networks, `segmentation_id` of VLAN networks and tunnels."""
 
     network_type: str = "vxlan"
     physical_network: str | None = None
@@ -54,16 +68,15 @@ class Segment:
 
     def mtu(self, options: NetworkOptions) -> int:
         """The most that fits through."""
-        return options.mtu - (VXLAN_OVERHEAD if self.network_type == "vxlan" else 0)
+        return options.mtu - (TUNNEL_OVERHEAD if self.network_type in TUNNELS else 0)
 
 
 def check(wanted: Segment, options: NetworkOptions) -> Segment:
     """What an administrator asked for, with the physical network filled in. Raises Invalid."""
-    if wanted.network_type not in TYPES:
-        raise _invalid(f"provider:network_type {wanted.network_type} is not one of {', '.join(TYPES)}.")
-    if wanted.network_type == "vxlan":
+    check_type(wanted.network_type, TYPES)
+    if wanted.network_type in TUNNELS:
         if wanted.physical_network is not None:
-            raise _invalid("provider:physical_network specified for vxlan network.")
+            raise _invalid(f"provider:physical_network specified for {wanted.network_type} network.")
         _check_id(wanted, 1, 2**24 - 1)
         return wanted
     physical = wanted.physical_network
@@ -81,6 +94,19 @@ def check(wanted: Segment, options: NetworkOptions) -> Segment:
     return Segment(wanted.network_type, physical, wanted.segmentation_id)
 
 
+def check_type(network_type: str, types: Sequence[str]) -> None:
+    """Raises Invalid for none of these."""
+    if network_type not in types:
+        raise _invalid(f"provider:network_type {network_type} is not one of {', '.join(types)}.")
+
+
+def check_differ(wanted: Sequence[Segment]) -> None:
+    """Raises Invalid for one wire that is asked for twice."""
+    exact = [each for each in wanted if each.segmentation_id is not None or each.network_type == "flat"]
+    if len(set(exact)) < len(exact):
+        raise Invalid("Invalid input for operation: Duplicate segment entry in request.", type="InvalidInput")
+
+
 def _check_id(wanted: Segment, least: int, most: int) -> None:
     if wanted.segmentation_id is not None and not least <= wanted.segmentation_id <= most:
         raise _invalid(f"segmentation_id out of range ({least} through {most}) for {wanted.network_type}.")
@@ -90,36 +116,49 @@ def _invalid(reason: str) -> Invalid:
     return Invalid(f"Invalid input for operation: {reason}")
 
 
-def take(
-    conn: Connection, wanted: Segment, options: NetworkOptions, network_id: str, project_id: str, now: datetime
-) -> Segment:
+@frozen
+class Place:
+    """Of a new segment: the network, whose project it is, and what the segment is called."""
+
+    network_id: str
+    project_id: str
+    position: int = 0
+    name: str | None = None
+    description: str = ""
+
+
+def take(conn: Connection, wanted: Segment, options: NetworkOptions, place: Place, now: datetime) -> SegmentRecord:
     """Put a network of a project on the segment that was asked for, or on a free one.
 
     Raises Conflict if the one that was asked for is taken, Unavailable if all are.
     """
     if wanted.network_type == "flat" or wanted.segmentation_id is not None:
-        if not _hold(conn, wanted, network_id, now):
+        held = _hold(conn, wanted, place, now)
+        if held is None:
             raise _in_use(wanted)
-        return wanted
+        return held
     spans: Sequence[Span] = [segment_ranges.configured(options, wanted.network_type)]
     choice = [spans]
     tried = evolve(wanted, segmentation_id=_any_of(_low(spans)))
     is_taken, has_ranges = _seen(conn, tried)
     if has_ranges:
         physical = wanted.physical_network or ""
-        choice = segment_ranges.choice(conn, options, wanted.network_type, physical, project_id)
-    elif not is_taken and _put(conn, tried, network_id, now):
-        return tried
+        choice = segment_ranges.choice(conn, options, wanted.network_type, physical, place.project_id)
+    elif not is_taken:
+        held = _put(conn, tried, place, now)
+        if held is not None:
+            return held
     for spans in choice:
         for some in [_low(spans)] * TRIES + [spans] * TRIES:
-            tried = evolve(wanted, segmentation_id=_any_of(some))
-            if _hold(conn, tried, network_id, now):
-                return tried
+            held = _hold(conn, evolve(wanted, segmentation_id=_any_of(some)), place, now)
+            if held is not None:
+                return held
         # Nearly all are taken: look for a hole.
         for span in spans:
-            found = _hole(conn, wanted, span.first, span.last)
-            if found is not None and _hold(conn, found, network_id, now):
-                return found
+            hole = _hole(conn, wanted, span.first, span.last)
+            held = None if hole is None else _hold(conn, hole, place, now)
+            if held is not None:
+                return held
     message = "Unable to create the network. No tenant network is available for allocation."
     raise Unavailable(message, type="NoNetworkAvailable")
 
@@ -135,9 +174,34 @@ def _any_of(spans: Sequence[Span]) -> int:
     return random.randint(span.first, span.last)
 
 
-def of_network(conn: Connection, network_id: str) -> str | None:
-    """The id of the segment that a network is on."""
-    return conn.scalar(_of_network, {"network": network_id})
+def of_network(conn: Connection, network_id: str) -> Sequence[SegmentRecord]:
+    """The segments that a network is on, in their order."""
+    return conn.execute(_of_network, {"network": network_id}).all()
+
+
+def of_networks(conn: Connection, network_ids: Sequence[str]) -> dict[str, list[Segment]]:
+    """Network id → the wires that it is on, in their order."""
+    found: dict[str, list[Segment]] = {}
+    for some in standard.batches(network_ids):
+        for row in conn.execute(_of_networks, {"networks": some}):
+            found.setdefault(row.network_id, []).append(wire(row))
+    return found
+
+
+def next_position(conn: Connection, network_id: str) -> int:
+    return int(conn.scalar(_next_position, {"network": network_id}) or 0)
+
+
+def wire(row: SegmentRecord) -> Segment:
+    return Segment(row.network_type, row.physical_network or None, row.segmentation_id or None)
+
+
+def driver_specs(conn: Connection, network_id: str) -> tuple[SegmentSpec, ...]:
+    """The segments of a network as a driver shall know them."""
+    return tuple(
+        SegmentSpec(row.id, row.network_type, row.physical_network or None, row.segmentation_id or None)
+        for row in of_network(conn, network_id)
+    )
 
 
 def release(conn: Connection, network_id: str) -> None:
@@ -145,10 +209,10 @@ def release(conn: Connection, network_id: str) -> None:
     conn.execute(_release, {"network": network_id})
 
 
-def _hold(conn: Connection, segment: Segment, network_id: str, now: datetime) -> bool:
-    """False if another network is on it."""
+def _hold(conn: Connection, segment: Segment, place: Place, now: datetime) -> SegmentRecord | None:
+    """None if another network is on it."""
     is_taken, _ = _seen(conn, segment)
-    return not is_taken and _put(conn, segment, network_id, now)
+    return None if is_taken else _put(conn, segment, place, now)
 
 
 def _seen(conn: Connection, segment: Segment) -> tuple[bool, bool]:
@@ -159,23 +223,24 @@ def _seen(conn: Connection, segment: Segment) -> tuple[bool, bool]:
     return bool(is_taken), bool(has_ranges)
 
 
-def _put(conn: Connection, segment: Segment, network_id: str, now: datetime) -> bool:
-    """False if another transaction has put a network on it meanwhile."""
+def _put(conn: Connection, segment: Segment, place: Place, now: datetime) -> SegmentRecord | None:
+    """None if another transaction has put a network on it meanwhile."""
     network_type, physical, number = segment.key
     made = SegmentRecord(
-        **standard.new("", now),
-        name=None,
-        network_id=network_id,
+        **standard.new("", now, description=place.description),
+        name=place.name,
+        network_id=place.network_id,
         network_type=network_type,
         physical_network=physical,
         segmentation_id=number,
+        position=place.position,
     )
     try:
         with conn.begin_nested():
             standard.insert(conn, made)
     except IntegrityError:
-        return False
-    return True
+        return None
+    return made
 
 
 def _hole(conn: Connection, segment: Segment, least: int, most: int) -> Segment | None:

@@ -22,15 +22,16 @@ R = TypeVar("R", bound=Standard)
 BATCH = 500
 
 
-def new(project_id: str, now: datetime, description: str = "") -> dict[str, Any]:
-    """The standard columns of a new record."""
+def new(project_id: str, now: datetime, **columns: Any) -> dict[str, Any]:
+    """The standard columns of a new record, and its own: `**asdict(new)` where each has the name of its column."""
     return {
         "id": new_id(),
         "project_id": project_id,
-        "description": description,
+        "description": "",
         "created_at": now,
         "updated_at": now,
         "revision": 0,
+        **columns,
     }
 
 

@@ -85,7 +85,7 @@ def make(conn: Connection, project_id: str, new: NewSubnetPool, now: datetime) -
         _check_default(conn, version)
     quota.take(conn, quotas.QUOTAS, project_id, {"subnetpool": 1})
     made = SubnetPool(
-        **standard.new(project_id, now, new.description),
+        **standard.new(project_id, now, description=new.description),
         name=new.name,
         ip_version=version,
         prefixes=[str(each) for each in wanted],

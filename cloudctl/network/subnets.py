@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from ipaddress import ip_network
 from typing import Any
@@ -20,10 +20,10 @@ from cloudctl.network import (
     ipam,
     kinds,
     leaked_routes,
+    network_segments,
     networks,
     quotas,
     router_ports,
-    segments,
     standard,
     tags,
 )
@@ -47,7 +47,6 @@ Routes = tuple[tuple[str, str], ...]  # (destination, nexthop)
 class NewSubnet:
     """`gateway_ip` MISSING: the first address; None: no gateway. `pools` None: all other addresses."""
 
-    network_id: str
     cidr: str
     ip_version: int
     name: str = ""
@@ -68,7 +67,7 @@ class NewSubnet:
 # Built once: building a statement costs more than running it.
 _by_id = select(Subnet).where(Subnet.id == bindparam("wanted"))
 _locked_by_id = _by_id.with_for_update()
-_cidrs = select(Subnet.cidr).where(Subnet.network_id == bindparam("network"))
+_others = select(Subnet.cidr, Subnet.segment_id).where(Subnet.network_id == bindparam("network"))
 _pools = (
     select(Subnet.subnetpool_id)
     .where(Subnet.network_id == bindparam("network"), Subnet.ip_version == bindparam("version"))
@@ -118,7 +117,9 @@ def not_found(subnet_id: str) -> NotFound:
 
 def create(conn: Connection, network: Network, project_id: str, wanted: NewSubnet, now: datetime, by: Origin) -> Subnet:
     """Add a subnet to a locked network. Raises OverQuota, Invalid, Conflict."""
-    cidr = _checked_cidr(conn, network, wanted)
+    others = conn.execute(_others, {"network": network.id}).all()
+    cidr = _checked_cidr(network, wanted, [each for each, _ in others])
+    network_segments.check_new_subnet(conn, network, [segment for _, segment in others], wanted.segment_id)
     _check_pool(conn, network, cidr.version, wanted.subnetpool_id)
     addresses.check_modes(wanted.ipv6_ra_mode, wanted.ipv6_address_mode, cidr, wanted.enable_dhcp)
     networks.check_mtu_of_family(network.mtu, cidr.version, network.id)
@@ -128,10 +129,8 @@ def create(conn: Connection, network: Network, project_id: str, wanted: NewSubne
     else:
         pools = addresses.check_pools(wanted.pools, cidr)
         addresses.check_gateway_outside(pools, gateway)
-    if wanted.segment_id is not None and wanted.segment_id != segments.of_network(conn, network.id):
-        raise segments.RECORDS.not_found(wanted.segment_id)
     quota.take(conn, quotas.QUOTAS, project_id, {"subnet": 1})
-    values = standard.new(project_id, now, wanted.description)
+    values = standard.new(project_id, now, description=wanted.description)
     row = Subnet(
         **values,
         network_id=network.id,
@@ -154,6 +153,8 @@ def create(conn: Connection, network: Network, project_id: str, wanted: NewSubne
     ipam.lay_out_new(conn, row.id, pools)
     if addresses.is_automatic(row.ipv6_address_mode):
         fixed_ips.give_everybody(conn, row, now)
+    if row.segment_id is not None and not others:
+        network_segments.subnets_changed(conn, network.id, now)
     _network_changed(conn, network.id, now, by)
     return row
 
@@ -186,7 +187,12 @@ def change(conn: Connection, row: Subnet, changes: dict[str, Any], now: datetime
         addresses.check_modes(row.ipv6_ra_mode, row.ipv6_address_mode, cidr, changes["enable_dhcp"])
     if changes.get("leak_routes"):
         leaked_routes.check(conn, row)
+    moves = changes.get("segment_id", row.segment_id) != row.segment_id
+    if moves:
+        network_segments.check_changed_subnet(conn, row, changes["segment_id"])
     standard.change(conn, Subnet.table, row.id, now, **changes)
+    if moves:
+        network_segments.subnets_changed(conn, row.network_id, now)
     if "allocation_pools" in changes:
         ipam.lay_out(conn, row.id, pools)
     if {"gateway_ip", "leak_routes"} & changes.keys():
@@ -211,6 +217,8 @@ def remove(conn: Connection, row: Subnet, now: datetime, by: Origin) -> None:
         )
     tags.forget(conn, row.id)
     conn.execute(_delete, {"wanted": row.id})
+    if row.segment_id is not None:
+        network_segments.subnets_changed(conn, row.network_id, now)
     _network_changed(conn, row.network_id, now, by)
 
 
@@ -222,14 +230,14 @@ def _network_changed(conn: Connection, network_id: str, now: datetime, by: Origi
 # -- rules
 
 
-def _checked_cidr(conn: Connection, network: Network, wanted: NewSubnet) -> Cidr:
+def _checked_cidr(network: Network, wanted: NewSubnet, others: Iterable[str]) -> Cidr:
     cidr = addresses.parse_cidr(wanted.cidr)
     if cidr.version != wanted.ip_version:
         raise Invalid(
             f"Invalid input for operation: cidr '{wanted.cidr}' does not match the ip_version '{wanted.ip_version}'."
         )
     addresses.check_cidr(cidr, wanted.enable_dhcp)
-    for other in conn.scalars(_cidrs, {"network": network.id}):
+    for other in others:
         if cidr.overlaps(ip_network(other)):
             raise Invalid(
                 f"Invalid input for operation: Requested subnet with cidr: {cidr} for network: {network.id} "

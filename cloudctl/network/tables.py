@@ -90,6 +90,9 @@ class Network(Standard, table="networks"):
     dns_domain: Field[str] = text()
     # Whether its ports may be isolated from each other.
     pvlan: Field[bool] = flag(False)
+    # Whether it is on more wires than the one above, and whether its subnets say on which of them they are.
+    more_segments: Field[bool] = flag(False)
+    routed: Field[bool] = flag(False)
 
 
 Index("ix_networks_project", Network.project_id, Network.id)
@@ -105,13 +108,14 @@ Index(
 
 
 class Segment(Standard, table="segments"):
-    """What a network is on: a wire, and its id there. Two networks cannot have the same."""
+    """What a network is on: a wire, and its id there. Two networks cannot have the same; one may be on several."""
 
     name: Field[str | None] = optional_text()
     network_id: Field[str] = column(String(64), index=True)
     network_type: Field[str] = text(16)
     physical_network: Field[str] = text(64)
     segmentation_id: Field[int] = column(Integer, default=0)
+    position: Field[int] = column(Integer, default=0, server_default="0")  # among those of its network
 
 
 UniqueConstraint(Segment.network_type, Segment.physical_network, Segment.segmentation_id, name="uq_segments_wire")
@@ -216,6 +220,8 @@ class Port(Standard, table="ports"):
     hints: Field[dict[str, Any] | None] = column(Json)
     device_profile: Field[str | None] = optional_text(255)
     trusted: Field[bool | None] = column(Boolean)
+    # When it is given its addresses: immediate, deferred (until it has a host), none.
+    ip_allocation: Field[str] = text(16, default="immediate", server_default="immediate")
     # Whom on a network with `pvlan` it reaches; None: on one without.
     pvlan_type: Field[str | None] = optional_text(16)
     pvlan_community: Field[str | None] = optional_text()
@@ -230,6 +236,10 @@ Index("ix_ports_device", Port.device_id, Port.project_id, Port.id)
 Index("ix_ports_name", Port.name, Port.project_id, Port.id)
 Index("ix_ports_mac_address", Port.mac_address, Port.project_id, Port.id)
 Index("ix_ports_network", Port.network_id, Port.project_id, Port.id)
+# What few of them have: a page of those does not go through all others of the project.
+Index("ix_ports_status", Port.project_id, Port.status, Port.id)
+Index("ix_ports_device_owner", Port.project_id, Port.device_owner, Port.id)
+Index("ix_ports_host", Port.host, Port.id)
 
 
 class Trunk(Standard, table="trunks"):

@@ -63,7 +63,7 @@ def create(conn: Connection, caller: Caller, project_id: str, new: NewTrunk) -> 
         raise _in_use(parent.id)
     quota.take(conn, quotas.QUOTAS, project_id, {"trunk": 1})
     made = Trunk(
-        **standard.new(project_id, caller.now, new.description),
+        **standard.new(project_id, caller.now, description=new.description),
         name=new.name,
         port_id=parent.id,
         status=ACTIVE if parent.host and new.admin_state_up else DOWN,

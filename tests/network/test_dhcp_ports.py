@@ -73,6 +73,19 @@ def test_it_has_an_address_of_each_such_subnet(neutron: Neutron) -> None:
     assert not neutron.transact(dhcp_ports.is_due, network["id"])
 
 
+def test_it_goes_with_the_last_subnet(neutron: Neutron) -> None:
+    network = neutron.network()
+    second = neutron.create("subnet", network_id=network["id"], ip_version=4, cidr="10.0.1.0/24", enable_dhcp=False)
+    (port,) = automatic(neutron, network)
+    first = next(id for id in neutron.get(f"/networks/{network['id']}")["network"]["subnets"] if id != second["id"])
+    # The port stays while another subnet might want it again: that is for the network's task to say.
+    neutron.expect(204, "DELETE", f"/subnets/{first}")
+    assert addresses(neutron.get(f"/ports/{port['id']}")["port"]) == []
+    neutron.expect(204, "DELETE", f"/subnets/{second['id']}")
+    neutron.expect(404, "GET", f"/ports/{port['id']}")
+    assert automatic(neutron, network) == [] and wish(neutron, network).dhcp_port is None
+
+
 def test_guests_come_first_where_addresses_are_few(neutron: Neutron) -> None:
     network = neutron.network("10.0.0.0/30")
     (port,) = automatic(neutron, network)

@@ -249,7 +249,7 @@ def world() -> World:
         kept, gone = (networks.create(conn, "p", NewNetwork(name=name), now, options, BY) for name in ("kept", "gone"))
         made = []
         for network in (kept, gone):
-            subnets.create(conn, network, "p", NewSubnet(network.id, "10.0.0.0/24", 4), now, BY)
+            subnets.create(conn, network, "p", NewSubnet("10.0.0.0/24", 4), now, BY)
             made.append(ports.create(conn, "p", NewPort(network.id, host="h1"), now, BY))
         second = ports.create(conn, "p", NewPort(kept.id, host="h1"), now, BY)
         ports.unbind(conn, second.id, now)

@@ -163,7 +163,7 @@ def test_filters(neutron: Neutron, query: str, names: str) -> None:
 
 
 RESOURCES = (
-    networks.declared(NetworkOptions()),
+    networks.declared(NetworkOptions(), ()),
     SUBNETS,
     PORTS,
     SECURITY_GROUPS,

@@ -59,8 +59,18 @@ def fill(conn: Connection, first: int, most: int) -> None:
         )
         rows[Subnet.table].append({**standard, "network_id": id, "name": "", "ip_version": 4, "cidr": "10.0.0.0/24"})
         mac = f"fa:16:3e:{number >> 16:02x}:{number >> 8 & 255:02x}:{number & 255:02x}"
+        one = number == 63
         rows[Port.table].append(
-            {**standard, "network_id": id, "name": f"n{number}", "mac_address": mac, "device_id": f"d{number}"}
+            {
+                **standard,
+                "network_id": id,
+                "name": f"n{number}",
+                "mac_address": mac,
+                "device_id": f"d{number}",
+                "status": "DOWN" if one else "ACTIVE",
+                "device_owner": "network:dhcp" if one else "compute:nova",
+                "host": "h63" if one else "h",
+            }
         )
         rows[IpAllocation.table].append(
             {"subnet_id": id, "address": key(9), "ip_address": "10.0.0.9", "port_id": id, "network_id": id}
@@ -107,6 +117,11 @@ PAGES = [
     ("/ports?limit=20", "admin"),
     ("/ports?limit=20&marker={marker}", "demo"),
     ("/ports?limit=20&marker={marker}&page_reverse=true", "admin"),
+    ("/ports?limit=20&status=ACTIVE", "demo"),
+    ("/ports?limit=20&status=ACTIVE", "admin"),
+    ("/ports?limit=20&fixed_ips=ip_address_substr%3D.0.9", "demo"),
+    ("/ports?limit=20&fixed_ips=ip_address_substr%3D.0.9", "admin"),
+    ("/ports?limit=20&binding:host_id=h", "admin"),
     ("/security-groups?limit=20", "demo"),
     ("/security-groups?limit=20", "admin"),
     ("/security-group-rules?limit=20&marker={marker}", "demo"),
@@ -143,10 +158,18 @@ LOOK_UPS = [
 ]  # fmt: skip
 
 
+# What one port of the project has, and no other: whoever looks for all of them in the cloud goes through the cloud.
+RARE = [
+    ("/ports?status=DOWN", "demo"),
+    ("/ports?device_owner=network:dhcp", "demo"),
+    ("/ports?binding:host_id=h63", "admin"),
+]
+
+
 def test_ports_are_looked_up_by_index(neutron: Neutron) -> None:
     """Whoever asks: for the owner, all of the project's ports are another way to find one."""
     neutron.transact(fill, 0, FEW)
-    asked = [(path.format(marker=identifier(63)), user) for path in LOOK_UPS for user in ("admin", "demo")]
+    asked = [(path.format(marker=identifier(63)), user) for path in LOOK_UPS for user in ("admin", "demo")] + RARE
     before = {each: steps(neutron, *each, 1) for each in asked}
     neutron.transact(fill, FEW, MANY)
     after = {each: steps(neutron, *each, 1) for each in asked}

@@ -72,7 +72,7 @@ def at_once(db: Database, *acts: Callable[[Connection], Any]) -> list[Any]:
 def network(conn: Connection, cidr: str | None = "10.0.0.0/24") -> str:
     made = networks.create(conn, "p", NewNetwork(), NOW, NetworkOptions(), BY)
     if cidr:
-        subnets.create(conn, made, "p", NewSubnet(made.id, cidr, 4), NOW, BY)
+        subnets.create(conn, made, "p", NewSubnet(cidr, 4), NOW, BY)
     return str(made.id)
 
 
@@ -132,7 +132,7 @@ def test_subnets_made_at_once_do_not_overlap(db: Database) -> None:
     id = db.transact(False, network, None)
 
     def make(conn: Connection) -> str:
-        return str(subnets.create(conn, held(conn, id), "p", NewSubnet(id, "10.0.0.0/24", 4), NOW, BY).id)
+        return str(subnets.create(conn, held(conn, id), "p", NewSubnet("10.0.0.0/24", 4), NOW, BY).id)
 
     assert Counter(at_once(db, *[make] * 8))["InvalidInput"] == 7
 
@@ -190,7 +190,7 @@ class TestRouters:
     def outside(self, db: Database) -> str:
         def make(conn: Connection) -> str:
             made = networks.create(conn, "p", NewNetwork(external=True), NOW, NetworkOptions(), BY)
-            subnets.create(conn, made, "p", NewSubnet(made.id, "203.0.113.0/24", 4), NOW, BY)
+            subnets.create(conn, made, "p", NewSubnet("203.0.113.0/24", 4), NOW, BY)
             return str(made.id)
 
         return str(db.transact(False, make))

@@ -71,7 +71,12 @@ def test_what_is_not_offered_is_an_unknown_path(neutron: Neutron, path: str) -> 
 def test_zones_and_providers(neutron: Neutron) -> None:
     zones = [{"name": "nova", "resource": resource, "state": "available"} for resource in ("network", "router")]
     assert neutron.get("/availability_zones") == {"availability_zones": zones}
-    assert neutron.get("/service-providers") == {"service_providers": []}
+    kinds = {each["name"]: each for each in neutron.get("/service-providers")["service_providers"]}
+    assert set(kinds) == {"dvr", "dvrha", "ha", "single_node"}
+    assert kinds["ha"] == {"service_type": "L3_ROUTER_NAT", "name": "ha", "default": False}
+    (default,) = neutron.get("/service-providers?default=true&fields=name")["service_providers"]
+    assert default == {"name": "single_node"}
+    neutron.expect(400, "GET", "/service-providers?colour=red")
     made = neutron.network(availability_zone_hints=["nova"])
     assert (made["availability_zone_hints"], made["availability_zones"]) == (["nova"], ["nova"])
 

@@ -220,6 +220,10 @@ class TestGateways:
         assert (seen["external_gateways"], seen["external_gateway_info"]) == ([], None)
         neutron.refused(404, "RouterGatewayNotFound", "PUT", f"{path}/remove_external_gateways", which)
         assert held(neutron, router).gateway is None
+        # The command line sets the first one by this, where it knows of several.
+        assert neutron.expect(200, "PUT", f"{path}/remove_external_gateways", {"router": {"external_gateways": {}}})
+        seen = ask("update", {"network_id": two["id"]})
+        assert seen["external_gateway_info"]["network_id"] == two["id"] == held(neutron, router).gateway.network_id
 
     def test_those_that_are_named_leave_the_other_one(self, neutron: Neutron) -> None:
         """A list of all of them, as they were shown, one with another address: then that one is meant."""

@@ -26,7 +26,7 @@ def test_a_network_has_a_segment_and_subnets_say_so(neutron: Neutron) -> None:
     assert subnet["segment_id"] == segment["id"]
     other = neutron.network(None, "admin")
     body = {"subnet": {"network_id": other["id"], "ip_version": 4, "cidr": "10.8.0.0/24", "segment_id": segment["id"]}}
-    neutron.refused(404, "SegmentNotFound", "POST", "/subnets", body, "admin")
+    neutron.refused(400, "NetworkIdsDontMatch", "POST", "/subnets", body, "admin")
     neutron.expect(403, "GET", "/segments")
     neutron.expect(204, "DELETE", f"/networks/{network['id']}", user="admin")
     neutron.refused(404, "SegmentNotFound", "GET", path, user="admin")
@@ -110,3 +110,9 @@ def test_spans_without_others() -> None:
     assert without(every, [Span(1, 10)]) == []
     assert without(every, [Span(0, 2), Span(9, 20)]) == [Span(3, 8)]
     assert without(every, [Span(11, 12)]) == every
+
+
+def test_tunnels_of_another_kind_have_ranges_of_their_own(neutron: Neutron) -> None:
+    make(neutron, network_type="geneve", shared=False, project_id="admin", minimum=2013, maximum=2013)
+    made = neutron.create("network", "admin", provider__network_type="geneve")
+    assert made["provider:segmentation_id"] == 2013

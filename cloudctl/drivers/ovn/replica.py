@@ -23,6 +23,8 @@ TABLES = (
     "Logical_Switch", "Logical_Switch_Port", "Logical_Router", "Logical_Router_Port", "Logical_Router_Static_Route",
     "NAT", "Load_Balancer", "Gateway_Chassis", "DHCP_Options", "Port_Group", "Address_Set", "ACL", "QoS",
 )  # fmt: skip
+# A number in its only row that everybody passes on when it has grown: the databases' daemon, and each chassis.
+GLOBAL, ASKED = "NB_Global", "nb_cfg"
 # Not ours to write; the daemons of OVN tell there what they have done.
 OTHERS = ("HA_Chassis_Group", "HA_Chassis", "Meter", "Mirror")
 
@@ -38,7 +40,16 @@ class Known:
     decoded: Any = None  # of the wish, by whoever understands it
 
 
-class Replica(Idl):  # type: ignore[misc]  # ovs has no types
+class Copy(Idl):  # type: ignore[misc]  # ovs has no types
+    """Of a database."""
+
+    @property
+    def is_current(self) -> bool:
+        """It follows what happens in the database now."""
+        return bool(self.state == self.IDL_S_MONITORING and self._session.is_connected())
+
+
+class Replica(Copy):
     def __init__(self, remotes: str, schema: dict[str, Any], probe_seconds: int) -> None:
         self.known: dict[str, Known] = {}
         self.naming: dict[str, set[str]] = {}  # owner → the owners whose wishes speak of it
@@ -51,12 +62,8 @@ class Replica(Idl):  # type: ignore[misc]  # ovs has no types
             columns = schema["tables"][table]["columns"]
             wanted = [name for name, column in columns.items() if not _refers(column, OTHERS)]
             helper.register_columns(table, wanted)
+        helper.register_columns(GLOBAL, [ASKED])
         super().__init__(remotes, helper, probe_interval=probe_seconds * 1000)
-
-    @property
-    def is_current(self) -> bool:
-        """It follows what happens in the database now."""
-        return bool(self.state == self.IDL_S_MONITORING and self._session.is_connected())
 
     def row(self, ref: Ref) -> Any:
         """None if it is not there."""
@@ -186,6 +193,16 @@ class Draft:
         found = self.replica.row(row)
         if found is not None:
             found.verify(column)
+
+    def ask(self) -> int | None:
+        """All chassis pass on, once this is committed, that they have heard of this number. None: no daemon is there
+        yet that would tell them."""
+        for row in self.replica.tables[GLOBAL].rows.values():
+            row.verify(ASKED)
+            asked = int(getattr(row, ASKED)) + 1
+            setattr(row, ASKED, asked)
+            return asked
+        return None
 
     def _insert(self, row: Row) -> Any:
         made = self.transaction.insert(self.replica.tables[row.ref.table], row.ref.uuid, persist_uuid=True)

@@ -19,9 +19,10 @@ from cloudctl.drivers.interfaces import (
     IPortForwarding,
     IRouterKinds,
     IRouters,
+    ISegments,
     ITrunks,
 )
-from cloudctl.network.api import agents, networks, qos_rules, routers
+from cloudctl.network.api import agents, networks, qos_rules, routers, segments
 from cloudctl.network.api.address_groups import ADDRESS_GROUPS, GroupAddresses
 from cloudctl.network.api.address_scopes import ADDRESS_SCOPES
 from cloudctl.network.api.auto_topology import AutoTopologies
@@ -52,13 +53,13 @@ from cloudctl.network.api.routers import RouterGateways, RouterRoutes
 from cloudctl.network.api.rule_templates import RULE_TEMPLATES
 from cloudctl.network.api.security_group_rules import SECURITY_GROUP_RULES
 from cloudctl.network.api.security_groups import SECURITY_GROUPS
-from cloudctl.network.api.segments import PATHS_OF_RANGES, SEGMENTS, ranges
+from cloudctl.network.api.segments import PATHS_OF_RANGES, ranges
 from cloudctl.network.api.subnet_pools import SUBNET_POOLS, PoolPrefixes
 from cloudctl.network.api.subnets import SUBNETS
 from cloudctl.network.api.tags import ResourceTags
 from cloudctl.network.api.trunks import TRUNKS, TrunkSubPorts
 from cloudctl.network.api.versions import Version, VersionList
-from cloudctl.network.api.zones import Zones
+from cloudctl.network.api.zones import Zones, kinds_of
 from cloudctl.network.options import NetworkOptions
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.pipeline import Http, Pipeline
@@ -78,7 +79,8 @@ def build(http: Http, db: Database, driver: Any, driver_name: str, options: Netw
     of_routers = Resource(db, routers.declared(options, has_kinds, has_limits).of(driver))
     of_trunks = Resource(db, TRUNKS)
     of_address_groups = Resource(db, ADDRESS_GROUPS)
-    of_agents, of_networks = Resource(db, agents.declared(driver)), Resource(db, networks.declared(options).of(driver))
+    of_agents, types = Resource(db, agents.declared(driver)), networks.types_of(driver)
+    of_networks = Resource(db, networks.declared(options, types).of(driver))
     parts, chosen = agents.kinds_of(driver), agents.places(driver)
     of_rules = qos_rules.offered(driver)
 
@@ -102,7 +104,7 @@ def build(http: Http, db: Database, driver: Any, driver_name: str, options: Netw
         Resource(db, ADDRESS_SCOPES),
         Resource(db, SUBNET_POOLS),
         PoolPrefixes(db),
-        Resource(db, SEGMENTS),
+        Resource(db, segments.declared(options, types, ISegments.providedBy(driver))),
         *(Resource(db, evolve(ranges(options), path=path)) for path in PATHS_OF_RANGES),
         Resource(db, FLAVORS_OF_ROUTERS),
         ProfilesOfFlavor(db),
@@ -125,7 +127,7 @@ def build(http: Http, db: Database, driver: Any, driver_name: str, options: Netw
         tags,
         QosPolicyTags(tags),
         ProjectQuotas(db),
-        Zones(options, has_routers),
+        Zones(options, has_routers, kinds_of(driver)),
         *(
             (
                 AutoTopologies(db, options),

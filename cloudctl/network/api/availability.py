@@ -44,6 +44,16 @@ def _detail(use: Use) -> Json:
         "ip_version": use.subnet.ip_version,
         "total_ips": use.total,
         "used_ips": use.used,
+        "ip_availability_details": _counts([use]),
+    }
+
+
+def _counts(uses: list[Use]) -> Json:
+    return {
+        "total_ips_in_subnet": sum(use.hosts for use in uses),
+        "total_ips_in_allocation_pool": sum(use.total for use in uses),
+        "used_ips_in_subnet": sum(use.used for use in uses),
+        "used_ips_in_allocation_pool": sum(use.pooled for use in uses),
     }
 
 
@@ -62,6 +72,7 @@ AVAILABILITIES = Declared(
         *owners(Network),
         Attribute("total_ips", view=_each(lambda uses: sum(use.total for use in uses))),
         Attribute("used_ips", view=_each(lambda uses: sum(use.used for use in uses))),
+        Attribute("ip_availability_details", view=_each(_counts)),
         Attribute("subnet_ip_availability", view=_each(lambda uses: [_detail(use) for use in uses])),
     ),
     filters={"ip_version": _of_family},

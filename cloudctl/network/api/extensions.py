@@ -28,8 +28,10 @@ from cloudctl.drivers.interfaces import (
     IRouteLeaks,
     IRouterKinds,
     IRouters,
+    ISegments,
     IServiceHosts,
     ITrunks,
+    IWatchedGateways,
 )
 from cloudctl.errors import NotFound
 from cloudctl.network.api.attributes import Json
@@ -71,6 +73,7 @@ KNOWN = {
     "expose-port-forwarding-in-fip": Extension("Port Forwarding in Floating IP", "Shows them there.", IPortForwarding),
     "auto-allocated-topology": Extension("Auto-allocated Topology", "A network for who has none.", IRouters),
     "network-ip-availability": Extension("Network IP Availability", "How many addresses are taken."),
+    "network-ip-availability-details": Extension("Network IP Availability Details", "In pools, and in all."),
     "trunk": Extension("Trunks", "A port carries others, by VLAN ids.", ITrunks),
     "trunk-details": Extension("Trunk Details", "Shows what a port carries.", ITrunks),
     "extra_dhcp_opt": Extension("Extra DHCP Options", "What guests are told by DHCP.", IDhcpOptions),
@@ -94,7 +97,7 @@ KNOWN = {
         "Router Down Before Update", "A router becomes of another kind while it is down.", IRouterKinds
     ),
     "expose-l3-conntrack-helper": Extension("Expose Conntrack Helpers", "Shows them in routers.", IConntrackHelpers),
-    "enable-default-route-bfd": Extension("Default Route BFD", "Gateways that do not answer are left.", IManyGateways),
+    "enable-default-route-bfd": Extension("Default Route BFD", "Those that do not answer are left.", IWatchedGateways),
     "enable-default-route-ecmp": Extension("Default Route ECMP", "All gateways are taken in turns.", IManyGateways),
     "external-gateway-multihoming": Extension("External Gateway Multihoming", "Several gateways.", IManyGateways),
     "evpn": Extension("EVPN", "Routers are told of in a VPN over the wires below.", IEvpn),
@@ -115,6 +118,8 @@ KNOWN = {
     "qos-gateway-ip": Extension("Gateway IP QoS", "Policies of routers' gateways.", IGatewayLimits),
     "segment": Extension("Segment", "The wires that networks are on."),
     "standard-attr-segment": Extension("Standard Attributes of Segments", "Descriptions, times and revisions."),
+    "multi-provider": Extension("Multi Provider Network", "Networks of several wires.", ISegments),
+    "subnet-segmentid-writable": Extension("Subnet SegmentID Writable", "A subnet may say later where it is."),
     "subnet-dns-publish-fixed-ip": Extension("Subnet DNS Publish Fixed IP", "Keeps whether names are published."),
     "allowed-address-pairs": Extension("Allowed Address Pairs", "Further addresses that a port may send from."),
     "availability_zone": Extension("Availability Zone", "Lists the zones of networks."),

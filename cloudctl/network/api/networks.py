@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any
 
+from attrs import asdict, frozen
+
 from cloudctl.db import Connection
-from cloudctl.drivers.interfaces import IPrivateVlans
-from cloudctl.network import address_scopes, floating_ips, networks, qos_policies, shares
+from cloudctl.drivers.interfaces import IGeneve, IPrivateVlans, ISegments
+from cloudctl.errors import Invalid
+from cloudctl.network import address_scopes, floating_ips, networks, qos_policies, segments, shares
 from cloudctl.network.api import lists, sharing
 from cloudctl.network.api.attributes import Flag, Hints, Id, Mtu, Text
 from cloudctl.network.api.ports import Domain
@@ -19,17 +22,57 @@ from cloudctl.network.options import NetworkOptions
 from cloudctl.network.segments import Segment
 from cloudctl.network.standard import owner_of_new
 from cloudctl.network.tables import Network
-from cloudctl.rest.body import MISSING, Length, Loose, Range
+from cloudctl.rest.body import MISSING, Items, Length, Loose, Range, wire
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import any_of, number
-from cloudctl.rest.resource import Attribute, Beside, always, of_each
+from cloudctl.rest.resource import Attribute, Beside, of_each
 
 NetworkType = Annotated[str, Length(1, 16)]
 PhysicalName = Annotated[str, Length(1, 64)]
 SegmentId = Annotated[int, Loose(), Range(0)]
+
+
+@frozen
+class SaidSegment:
+    network_type: NetworkType | None = wire("provider:network_type", default=None)
+    physical_network: PhysicalName | None = wire("provider:physical_network", default=None)
+    segmentation_id: SegmentId | None = wire("provider:segmentation_id", default=None)
+
+
+SaidSegments = Annotated[list[SaidSegment], Items(1, 64)]
 # Changed only by whom a rule of its own lets.
 GUARDED = ("shared", "external", "is_default")
 PROVIDER = "network:networks:show:provider"
+
+
+def types_of(driver: Any) -> tuple[str, ...]:
+    """What a network may be with a driver."""
+    return tuple(each for each in segments.TYPES if each != "geneve" or IGeneve.providedBy(driver))
+
+
+def segment(types: Sequence[str], network_type: str | None, physical: str | None, number: int | None) -> Segment:
+    """Raises Invalid for a type that the driver does not know."""
+    said = Segment(network_type or "vxlan", physical, number)
+    segments.check_type(said.network_type, types)
+    return said
+
+
+def _of_one_wire(name: str, type_: Any, filter: Callable[[Any], Any]) -> Attribute:
+    """Shown of a network that is on no other wire."""
+    shown = of_each(lambda network: MISSING if network.more_segments else getattr(network, name))
+    column = getattr(Network, name)
+    return Attribute(f"provider:{name}", column, type_, post=None, filter=filter, view=shown, rule=PROVIDER)
+
+
+def _several(conn: Connection, call: Call, records: Sequence[Network]) -> list[Any]:
+    ids = [network.id for network in records if network.more_segments]
+    found = segments.of_networks(conn, ids) if ids else {}
+    return [
+        [{f"provider:{name}": value for name, value in asdict(each).items()} for each in found[network.id]]
+        if network.id in found
+        else MISSING
+        for network in records
+    ]
 
 
 def scope_of_family(version: int) -> Beside:
@@ -39,7 +82,7 @@ def scope_of_family(version: int) -> Beside:
 
 # One for each cloud of a process that is set up otherwise.
 @lru_cache(maxsize=64)
-def declared(options: NetworkOptions) -> Declared[Network]:
+def declared(options: NetworkOptions, types: tuple[str, ...]) -> Declared[Network]:
     def zones(subnets: Mapping[str, Sequence[str]], network: Network) -> list[str]:
         """A network is where its subnets are."""
         return [options.availability_zone] if network.id in subnets else []
@@ -47,7 +90,7 @@ def declared(options: NetworkOptions) -> Declared[Network]:
     def create(conn: Connection, call: Call, owner: str | None, values: dict[str, Any]) -> Network:
         project = owner_of_new(call.caller, owner)
         qos_policies.check_set(conn, call.caller, None, values["qos_policy_id"])
-        new = NewNetwork(segment=_segment(call, values), **values)
+        new = NewNetwork(segments=_segments(call, types, values), **values)
         for name in GUARDED:
             if getattr(new, name):
                 call.require(f"network:networks:create:{name}")
@@ -77,7 +120,7 @@ def declared(options: NetworkOptions) -> Declared[Network]:
             Attribute("pvlan", c.pvlan, Flag, post=False, put=True, filter=lists.truths, needs=IPrivateVlans),
             Attribute("availability_zone_hints", c.availability_zone_hints, Hints, post=MISSING),
             Attribute("availability_zones", view=Beside(networks.subnets_of, zones)),
-            Attribute("l2_adjacency", view=always(True)),
+            Attribute("l2_adjacency", view=of_each(lambda network: not network.routed)),
             Attribute("ipv4_address_scope", view=scope_of_family(4)),
             Attribute("ipv6_address_scope", view=scope_of_family(6)),
             *standard(Network),
@@ -90,20 +133,10 @@ def declared(options: NetworkOptions) -> Declared[Network]:
                 filter=lists.truths,
                 view=of_each(lambda network: network.is_default if network.external else MISSING),
             ),
-            Attribute(
-                "provider:network_type", c.network_type, NetworkType | None, post=None, filter=any_of, rule=PROVIDER
-            ),
-            Attribute(
-                "provider:physical_network",
-                c.physical_network,
-                PhysicalName | None,
-                post=None,
-                filter=any_of,
-                rule=PROVIDER,
-            ),
-            Attribute(
-                "provider:segmentation_id", c.segmentation_id, SegmentId | None, post=None, filter=number, rule=PROVIDER
-            ),
+            _of_one_wire("network_type", NetworkType | None, any_of),
+            _of_one_wire("physical_network", PhysicalName | None, any_of),
+            _of_one_wire("segmentation_id", SegmentId | None, number),
+            Attribute("segments", None, SaidSegments, post=MISSING, view=_several, rule=PROVIDER, needs=ISegments),
         ),
         of_caller=sharing.filters(c.id, shares.NETWORK),
         visible=networks.visible,
@@ -133,12 +166,18 @@ def remove(conn: Connection, call: Call, network: Network) -> None:
     networks.remove(conn, network, call.now, call.caller)
 
 
-def _segment(call: Call, values: dict[str, Any]) -> Segment:
-    """Takes what a body says of the wire out of it. Raises Forbidden."""
+def _segments(call: Call, types: Sequence[str], values: dict[str, Any]) -> Sequence[Segment]:
+    """Takes what a body says of the wires out of it. Raises Forbidden, Invalid."""
     network_type, physical, number = (
         values.pop(name) for name in ("network_type", "physical_network", "segmentation_id")
     )
-    segment = Segment(network_type or "vxlan", physical, number)
-    if segment != Segment() or network_type is not None:
+    several: Sequence[SaidSegment] = values.pop("segments", ())
+    says_one = (network_type, physical, number) != (None, None, None)
+    if says_one or several:
         call.require("network:networks:create:provider")
-    return segment
+    if says_one and several:
+        message = "Invalid input for operation: Segments and provider values cannot both be set."
+        raise Invalid(message, type="SegmentsSetInConjunctionWithProviders")
+    if several:
+        return [segment(types, each.network_type, each.physical_network, each.segmentation_id) for each in several]
+    return [segment(types, network_type, physical, number)]

@@ -36,7 +36,7 @@ from cloudctl.network.tables import IpAllocation, Network, Port, PortSecurityGro
 from cloudctl.rest.body import MISSING, Check, Items, Length, ValueProblem
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Condition, Filter, any_of
-from cloudctl.rest.resource import REQUIRED, Attribute, Beside, always
+from cloudctl.rest.resource import REQUIRED, Attribute, Beside
 
 BINDING = "network:ports:show:binding"
 
@@ -52,14 +52,16 @@ def _with_fixed_ips(values: Sequence[str]) -> Condition:
             raise lists.bad(f"Invalid input for fixed_ips. Reason: {value[:64]!r} is not of the form ip_address=VALUE.")
         wanted[name].append(_canonical(rest) if name == "ip_address" else rest)
     a = IpAllocation
-    found = select(a.port_id)
+    met: list[Condition] = [a.ip_address.contains(part, autoescape=True) for part in wanted["ip_address_substr"]]
     if wanted["ip_address"]:
-        found = found.where(a.ip_address.in_(wanted["ip_address"]))
-    for part in wanted["ip_address_substr"]:
-        found = found.where(a.ip_address.contains(part, autoescape=True))
+        met.append(a.ip_address.in_(wanted["ip_address"]))
     if wanted["subnet_id"]:
-        found = found.where(a.subnet_id.in_(wanted["subnet_id"]))
-    return Port.id.in_(found)
+        met.append(a.subnet_id.in_(wanted["subnet_id"]))
+    if wanted["ip_address"] or wanted["subnet_id"]:
+        return Port.id.in_(select(a.port_id).where(*met))
+    # No index knows parts of addresses. So the ports that the caller sees are gone through, until a page of them is
+    # full, and not the addresses of everybody.
+    return select(a.port_id).where(a.port_id == Port.id, *met).exists()
 
 
 def _canonical(text: str) -> str:
@@ -392,7 +394,7 @@ PORTS = Declared(
         Attribute("dns_name", c.dns_name, Label, post=MISSING, put=True, filter=any_of),
         Attribute("dns_domain", c.dns_domain, Domain, post=MISSING, put=True, filter=any_of),
         Attribute("dns_assignment", view=Beside(ports.fixed_ips_of, assignments)),
-        Attribute("ip_allocation", view=always("immediate")),
+        Attribute("ip_allocation", c.ip_allocation),
         Attribute("trunk_details", view=trunk_details, needs=ITrunks),
         Attribute("data_plane_status", c.data_plane_status, Literal["ACTIVE", "DOWN"] | None, put=True, filter=any_of),
         Attribute("propagate_uplink_status", c.propagate_uplink_status, Flag, post=MISSING, put=True),

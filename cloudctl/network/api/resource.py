@@ -163,7 +163,7 @@ def owners(record: type[Standard]) -> tuple[Attribute, ...]:
 def standard(
     record: type[Standard], *, description: Any = Text, changeable: bool = True, tagged: bool = True
 ) -> tuple[Attribute, ...]:
-    """The attributes of every record.
+    """The attributes of every record. `create` is given the `description` with what is the resource's own.
 
     `description`: its type in bodies. `changeable`: there is a PUT. `tagged`: a create body may have tags.
     """

@@ -12,7 +12,7 @@ from attrs import asdict, frozen
 from sqlalchemy import func
 
 from cloudctl.db import Connection, Database
-from cloudctl.drivers.interfaces import IConntrackHelpers, IEvpn, IManyGateways, INdpProxies
+from cloudctl.drivers.interfaces import IConntrackHelpers, IEvpn, IManyGateways, INdpProxies, IWatchedGateways
 from cloudctl.errors import Invalid
 from cloudctl.network import (
     evpn,
@@ -46,7 +46,7 @@ from cloudctl.tasks import Origin
 # How a router is realised.
 KIND = "network:routers:kind"
 KINDS = {"distributed", "ha"}
-WAYS_OUT = {"enable_default_route_ecmp", "enable_default_route_bfd"}
+WAYS_OUT = {"enable_default_route_bfd": IWatchedGateways, "enable_default_route_ecmp": IManyGateways}
 # What a body says that NewRouter has.
 NEW = (
     "name",
@@ -55,7 +55,7 @@ NEW = (
     "availability_zone_hints",
     "flavor_id",
     "evpn_vni",
-    *sorted(KINDS | WAYS_OUT),
+    *sorted(KINDS | WAYS_OUT.keys()),
 )
 Do = Callable[[Connection, Router, Sequence[Gateway], datetime, Origin], None]
 Change = Callable[[Sequence[extra_routes.Route], Sequence[extra_routes.Route]], list[extra_routes.Route]]
@@ -82,8 +82,13 @@ class GatewayInfo:
 
 
 @frozen
+class NoGateways:
+    """An empty mapping: so the `openstack` command says it, whatever it is told to unset."""
+
+
+@frozen
 class SomeGateways:
-    external_gateways: Annotated[list[GatewayInfo], Items(0, 20)]
+    external_gateways: NoGateways | Annotated[list[GatewayInfo], Items(0, 20)]
 
 
 @frozen
@@ -151,7 +156,7 @@ def declared(options: NetworkOptions, has_kinds: bool, has_limits: bool) -> Decl
         _check_ways_out(call, changes)
         by = call.now, call.caller
         columns = {name: value for name, value in changes.items() if name in ("name", "description", "admin_state_up")}
-        columns |= {name: changes[name] for name in KINDS | WAYS_OUT if changes.get(name) is not None}
+        columns |= {name: changes[name] for name in KINDS | WAYS_OUT.keys() if changes.get(name) is not None}
         if "routes" in changes:
             # The gateway may be what the present ones need and the new ones do not.
             columns["routes"] = []
@@ -190,10 +195,8 @@ def declared(options: NetworkOptions, has_kinds: bool, has_limits: bool) -> Decl
             Attribute("availability_zones", view=always([options.availability_zone])),
             Attribute("external_gateways", view=external_gateways, needs=IManyGateways),
             *(
-                Attribute(
-                    name, c.table.c[name], Flag | None, post=MISSING, put=True, filter=lists.truths, needs=IManyGateways
-                )
-                for name in sorted(WAYS_OUT)
+                Attribute(name, c.table.c[name], Flag | None, post=MISSING, put=True, filter=lists.truths, needs=needs)
+                for name, needs in WAYS_OUT.items()
             ),
             Attribute("conntrack_helpers", view=within, needs=IConntrackHelpers),
             Attribute(
@@ -259,7 +262,7 @@ def _with_kind(conn: Connection, call: Call, values: dict[str, Any]) -> dict[str
 
 def _check_ways_out(call: Call, values: Mapping[str, Any]) -> None:
     """Raises Forbidden for who may not choose how several gateways are used."""
-    if WAYS_OUT & values.keys():
+    if WAYS_OUT.keys() & values.keys():
         call.require("network:routers:gateway")
 
 
@@ -367,7 +370,8 @@ class RouterGateways:
         router = changeable(conn, call, router_id)
         # What is taken away is named as it was shown, with what only administrators choose.
         chooses = do is not router_gateways.remove
-        wanted = [_gateway(conn, call, each, self.has_limits, chooses) for each in body.external_gateways]
+        said = [] if isinstance(body.external_gateways, NoGateways) else body.external_gateways
+        wanted = [_gateway(conn, call, each, self.has_limits, chooses) for each in said]
         do(conn, router, [each for each in wanted if each is not None], call.now, call.caller)
         return self.routers.views(conn, call, [routers.get(conn, router.id)])[0]
 

@@ -6,19 +6,21 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
-from sqlalchemy import true
+from sqlalchemy import func, true
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
-from cloudctl.network import segment_ranges, segments
+from cloudctl.network import network_segments, networks, segment_ranges, segments
 from cloudctl.network import standard as records
 from cloudctl.network.api import lists
-from cloudctl.network.api.attributes import Flag, Text
+from cloudctl.network.api.attributes import Flag, Id, Text
+from cloudctl.network.api.networks import NetworkType, PhysicalName, SegmentId, segment
 from cloudctl.network.api.resource import Declared, standard
 from cloudctl.network.extension_tables import SegmentRange
+from cloudctl.network.network_segments import NewSegment
 from cloudctl.network.options import NetworkOptions
 from cloudctl.network.segment_ranges import NewSegmentRange
-from cloudctl.network.tables import Segment
+from cloudctl.network.tables import Segment, Standard
 from cloudctl.rest.body import Length, Loose, Range
 from cloudctl.rest.call import Call
 from cloudctl.rest.caller import Caller
@@ -36,7 +38,7 @@ def everything(conn: Connection, caller: Caller) -> Condition:
     return true()
 
 
-def may_remove(call: Call, record: SegmentRange) -> None:
+def may_remove(call: Call, record: Standard) -> None:
     """It is for who administers the cloud: the rule of the Operation has been asked."""
 
 
@@ -44,7 +46,12 @@ def may_remove(call: Call, record: SegmentRange) -> None:
 
 
 def visible(conn: Connection, caller: Caller, id: str, lock: bool = False) -> Segment:
-    return segments.RECORDS.get(conn, id, lock)
+    """`lock`: its network is locked, too, and before it, as all do who change both."""
+    found = segments.RECORDS.get(conn, id)
+    if lock:
+        networks.get(conn, found.network_id, lock=True)
+        found = segments.RECORDS.get(conn, id, lock=True)
+    return found
 
 
 def change(conn: Connection, call: Call, row: Segment, changes: dict[str, Any]) -> Segment:
@@ -52,41 +59,68 @@ def change(conn: Connection, call: Call, row: Segment, changes: dict[str, Any]) 
     return records.changed(conn, row, call.now, **said)
 
 
-_s = Segment
-SEGMENTS = Declared(
-    name="segment",
-    record=Segment,
-    attributes=(
-        Attribute("id", _s.id, filter=any_of, sort=True),
-        Attribute("network_id", _s.network_id, filter=any_of, sort=True),
-        Attribute("name", _s.name, Text | None, put=True, filter=any_of),
-        Attribute("network_type", _s.network_type, filter=any_of, sort=True),
-        Attribute(
-            "physical_network",
-            _s.physical_network,
-            filter=any_of,
-            sort=True,
-            view=of_each(lambda row: row.physical_network or None),
+def remove(conn: Connection, call: Call, row: Segment) -> None:
+    network_segments.remove(conn, row, call.now, call.caller)
+
+
+# One for each cloud of a process that is set up otherwise.
+@lru_cache(maxsize=64)
+def declared(options: NetworkOptions, types: tuple[str, ...], several: bool) -> Declared[Segment]:
+    """`several`: a network may be on more than one."""
+
+    def create(conn: Connection, call: Call, owner: str | None, values: dict[str, Any]) -> Segment:
+        network = networks.visible(conn, call.caller, values["network_id"], lock=True)
+        wire = segment(types, *(values[name] for name in ("network_type", "physical_network", "segmentation_id")))
+        new = NewSegment(wire, values["name"], values["description"] or "")
+        return network_segments.create(conn, network, new, call.now, options, call.caller)
+
+    c = Segment
+    return Declared(
+        name="segment",
+        record=Segment,
+        attributes=(
+            Attribute("id", c.id, filter=any_of, sort=True),
+            Attribute("network_id", c.network_id, Id, post=REQUIRED, filter=any_of, sort=True),
+            Attribute("name", c.name, Text | None, post=None, put=True, filter=any_of, sort=func.coalesce(c.name, "")),
+            Attribute("network_type", c.network_type, NetworkType, post=REQUIRED, filter=any_of, sort=True),
+            Attribute(
+                "physical_network",
+                c.physical_network,
+                PhysicalName | None,
+                post=None,
+                filter=any_of,
+                sort=True,
+                view=of_each(lambda row: row.physical_network or None),
+            ),
+            Attribute(
+                "segmentation_id",
+                c.segmentation_id,
+                SegmentId | None,
+                post=None,
+                filter=number,
+                sort=True,
+                view=of_each(lambda row: row.segmentation_id or None),
+            ),
+            *(
+                each
+                for each in standard(Segment, description=Text | None)
+                if each.name not in ("project_id", "tenant_id", "tags")
+            ),
         ),
-        Attribute(
-            "segmentation_id",
-            _s.segmentation_id,
-            filter=number,
-            sort=True,
-            view=of_each(lambda row: row.segmentation_id or None),
-        ),
-        *(
-            each
-            for each in standard(Segment, description=Text | None)
-            if each.name not in ("project_id", "tenant_id", "tags")
-        ),
-    ),
-    visible=visible,
-    visible_to=everything,
-    not_found=segments.RECORDS.not_found,
-    change=change,
-    says={"list": "List the wires that networks are on.", "update": "Change the name or description of a segment."},
-)
+        visible=visible,
+        visible_to=everything,
+        not_found=segments.RECORDS.not_found,
+        create=create if several else None,
+        change=change,
+        may_remove=may_remove,
+        remove=remove if several else None,
+        says={
+            "list": "List the wires that networks are on.",
+            "create": "Put a network on one more wire.",
+            "update": "Change the name or description of a segment.",
+            "delete": "Take a network from one of its wires, on which it must have no subnet.",
+        },
+    )
 
 
 # -- ranges
@@ -137,7 +171,12 @@ def ranges(options: NetworkOptions) -> Declared[SegmentRange]:
             Attribute("default", c.default, filter=lists.truths),
             Attribute("shared", c.shared, Flag, post=True, filter=lists.truths),
             Attribute(
-                "network_type", c.network_type, Literal["vlan", "vxlan"], post=REQUIRED, filter=any_of, sort=True
+                "network_type",
+                c.network_type,
+                Literal["vlan", "vxlan", "geneve"],
+                post=REQUIRED,
+                filter=any_of,
+                sort=True,
             ),
             Attribute("physical_network", c.physical_network, Physical, post="", filter=any_of, sort=True),
             Attribute("minimum", c.minimum, Number, post=REQUIRED, put=True, filter=number, sort=True),

@@ -69,7 +69,7 @@ def external(conn: Connection, call: Call, records: Sequence[Subnet]) -> list[bo
 
 
 def create(conn: Connection, call: Call, owner: str | None, values: dict[str, Any]) -> Subnet:
-    network = networks.visible(conn, call.caller, values["network_id"], lock=True)
+    network = networks.visible(conn, call.caller, values.pop("network_id"), lock=True)
     refuse_foreign(call.caller, network, "network:subnets:create:foreign_network")
     if values.get("segment_id") is not None:
         call.require("network:subnets:segment")
@@ -128,6 +128,8 @@ def change(conn: Connection, call: Call, subnet: Subnet, changes: dict[str, Any]
         call.require("network:subnets:service_types")
     if "leak_routes" in changes:
         call.require("network:subnets:leak_routes")
+    if "segment_id" in changes:
+        call.require("network:subnets:segment")
     return subnets.change(conn, subnet, _paired(changes), call.now, call.caller)
 
 
@@ -164,7 +166,7 @@ SUBNETS = Declared(
         Attribute("ipv6_address_mode", _subnet.ipv6_address_mode, Mode | None, post=None, filter=any_of),
         Attribute("subnetpool_id", _subnet.subnetpool_id, PoolId | None, post=MISSING, filter=any_of),
         Attribute("service_types", _subnet.service_types, Types, post=MISSING, put=True),
-        Attribute("segment_id", _subnet.segment_id, Id | None, post=MISSING, filter=any_of),
+        Attribute("segment_id", _subnet.segment_id, Id | None, post=MISSING, put=True, filter=any_of),
         Attribute("dns_publish_fixed_ip", _subnet.dns_publish_fixed_ip, Flag, post=MISSING, put=True),
         Attribute("leak_routes", _subnet.leak_routes, Flag, put=True, needs=IRouteLeaks),
         Attribute("use_default_subnetpool", None, Flag, post=MISSING, view=None),

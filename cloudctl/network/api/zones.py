@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from attrs import frozen
 
+from cloudctl.drivers.interfaces import IRouterKinds, IRouters
 from cloudctl.network.api import lists
 from cloudctl.network.api.attributes import Json
 from cloudctl.network.options import NetworkOptions
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
+
+SINGLE = "single_node"
+PROVIDER = ("service_type", "name", "default")
 
 
 @frozen
@@ -17,6 +24,7 @@ class Zones:
 
     options: NetworkOptions
     has_routers: bool
+    kinds: Sequence[str]  # of routers
 
     @routes.get("/availability_zones", policy="network:availability_zones:list")
     async def list(self, call: Call) -> Json:
@@ -31,9 +39,23 @@ class Zones:
 
     @routes.get("/service-providers", policy="network:service_providers:list")
     async def providers(self, call: Call) -> Json:
-        """List the providers of services that one can choose among: there is no choice."""
-        return {"service_providers": []}
+        """List the kinds of routers that one can choose among."""
+        unknown = [name[:64] for name in call.query if name not in {*PROVIDER, *lists.RESERVED}]
+        if unknown:
+            raise lists.bad(f"{unknown} is invalid attribute for filtering")
+        found = [dict(zip(PROVIDER, ("L3_ROUTER_NAT", name, name == SINGLE), strict=True)) for name in self.kinds]
+        return {"service_providers": [lists.narrowed(call, each) for each in found if _is_asked_for(call, each)]}
 
 
-def _is_asked_for(call: Call, zone: Json) -> bool:
-    return all(not call.query.all(name) or value in call.query.all(name) for name, value in zone.items())
+def kinds_of(driver: Any) -> tuple[str, ...]:
+    """What routers there are with a driver."""
+    if not IRouters.providedBy(driver):
+        return ()
+    return ("dvr", "dvrha", "ha", SINGLE) if IRouterKinds.providedBy(driver) else (SINGLE,)
+
+
+def _is_asked_for(call: Call, item: Json) -> bool:
+    return all(
+        not call.query.all(name) or str(value).lower() in {asked.lower() for asked in call.query.all(name)}
+        for name, value in item.items()
+    )

@@ -7,6 +7,7 @@ from datetime import datetime
 from cloudctl.db import Connection
 from cloudctl.drivers.errors import InUse
 from cloudctl.drivers.interfaces import IDhcpPorts
+from cloudctl.drivers.specs import NetworkSpec
 from cloudctl.network import dhcp_ports, kinds, networks
 from cloudctl.network.lifecycle.patience import ATTEMPTS, IN_USE
 from cloudctl.tasks import Context, Step, Wait, Workflow
@@ -16,12 +17,22 @@ from cloudctl.tasks.workflow import Task
 async def ensure(ctx: Context) -> None:
     """The driver holds the network as it is now. One that is gone is left to its own task."""
     driver = ctx.drivers.network
-    if IDhcpPorts.providedBy(driver) and await ctx.read(dhcp_ports.is_due, ctx.resource_id):
-        await ctx.write(dhcp_ports.follow, ctx.resource_id, ctx.now)
-    spec = await ctx.read(networks.driver_spec, ctx.resource_id)
+    spec, is_due = await ctx.read(_wanted, ctx.resource_id, IDhcpPorts.providedBy(driver))
+    if is_due:
+        spec = await ctx.write(_followed, ctx.resource_id, ctx.now)
     if spec is not None:
         await driver.ensure_network(spec)
     await ctx.commit(_ensured, ctx.resource_id, spec is not None and spec.dhcp_port is not None)
+
+
+def _wanted(conn: Connection, network_id: str, gives_out: bool) -> tuple[NetworkSpec | None, bool]:
+    """With whether the port that gives out its addresses has to follow it first."""
+    return networks.driver_spec(conn, network_id), gives_out and dhcp_ports.is_due(conn, network_id)
+
+
+def _followed(conn: Connection, network_id: str, now: datetime) -> NetworkSpec | None:
+    dhcp_ports.follow(conn, network_id, now)
+    return networks.driver_spec(conn, network_id)
 
 
 def _ensured(conn: Connection, network_id: str, gives_out: bool) -> None:
