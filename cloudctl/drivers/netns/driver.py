@@ -19,6 +19,7 @@ from cloudctl.drivers.interfaces import (
     IDhcpPorts,
     IGatewayLimits,
     IGuestMetadata,
+    IManyGateways,
     IMarking,
     IMetering,
     INdpProxies,
@@ -105,6 +106,7 @@ def create(config: Config, resources: DriverResources) -> NetnsBackend:
     IDhcpOptions,
     IPacketLogs,
     IMetering,
+    IManyGateways,
     INdpProxies,
     IConntrackHelpers,
 )
@@ -207,7 +209,7 @@ class NetnsBackend:
                 await self._fulfil(spec)
         if kept is not None and kept.spec.subnets != spec.subnets:
             for router in self.records.routers.values():
-                if router.gateway is not None and router.gateway.network_id == spec.id:
+                if any(way.network_id == spec.id for way in router.ways_out):
                     await self.ensure_router(router)
 
     def _is_fulfilled(self, spec: NetworkSpec) -> bool:
@@ -396,4 +398,4 @@ class NetnsBackend:
 
 
 def _legs(router: RouterSpec) -> list[Any]:
-    return [*router.interfaces, *((router.gateway,) if router.gateway else ())]
+    return [*router.interfaces, *router.ways_out]

@@ -26,7 +26,8 @@ def counter(meter_id: str) -> str:
 
 
 def ruleset(name: str, outside: str | None, meters: Iterable[Meter], gone: Iterable[str] = ()) -> str:
-    """`outside`: the interface of the gateway; None: nothing is counted. `gone`: ids of meters that are not any more.
+    """`outside`: the interfaces of gateways, as nftables says it; None: nothing is counted. `gone`: ids of meters that
+    are not any more.
 
     Raises Unfit.
     """
@@ -53,7 +54,7 @@ def _matches(rule: MeterRule, outside: str) -> str:
     if rule.direction not in SIDES:
         raise Unfit(f"no direction: {rule.direction!r}")
     interface, remote = SIDES[rule.direction]
-    words = [f'{interface} "{outside}"']
+    words = [f"{interface} {outside}"]
     for side, prefix in (
         (remote, rule.remote_prefix),
         ("saddr", rule.source_prefix),

@@ -30,7 +30,7 @@ class Routers:
     def legs(self, spec: RouterSpec) -> list[Leg]:
         """Raises UnknownNetwork, and Unfit for an address that is none."""
         found = [self._leg(each) for each in spec.interfaces]
-        return found if spec.gateway is None else [*found, self._leg(spec.gateway, gateway=True)]
+        return [*found, *(self._leg(each, gateway=True) for each in spec.ways_out)]
 
     def check(self, spec: RouterSpec) -> None:
         """Raises Unfit and UnknownNetwork, before anything is changed."""
@@ -93,8 +93,9 @@ class Routers:
         self._metered[spec.id] = wanted
 
     def _outside(self, spec: RouterSpec) -> str | None:
-        """The interface that leads to the gateway's network."""
-        return None if spec.gateway is None else self.names.router_inner(spec.gateway.port_id)
+        """The interfaces that lead to the networks of gateways, as nftables says it; None: there are none."""
+        ways = [self.names.router_inner(each.port_id) for each in spec.ways_out]
+        return routing.one_of(ways) if ways else None
 
     def _announce(self, spec: RouterSpec, namespace: str, legs: list[Leg]) -> None:
         """Neighbours learn of addresses that are new here: another router may have had them."""

@@ -6,7 +6,7 @@ All functions are pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address, ip_interface
 from typing import Any
 
@@ -18,12 +18,30 @@ from cloudctl.drivers.netns.checked import address, interface, mac, mtu, network
 from cloudctl.drivers.netns.links import Found, in_bridge
 from cloudctl.drivers.netns.names import METADATA_ADDRESS, Names
 from cloudctl.drivers.netns.rules import chain, replaced
-from cloudctl.drivers.specs import ConntrackHelper, NetworkSpec, PortForwarding, RouterInterface, RouterSpec
+from cloudctl.drivers.specs import (
+    ConntrackHelper,
+    FloatingIp,
+    NetworkSpec,
+    PortForwarding,
+    RouterInterface,
+    RouterSpec,
+)
 
 FORWARDED = ("tcp", "udp")
 HELPER = re.compile(r"[A-Za-z0-9.-]{1,15}")  # NF_CT_HELPER_NAME_LEN
-SYSCTLS = ("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1", "net.ipv6.conf.all.proxy_ndp=1")
+SYSCTLS = (
+    "net.ipv4.ip_forward=1",
+    "net.ipv6.conf.all.forwarding=1",
+    "net.ipv6.conf.all.proxy_ndp=1",
+    "net.ipv4.fib_multipath_hash_policy=1",  # of several ways out, each connection takes one
+    "net.ipv4.conf.all.rp_filter=2",  # and what answers may come in by any
+)
 METADATA_TABLE = 1000  # and a network's index: the routing table for what comes from it and asks for metadata
+# Of a router with several ways out: the routing table of the way, in their order, and the ranks of the rules that lead
+# there. First what is inside, which the routes of the main table know; then answers, then who has an address outside.
+WAY_TABLE = 900
+INSIDE, ANSWERS, SENDERS = 1000, 1001, 1002
+RANKS = (INSIDE, ANSWERS, SENDERS)
 
 Rows = Iterable[Mapping[str, Any]]
 
@@ -61,6 +79,7 @@ def inner_lines(names: Names, router: RouterSpec, legs: Iterable[Leg], found: Ro
 
     Interfaces that are not wanted any more are taken away.
     """
+    legs = list(legs)
     wanted = inner_links(names, legs)
     present = _addresses(found)
     lines = ["link set dev lo up"]
@@ -68,7 +87,7 @@ def inner_lines(names: Names, router: RouterSpec, legs: Iterable[Leg], found: Ro
     state = "up" if router.admin_state_up else "down"
     for name, leg in wanted.items():
         lines.append(f"link set dev {name} address {mac(leg.spec.mac)} mtu {mtu(leg.network.mtu)} {state}")
-        own, there = _of_leg(router, leg), present.get(name, set())
+        own, there = _of_leg(router, legs, leg), present.get(name, set())
         lines += [f"address del {each} dev {name}" for each in sorted(there - set(own))]
         lines += [f"address add {each} dev {name}{_no_waiting(each)}" for each in own if each not in there]
     return lines
@@ -82,11 +101,11 @@ def route_lines(names: Names, router: RouterSpec, legs: Iterable[Leg], routes: R
     """
     if not router.admin_state_up:
         return []
-    wanted_routes, wanted_rules = _wanted_routes(names, router, legs)
+    wanted_routes, wanted_rules = _wanted_routes(names, router, list(legs))
     present = {_route(row) for row in routes}
-    lines = [f"route del {each} proto static" for each in sorted(present - wanted_routes)]
-    lines += [f"route replace {each} proto static" for each in sorted(wanted_routes)]
-    ours = {f"iif {row['iif']} to {row['dst']} lookup {row['table']}" for row in rules if "iif" in row and "dst" in row}
+    lines = [f"route del {_static(each)}" for each in sorted(present - wanted_routes)]
+    lines += [f"route replace {_static(each)}" for each in sorted(wanted_routes)]
+    ours = {_rule(row) for row in rules if ("iif" in row and "dst" in row) or row.get("priority") in RANKS}
     lines += [f"rule del {each}" for each in sorted(ours - wanted_rules)]
     return lines + [f"rule add {each}" for each in sorted(wanted_rules - ours)]
 
@@ -104,33 +123,62 @@ def proxy_lines(names: Names, router: RouterSpec, found: Rows) -> list[str]:
 
 def ruleset(name: str, names: Names, router: RouterSpec, legs: Iterable[Leg]) -> str:
     """NAT of the router and its limits, in place of what they were. Floating addresses win over the gateway's own."""
-    gateway = next((leg for leg in legs if leg.gateway), None)
+    legs = list(legs)
+    ways = {names.router_inner(leg.spec.port_id): leg for leg in legs if leg.gateway}
     arriving: list[str] = []
     leaving: list[str] = []
-    if gateway is not None:
-        outside = names.router_inner(gateway.spec.port_id)
+    if ways:
         arriving += _forwardings(router.port_forwardings)
-        pairs = sorted((address(each.floating_address), address(each.fixed_address)) for each in router.floating_ips)
+        pairs = _pairs(router.floating_ips)
         if pairs:
             arriving.append(
                 f"dnat to ip daddr map {{ {', '.join(f'{public} : {private}' for public, private in pairs)} }}"
             )
-            back = f"snat to ip saddr map {{ {', '.join(f'{private} : {public}' for public, private in pairs)} }}"
-            # The second: to a floating address whose server is inside, too. Its answer, too, must come through here.
-            leaving += [f'oifname "{outside}" {back}', f"ct status dnat {back}"]
-        own = _first_ipv4(gateway.spec)
-        if own is not None:
-            if router.enable_snat:
-                leaving.append(f'oifname "{outside}" snat to {own}')
-            leaving.append(f'iifname != "{outside}" oifname != "{outside}" ct status dnat snat to {own}')
+        for outside, leg in ways.items():
+            leaving += _translated(outside, [each for each in router.floating_ips if _way(legs, each) is leg])
+        own = {outside: found for outside, leg in ways.items() if (found := _first_ipv4(leg.spec)) is not None}
+        if router.enable_snat:
+            leaving += [f'oifname "{outside}" snat to {found}' for outside, found in own.items()]
+        if own:
+            beside = f"iifname != {one_of(ways)} oifname != {one_of(ways)}"
+            leaving.append(f"{beside} ct status dnat snat to {next(iter(own.values()))}")
     objects, followed = _followed(router.conntrack_helpers)
-    lines = objects + chain("followed", followed, "type filter hook prerouting priority -150")
+    lines = objects + chain("followed", [*_marked(ways), *followed], "type filter hook prerouting priority -150")
     lines += chain("arriving", arriving, "type nat hook prerouting priority -100")
     lines += chain("leaving", leaving, "type nat hook postrouting priority 100")
-    if gateway is not None:
-        held = _held(router, gateway, names.router_inner(gateway.spec.port_id))
+    held = [line for outside, leg in ways.items() for line in _held(router, legs, leg, outside)]
+    if ways:
         lines += chain("held", held, "type filter hook forward priority 0")
     return "\n".join(replaced("ip", name, lines)) + "\n"
+
+
+def one_of(interfaces: Iterable[str]) -> str:
+    """As nftables says it."""
+    found = [f'"{each}"' for each in interfaces]
+    return found[0] if len(found) == 1 else f"{{ {', '.join(found)} }}"
+
+
+def _pairs(floating: Iterable[FloatingIp]) -> list[tuple[str, str]]:
+    return sorted((address(each.floating_address), address(each.fixed_address)) for each in floating)
+
+
+def _translated(outside: str, floating: Iterable[FloatingIp]) -> list[str]:
+    """What guests with floating addresses send out through the interface where these are."""
+    pairs = _pairs(floating)
+    if not pairs:
+        return []
+    back = f"snat to ip saddr map {{ {', '.join(f'{private} : {public}' for public, private in pairs)} }}"
+    # The second: to a floating address whose server is inside, too. Its answer, too, must come through here.
+    return [f'oifname "{outside}" {back}', f"ct status dnat {back}"]
+
+
+def _marked(ways: Iterable[str]) -> list[str]:
+    """Connections are marked with the way that they came in by, of several, and their answers with the same."""
+    names = list(ways)
+    if len(names) < 2:
+        return []
+    lines = [f'iifname "{name}" ct state new ct mark set {number}' for number, name in enumerate(names, 1)]
+    return [*lines, f"iifname != {one_of(names)} ct mark != 0 meta mark set ct mark"]
 
 
 def _followed(wanted: Iterable[ConntrackHelper]) -> tuple[list[str], list[str]]:
@@ -162,13 +210,15 @@ def _forwardings(wanted: Iterable[PortForwarding]) -> list[str]:
     return lines
 
 
-def _held(router: RouterSpec, gateway: Leg, outside: str) -> list[str]:
+def _held(router: RouterSpec, legs: Sequence[Leg], gateway: Leg, outside: str) -> list[str]:
     """What is too much through a floating address, or through the gateway's own, is dropped.
 
     Here packets carry the addresses that are inside: they are not yet, or not any more, translated.
     """
     lines = []
     for each in router.floating_ips:
+        if _way(legs, each) is not gateway:
+            continue
         private, limits = address(each.fixed_address), bandwidth.rules(each.limits)
         lines += [f'oifname "{outside}" ip saddr {private} {limit}' for limit in limits["egress"]]
         lines += [f'iifname "{outside}" ip daddr {private} {limit}' for limit in limits["ingress"]]
@@ -182,21 +232,32 @@ def _held(router: RouterSpec, gateway: Leg, outside: str) -> list[str]:
 
 def announced(router: RouterSpec, legs: Iterable[Leg], names: Names) -> list[tuple[str, str, str]]:
     """Interface, MAC and IPv4 address of all that the router answers for."""
+    legs = list(legs)
     return [
         (name, mac(leg.spec.mac), str(ip_interface(each).ip))
         for name, leg in inner_links(names, legs).items()
-        for each in _of_leg(router, leg)
+        for each in _of_leg(router, legs, leg)
         if ip_interface(each).version == 4
     ]
 
 
-def _of_leg(router: RouterSpec, leg: Leg) -> list[str]:
+def _of_leg(router: RouterSpec, legs: Sequence[Leg], leg: Leg) -> list[str]:
     own = [interface(each) for each in leg.spec.addresses]
     if leg.gateway:
-        floating = [each.floating_address for each in router.floating_ips]
-        floating += [each.floating_address for each in router.port_forwardings]
+        public: list[FloatingIp | PortForwarding] = [*router.floating_ips, *router.port_forwardings]
+        floating = [each.floating_address for each in public if _way(legs, each) is leg]
         own += [f"{address(each)}/32" for each in dict.fromkeys(floating)]
     return own
+
+
+def _way(legs: Iterable[Leg], public: FloatingIp | PortForwarding) -> Leg | None:
+    """The way out on which a floating address is: the first whose network has it."""
+    ways = [leg for leg in legs if leg.gateway]
+    if len(ways) < 2:
+        return ways[0] if ways else None
+    wanted = ip_address(address(public.floating_address))
+    there = (leg for leg in ways if any(wanted in network(each.cidr) for each in leg.network.subnets))
+    return next(there, ways[0])
 
 
 def _addresses(rows: Rows) -> dict[str, set[str]]:
@@ -219,12 +280,12 @@ def _no_waiting(own: str) -> str:
     return " nodad" if ip_interface(own).version == 6 else ""
 
 
-def _wanted_routes(names: Names, router: RouterSpec, legs: Iterable[Leg]) -> tuple[set[str], set[str]]:
+def _wanted_routes(names: Names, router: RouterSpec, legs: Sequence[Leg]) -> tuple[set[str], set[str]]:
     wanted = inner_links(names, legs)
-    routes, rules, seen = set(), set(), set()
+    routes, rules = _ways_out(names, router, legs)
+    seen = set()
     for name, leg in wanted.items():
         if leg.gateway:
-            routes |= {f"default via {via} dev {name}" for via in _gateways(leg)}
             continue
         table = METADATA_TABLE + leg.index
         rules.add(f"iif {name} to {METADATA_ADDRESS} lookup {table}")
@@ -238,6 +299,50 @@ def _wanted_routes(names: Names, router: RouterSpec, legs: Iterable[Leg]) -> tup
         if link is not None:
             routes.add(f"{_written(each.destination)} via {address(each.nexthop)} dev {link}")
     return routes, rules
+
+
+def _ways_out(names: Names, router: RouterSpec, legs: Sequence[Leg]) -> tuple[set[str], set[str]]:
+    """The default routes: by the first way out, or in turns by all; and what must go by one of them.
+
+    IPv6 goes by the first.
+    """
+    ways = {name: leg for name, leg in inner_links(names, legs).items() if leg.gateway}
+    if len(ways) < 2:
+        return {f"default via {via} dev {name}" for name, leg in ways.items() for via in _gateways(leg)}, set()
+    hops = [(via, name) for name, leg in ways.items() for via in _gateways(leg)]
+    old, new = ([hop for hop in hops if ip_address(hop[0]).version == version] for version in (4, 6))
+    routes = {f"default via {via} dev {name}" for via, name in new[:1]}
+    if router.default_route_ecmp and len(old) > 1:
+        routes.add(" ".join(["default", *(f"nexthop via {via} dev {name}" for via, name in old)]))
+    else:
+        routes |= {f"default via {via} dev {name}" for via, name in old[:1]}
+    rules = {f"pref {INSIDE} lookup main suppress_prefixlength 0"}
+    for number, (name, leg) in enumerate(ways.items(), 1):
+        table = WAY_TABLE + number
+        routes |= {f"default via {via} dev {name} table {table}" for via, link in old if link == name}
+        rules.add(f"pref {ANSWERS} fwmark {number} lookup {table}")
+        inside = [address(each.fixed_address) for each in router.floating_ips if _way(legs, each) is leg]
+        own = [str(ip_interface(each).ip) for each in leg.spec.addresses if ip_interface(each).version == 4]
+        rules |= {f"pref {SENDERS} from {each} lookup {table}" for each in (*inside, *own)}
+    return routes, rules
+
+
+def _rule(row: Mapping[str, Any]) -> str:
+    """As it is written here."""
+    if "iif" in row:
+        return f"iif {row['iif']} to {row['dst']} lookup {row['table']}"
+    words = [f"pref {row['priority']}"]
+    words += [f"from {row['src']}"] if row.get("src", "all") != "all" else []
+    words += [f"fwmark {int(row['fwmark'], 16)}"] if "fwmark" in row else []
+    words += [f"lookup {row['table']}"]
+    words += [f"suppress_prefixlength {row['suppress_prefixlen']}"] if "suppress_prefixlen" in row else []
+    return " ".join(words)
+
+
+def _static(route: str) -> str:
+    """With who has made it: `ip` wants that before the ways of a route of several."""
+    head, hop, ways = route.partition(" nexthop ")
+    return f"{head} proto static{hop}{ways}"
 
 
 def _gateways(leg: Leg) -> list[str]:
@@ -257,6 +362,7 @@ def _towards(wanted: Mapping[str, Leg], nexthop: str) -> str | None:
 
 def _route(row: Mapping[str, Any]) -> str:
     words = [row["dst"]]
+    words += [f"nexthop via {hop['gateway']} dev {hop['dev']}" for hop in row.get("nexthops", ())]
     words += [f"via {row['gateway']}"] if "gateway" in row else []
     words += [f"dev {row['dev']}"] if "dev" in row else []
     words += [f"table {row['table']}"] if "table" in row and row["table"] != "main" else []

@@ -172,3 +172,65 @@ def test_floating_addresses_and_the_gateway_are_held_to_their_limits() -> None:
         f'iifname "{GW}" ip daddr 10.0.0.9 limit rate over 10000 bytes/second drop',
         f'oifname "{GW}" ip saddr != {{ 10.0.0.9 }} limit rate over 1000 bytes/second drop',
     ]
+
+
+SECOND = NetworkSpec("pub2", subnets=(SubnetSpec("s2", "198.51.100.0/24", "198.51.100.1"),))
+WAY = RouterInterface("gw2", "pub2", "fa:16:3e:00:00:03", ("198.51.100.10/24",))
+BY_SECOND = FloatingIp("f2", "198.51.100.50", "10.0.0.10")
+SEVERAL = evolve(ROUTER, more_gateways=(WAY,), floating_ips=(*ROUTER.floating_ips, BY_SECOND))
+GW2 = NAMES.router_inner("gw2")
+WAYS = [*LEGS, Leg(WAY, SECOND, "br2", 7, gateway=True)]
+
+
+def added(router: RouterSpec, routes: Any = (), rules: Any = ()) -> list[str]:
+    lines = routing.route_lines(NAMES, router, WAYS, routes, rules)
+    return [line for line in lines if "169.254" not in line]
+
+
+def test_of_several_ways_out_the_first_is_taken_but_for_answers_and_who_has_an_address_on_another() -> None:
+    assert added(SEVERAL) == [
+        f"route replace default via 198.51.100.1 dev {GW2} table 902 proto static",
+        f"route replace default via 203.0.113.1 dev {GW} proto static",
+        f"route replace default via 203.0.113.1 dev {GW} table 901 proto static",
+        "rule add pref 1000 lookup main suppress_prefixlength 0",
+        "rule add pref 1001 fwmark 1 lookup 901",
+        "rule add pref 1001 fwmark 2 lookup 902",
+        "rule add pref 1002 from 10.0.0.10 lookup 902",
+        "rule add pref 1002 from 10.0.0.9 lookup 901",
+        "rule add pref 1002 from 198.51.100.10 lookup 902",
+        "rule add pref 1002 from 203.0.113.10 lookup 901",
+    ]
+
+
+def test_in_turns_all_ways_out_are_one_route() -> None:
+    """As `ip` takes it, and as it shows it: then nothing is changed."""
+    hops = f"nexthop via 203.0.113.1 dev {GW} nexthop via 198.51.100.1 dev {GW2}"
+    turns = evolve(SEVERAL, default_route_ecmp=True)
+    assert f"route replace default proto static {hops}" in added(turns)
+    shown = {
+        "dst": "default",
+        "nexthops": [{"gateway": "203.0.113.1", "dev": GW}, {"gateway": "198.51.100.1", "dev": GW2}],
+    }
+    rules = [
+        {"priority": 1000, "src": "all", "table": "main", "suppress_prefixlen": 0},
+        {"priority": 1001, "src": "all", "fwmark": "0x2", "table": "902"},
+        {"priority": 1002, "src": "10.0.0.10", "table": "902"},
+        {"priority": 1002, "src": "10.0.0.77", "table": "902"},
+    ]
+    lines = added(turns, [shown], rules)
+    assert [line for line in lines if " del " in line] == ["rule del pref 1002 from 10.0.0.77 lookup 902"]
+    assert not {"rule add pref 1001 fwmark 2 lookup 902", "rule add pref 1002 from 10.0.0.10 lookup 902"} & set(lines)
+    # Back to the first: what was in turns is taken away.
+    assert f"route del default proto static {hops}" in added(SEVERAL, [shown])
+
+
+def test_with_several_ways_out_each_has_its_addresses_and_its_translations() -> None:
+    lines = routing.inner_lines(NAMES, SEVERAL, WAYS, [])
+    assert f"address add 203.0.113.50/32 dev {GW}" in lines and f"address add 198.51.100.50/32 dev {GW2}" in lines
+    text = nat(SEVERAL, WAYS)
+    assert f'oifname "{GW2}" snat to ip saddr map {{ 10.0.0.10 : 198.51.100.50 }}' in text
+    assert f'oifname "{GW2}" snat to 198.51.100.10' in text and f'oifname "{GW}" snat to 203.0.113.10' in text
+    assert f'iifname "{GW2}" ct state new ct mark set 2' in text
+    assert f'iifname != {{ "{GW}", "{GW2}" }} ct mark != 0 meta mark set ct mark' in text
+    # One way out needs no marks.
+    assert "mark" not in nat()
