@@ -12,9 +12,11 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import select
 from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
 
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import new_id, utc
+from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.interfaces import IHostsHeard, INetworkBackend
 from cloudctl.instance_ha import bus, notifications
 from cloudctl.instance_ha.bus import HOST_ERROR, Message
@@ -23,6 +25,8 @@ from cloudctl.instance_ha.tables import Member
 from cloudctl.placement import hosts
 from cloudctl.tasks import Unasked
 from cloudctl.tasks.rounds import Rounds
+
+log = Logger()
 
 PERIOD = 10.0  # seconds
 
@@ -35,11 +39,17 @@ class HaWatch(Rounds):
         self.options = options
 
     async def look(self) -> None:
-        """One round. Raises what the driver and the database raise; then nobody is taken for dead."""
-        silent: Collection[str] = ()
+        """One round. Raises what the database raises."""
+        await self.db.run(self._write, await self._silent())
+
+    async def _silent(self) -> Collection[str]:
+        """Nobody is, while the driver cannot tell; what else there is to do does not wait for that."""
         if self.options.watch_hosts and IHostsHeard.providedBy(self.network):
-            silent = await self.network.silent_hosts()
-        await self.db.run(self._write, silent)
+            try:
+                return await self.network.silent_hosts()
+            except DriverError as error:
+                log.warn("the network cannot tell which hosts it hears of: {error}", error=error)
+        return ()
 
     def _write(self, conn: Connection, silent: Collection[str]) -> None:
         now = utc(self.db.now(conn))

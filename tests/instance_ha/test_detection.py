@@ -142,6 +142,17 @@ def test_what_was_stored_while_the_engine_was_off_is_picked_up(ha: Ha, hosts: li
     assert ha.status(str(uuid)) == "finished"
 
 
+def test_a_network_that_cannot_tell_keeps_nothing_else_from_being_done(
+    ha: Ha, hosts: list[str], network: FakeNetworkBackend
+) -> None:
+    network.behaviour.fail("silent_hosts", times=None)
+    (uuid,) = take(ha, message("a", host="fake-1", forced_down=True))
+    ha.cloud.advance(61)
+    pass_time(ha, 10)
+    ha.cloud.settle()
+    assert ha.status(str(uuid)) == "finished"
+
+
 # -- the command line
 
 

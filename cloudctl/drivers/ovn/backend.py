@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from attrs import define
 from twisted.internet.task import deferLater
 from zope.interface import implementer
 
-from cloudctl.drivers.errors import UnknownPort, Unusable
+from cloudctl.drivers.errors import UnknownPort, Unreachable, Unusable
 from cloudctl.drivers.interfaces import (
     IDhcpOptions,
     IElsewhere,
+    IGeneve,
+    IHostsHeard,
     IMarking,
     INetworkBackend,
     INetworkDrift,
@@ -23,7 +26,8 @@ from cloudctl.drivers.interfaces import (
     ITrunks,
 )
 from cloudctl.drivers.ovn import networks, ports, wishes
-from cloudctl.drivers.ovn.connection import Connection
+from cloudctl.drivers.ovn.chassis import Hearing
+from cloudctl.drivers.ovn.connection import Connection, Database
 from cloudctl.drivers.ovn.options import Config
 from cloudctl.drivers.ovn.ports import Port
 from cloudctl.drivers.ovn.replica import Draft, Replica
@@ -43,18 +47,27 @@ T = TypeVar("T")
 
 
 def create(config: Config, resources: DriverResources) -> Ovn:
-    return Ovn(config, resources, Connection(config, resources.reactor, resources.clock))
+    northbound = Database("northbound database", "OVN_Northbound", config.northbound, Replica)
+    begin = partial(Hearing, resources.clock.seconds)
+    southbound = Database("southbound database", "OVN_Southbound", config.southbound, begin)
+    return Ovn(
+        config,
+        resources,
+        Connection(northbound, config, resources.reactor, resources.clock),
+        Connection(southbound, config, resources.reactor, resources.clock) if config.southbound else None,
+    )
 
 
 @implementer(INetworkBackend, IRouters, ISecurityGroups, ITrunks, IDhcpOptions, IMarking, IPortForwarding)
-@implementer(INetworkDrift, IElsewhere)
+@implementer(IGeneve, INetworkDrift, IHostsHeard, IElsewhere)
 @define(eq=False)
 class Ovn:
     """Any name is a host: a port waits for the chassis of that name to take it up."""
 
     config: Config
     resources: DriverResources
-    connection: Connection
+    connection: Connection[Replica]
+    southbound: Connection[Hearing] | None
 
     elsewhere = True
 
@@ -69,6 +82,8 @@ class Ovn:
 
     async def close(self) -> None:
         await self.connection.close()
+        if self.southbound is not None:
+            await self.southbound.close()
 
     async def _change(self, fn: Callable[[Wishes], T]) -> T:
         def run(draft: Draft) -> T:
@@ -95,6 +110,21 @@ class Ovn:
             # Others have their turn: there may be many.
             await deferLater(self.resources.clock, 0)
         return frozenset(found)
+
+    async def silent_hosts(self) -> frozenset[str]:
+        """Nobody, where no southbound database is told of."""
+        if self.southbound is None:
+            return frozenset()
+        asked = await self.connection.transact(lambda draft: draft.ask())
+        if asked is None:
+            raise Unreachable("no ovn-northd has written into the northbound database")
+        seconds = self.config.silence_seconds
+
+        def look(hearing: Hearing) -> frozenset[str] | None:
+            # Until this one has come, we may be the one who has not listened.
+            return hearing.silent(seconds) if hearing.has_passed_on(asked) else None
+
+        return await self.southbound.read_until(look)
 
     def _again(self, kind: str, id: str) -> Callable[[Draft], None]:
         return lambda draft: Wishes(draft, self.config).put_again(kind, id)

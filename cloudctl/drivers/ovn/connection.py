@@ -1,4 +1,4 @@
-"""The connection to the northbound database, driven by the reactor.
+"""The connection to one of OVN's databases, driven by the reactor.
 
 The IDL wants to be run whenever its socket is ready or its time has come, and tells what it waits for as it would tell
 a poll loop. It reconnects by itself, to another server of a cluster if there is one, and then fetches what it missed.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import select
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
-from attrs import define, field
+from attrs import define, field, frozen
 from ovs import jsonrpc, stream, timeval
 from ovs.db.idl import Transaction
 from twisted.internet.defer import CancelledError, Deferred, DeferredLock, TimeoutError
@@ -22,13 +22,13 @@ from zope.interface import implementer
 
 from cloudctl.drivers.errors import Busy, DriverError, Unreachable
 from cloudctl.drivers.ovn.options import Config
-from cloudctl.drivers.ovn.replica import Draft, Replica
+from cloudctl.drivers.ovn.replica import Copy, Draft, Replica
 
 log = Logger()
 
 T = TypeVar("T")
+C = TypeVar("C", bound=Copy)
 
-DATABASE = "OVN_Northbound"
 AGAIN = 0.05  # seconds until what another process has just changed is surely here
 BROKEN = 1000  # milliseconds
 
@@ -79,12 +79,23 @@ class Watched:
         self.ready()
 
 
+@frozen
+class Database(Generic[C]):
+    """One of OVN's: what people call it, what it is called in the protocol, its servers, and how a copy is begun."""
+
+    name: str
+    protocol_name: str
+    remotes: list[str]
+    copy: Callable[[str, dict[str, Any], int], C]  # servers, schema, seconds of silence
+
+
 @define(eq=False)
-class Connection:
+class Connection(Generic[C]):
+    database: Database[C]
     config: Config
     reactor: Any
     clock: IReactorTime
-    replica: Replica | None = None  # None until the database has told its schema
+    replica: C | None = None  # None until the database has told its schema
     _session: Any = None  # by which it is asked for that
     _asked: int = 0  # in which connection of the session it was
     _watched: list[Watched] = field(factory=list)
@@ -94,7 +105,7 @@ class Connection:
     _turn: DeferredLock = field(factory=DeferredLock)
     _is_closed: bool = False
 
-    async def transact(self, fn: Callable[[Draft], T]) -> T:
+    async def transact(self: Connection[Replica], fn: Callable[[Draft], T]) -> T:
         """What `fn` returns, once all that it wrote is in the database; it is called again if that has changed.
 
         One at a time: each sees what those before it did. Raises Unreachable, Busy, and what `fn` raises.
@@ -102,11 +113,21 @@ class Connection:
         working = Deferred.fromCoroutine(self._transact(fn))
         return await self._in_time(working)
 
-    async def read(self, fn: Callable[[Replica], T]) -> T:
+    async def read(self, fn: Callable[[C], T]) -> T:
         """Raises Unreachable, and what `fn` raises."""
         return fn(await self._in_time(Deferred.fromCoroutine(self._current())))
 
-    async def would_change(self, fn: Callable[[Draft], object]) -> bool:
+    async def read_until(self, fn: Callable[[C], T | None]) -> T:
+        """What `fn` returns, called again until that is not None. Raises Unreachable, and what `fn` raises."""
+
+        async def look() -> T:
+            while (found := fn(await self._current())) is None:
+                await deferLater(self.clock, AGAIN)
+            return found
+
+        return await self._in_time(Deferred.fromCoroutine(look()))
+
+    async def would_change(self: Connection[Replica], fn: Callable[[Draft], object]) -> bool:
         """Whether what `fn` writes is not there yet. Nothing is written. Raises Unreachable, and what `fn` raises."""
         replica = await self._in_time(Deferred.fromCoroutine(self._current()))
         transaction = Transaction(replica)
@@ -127,7 +148,7 @@ class Connection:
         self._waiting.clear()
         self._transactions.clear()
         for each in left:
-            each.errback(Unreachable("the connection to the northbound database was closed"))
+            each.errback(Unreachable(f"the connection to the {self.database.name} was closed"))
 
     async def _in_time(self, working: Deferred[T]) -> T:
         working.addTimeout(self.config.answer_timeout, self.clock)
@@ -135,10 +156,10 @@ class Connection:
             return await working
         except (TimeoutError, CancelledError):
             raise Unreachable(
-                f"the northbound database did not answer within {self.config.answer_timeout:g} s"
+                f"the {self.database.name} did not answer within {self.config.answer_timeout:g} s"
             ) from None
 
-    async def _transact(self, fn: Callable[[Draft], T]) -> T:
+    async def _transact(self: Connection[Replica], fn: Callable[[Draft], T]) -> T:
         async with self._turn:
             while True:
                 replica = await self._current()
@@ -167,9 +188,9 @@ class Connection:
         self._soon()
         return ended
 
-    async def _current(self) -> Replica:
+    async def _current(self) -> C:
         if self._is_closed:
-            raise Unreachable("the connection to the northbound database is closed")
+            raise Unreachable(f"the connection to the {self.database.name} is closed")
         while self.replica is None or not self.replica.is_current:
             waiting: Deferred[None] = Deferred(lambda found: self._waiting.remove(found))
             self._waiting.append(waiting)
@@ -212,7 +233,7 @@ class Connection:
         try:
             self._run_once(interest)
         except Exception:  # whatever a server that is none may say: the next attempt begins anew
-            log.failure("the connection to the northbound database is begun anew")
+            log.failure("the connection to the {name} is begun anew", name=self.database.name)
             self._let_go()
             interest = Interest(milliseconds=BROKEN)
         if not self._is_closed:
@@ -248,23 +269,23 @@ class Connection:
     def _ask_schema(self) -> None:
         if self._session is None:
             probe = self.config.probe_seconds * 1000
-            self._session = jsonrpc.Session.open_multiple(list(self.config.northbound), probe_interval=probe)
+            self._session = jsonrpc.Session.open_multiple(list(self.database.remotes), probe_interval=probe)
         session = self._session
         session.run()
         if session.is_connected() and session.get_seqno() != self._asked:
             self._asked = session.get_seqno()
-            session.send(jsonrpc.Message.create_request("get_schema", [DATABASE]))
+            session.send(jsonrpc.Message.create_request("get_schema", [self.database.protocol_name]))
         while (answer := session.recv()) is not None:
             if answer.type == jsonrpc.Message.T_REPLY:
                 session.close()
                 self._session = None
-                remotes = ",".join(self.config.northbound)
-                self.replica = Replica(remotes, answer.result, self.config.probe_seconds)
+                remotes = ",".join(self.database.remotes)
+                self.replica = self.database.copy(remotes, answer.result, self.config.probe_seconds)
                 return
             if answer.type == jsonrpc.Message.T_ERROR:
-                log.error("the northbound database has no schema: {error}", error=answer.error)
+                log.error("the {name} has no schema: {error}", name=self.database.name, error=answer.error)
 
-    def _run_replica(self, replica: Replica, interest: Interest) -> None:
+    def _run_replica(self, replica: C, interest: Interest) -> None:
         if replica.run():
             # Not all may have been read yet; what the socket's TLS has read already, no readiness tells of.
             interest.immediate_wake()

@@ -12,10 +12,14 @@ from attrs.validators import ge, gt
 REMOTE = re.compile(r"unix:/.+|(tcp|ssl):([0-9.]+|\[[0-9a-fA-F:.]+\]):[0-9]+")
 
 
-def _remotes(_config: object, _option: Attribute[Any], value: list[str]) -> None:
+def _remotes_or_none(_config: object, _option: Attribute[Any], value: list[str]) -> None:
     # A name would be looked up in the reactor's thread.
     if wrong := [each for each in value if not REMOTE.fullmatch(each)]:
         raise ValueError(f"not unix:PATH, tcp:ADDRESS:PORT or ssl:ADDRESS:PORT: {', '.join(map(repr, wrong))}")
+
+
+def _remotes(config: object, option: Attribute[Any], value: list[str]) -> None:
+    _remotes_or_none(config, option, value)
     if not value:
         raise ValueError("names no database")
 
@@ -26,6 +30,10 @@ class Config:
 
     # The northbound database: the servers of its cluster.
     northbound: list[str] = field(factory=lambda: ["unix:/run/ovn/ovnnb_db.sock"], validator=_remotes)
+    # The southbound database, which tells which hosts answer: without it, instance HA leaves them to monitors.
+    southbound: list[str] = field(factory=list, validator=_remotes_or_none)
+    # Seconds after which a chassis that has not answered is silent.
+    silence_seconds: float = field(default=20.0, validator=gt(0))
     # For ssl: remotes, PEM files: who we are, and who says that they are who they are.
     private_key: Path = Path("/etc/cloudctl/ovn/key.pem")
     certificate: Path = Path("/etc/cloudctl/ovn/certificate.pem")
@@ -45,4 +53,4 @@ class Config:
 
     @property
     def has_tls(self) -> bool:
-        return any(each.startswith("ssl:") for each in self.northbound)
+        return any(each.startswith("ssl:") for each in (*self.northbound, *self.southbound))

@@ -141,7 +141,7 @@ class Lab:
             self.chassis,
         )
         run("ip", "-n", self.chassis, "link", "set", "dev", name, "up")
-        inside.within(namespace, _make_checksums)
+        inside.within(namespace, make_checksums)
 
     def _database(self, name: str, schema: Path) -> None:
         file, socket = self.directory / f"{name}.db", self.directory / f"{name}.sock"
@@ -159,7 +159,7 @@ class Lab:
         self._daemons.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, env={**os.environ, **place}))
 
 
-def _make_checksums() -> None:
+def make_checksums() -> None:
     """As `ethtool --offload eth0 tx off`."""
     command = array("B", struct.pack("II", ETHTOOL_STXCSUM, 0))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:

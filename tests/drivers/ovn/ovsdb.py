@@ -18,7 +18,6 @@ from cloudctl.drivers.specs import DriverResources
 
 SCHEMA = Path("/usr/share/ovn/ovn-nb.ovsschema")
 PROGRAMS = ("ovsdb-server", "ovsdb-tool", "ovsdb-client")
-DATABASE = "OVN_Northbound"
 
 
 def lacking() -> str | None:
@@ -38,19 +37,22 @@ def lacking() -> str | None:
 class Server:
     """One that can be killed and started again. `remote` leads to it."""
 
-    def __init__(self, directory: Path, *options: str) -> None:
+    def __init__(self, directory: Path, *options: str, name: str = "nb", schema: Path = SCHEMA) -> None:
         self.directory = directory
-        self.file = directory / "nb.db"
-        self.socket = directory / "nb.sock"
+        self.name = name
+        self.database = str(orjson.loads(schema.read_bytes())["name"])
+        self.file = directory / f"{name}.db"
+        self.socket = directory / f"{name}.sock"
         self.remote = f"unix:{self.socket}"
         self.options = options
-        subprocess.run(["ovsdb-tool", "create", self.file, SCHEMA], check=True)
+        subprocess.run(["ovsdb-tool", "create", self.file, schema], check=True)
         self.process: subprocess.Popen[bytes] | None = None
         self.start()
 
     def start(self) -> None:
         command = ["ovsdb-server", str(self.file), f"--remote=punix:{self.socket}", "--no-chdir", *self.options]
-        command += [f"--unixctl={self.directory}/nb.ctl", f"--log-file={self.directory}/nb.log", "-vconsole:off"]
+        own = self.directory / self.name
+        command += [f"--unixctl={own}.ctl", f"--log-file={own}.log", "-vconsole:off"]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
         eventually(self.socket.exists)
 
@@ -72,9 +74,11 @@ class Server:
 
     def transact(self, *operations: dict[str, Any]) -> list[Any]:
         """By another client than the driver."""
-        query = orjson.dumps([DATABASE, *operations]).decode()
+        query = orjson.dumps([self.database, *operations]).decode()
         done = subprocess.run(["ovsdb-client", "transact", self.remote, query], capture_output=True, check=True)
-        return orjson.loads(done.stdout)
+        answers: list[Any] = orjson.loads(done.stdout)
+        assert not any("error" in each for each in answers if each), answers
+        return answers
 
     def rows(self, table: str, *columns: str) -> list[dict[str, Any]]:
         wanted = {"op": "select", "table": table, "where": [], "columns": list(columns)}

@@ -19,6 +19,7 @@ from cloudctl.drivers.specs import (
     SecurityGroupSpec,
     SubnetSpec,
 )
+from tests.drivers.netns.lab import run
 from tests.drivers.netns.probes import connects, ping
 from tests.drivers.ovn.lab import CHASSIS, OUTSIDE, Lab, lab, lacking
 from tests.drivers.ovn.ovsdb import make_driver
@@ -84,6 +85,9 @@ async def test_guests_reach_each_other_and_the_outside_as_their_groups_let_them(
     await driver.ensure_security_group(evolve(FRIENDS, rules=(*FRIENDS.rules, open_to_all)))
     ovn.settled()
     assert ping(ovn.outside, FLOATING), "once a rule lets it"
+    # Which it was told unasked may be forgotten.
+    run("ip", "-n", ovn.outside, "neighbour", "flush", "dev", "eth0")
+    assert ping(ovn.outside, FLOATING), "as often as it is asked for"
 
     web = PortForwarding("forwarding", "tcp", FORWARDED, 8080, "10.7.0.12", 80)
     await driver.ensure_router(evolve(router, port_forwardings=(web,)))
