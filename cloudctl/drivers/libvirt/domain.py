@@ -75,8 +75,8 @@ def text(element: Element) -> str:
     return tostring(element, encoding="unicode")
 
 
-def guest(config: Config, spec: GuestSpec, notes: Notes) -> Element:
-    """The whole domain. Raises Unfit for what cannot be plugged or booted."""
+def guest(config: Config, spec: GuestSpec, notes: Notes, root: rbd.RbdDisk | None = None) -> Element:
+    """The whole domain. `root`: its root disk, if no file. Raises Unfit for what cannot be plugged or booted."""
     paths = Paths(config.directory, spec.id)
     domain = Element("domain", type="kvm" if config.accelerator == "kvm" else "qemu")
     _leaf(domain, "name", spec.id)
@@ -103,7 +103,7 @@ def guest(config: Config, spec: GuestSpec, notes: Notes) -> Element:
     for number in range(1, FIXED_SLOTS + config.slots + 1):
         SubElement(devices, "controller", type="pci", index=str(number), model="pcie-root-port")
     names = target_names(frozenset())
-    for disk in own_disks(spec, paths, names):
+    for disk in own_disks(spec, paths, names, root):
         devices.append(disk)
     for volume in spec.volumes:
         devices.append(volume_disk(volume, next(names), boots=spec.image is None))
@@ -119,10 +119,14 @@ def noted(notes: Notes) -> Element:
     return Element(f"{{{NOTES}}}guest", token=notes.token, done=str(int(notes.done)), made=str(notes.made))
 
 
-def own_disks(spec: GuestSpec, paths: Paths, names: Iterator[str]) -> Iterator[Element]:
+def own_disks(spec: GuestSpec, paths: Paths, names: Iterator[str], root: rbd.RbdDisk | None) -> Iterator[Element]:
     """Root disk, ephemeral, swap, config drive: in this order the guest's kernel finds them."""
     if spec.image is not None:
-        disk = _file_disk(paths("root"), "qcow2", next(names), "root")
+        if root is None:
+            disk = _file_disk(paths("root"), "qcow2", next(names), "root")
+        else:
+            disk = _disk("network", "raw", next(names), "root", "ua-root")
+            _rbd(_child(disk, "source"), root)
         if spec.image.kernel_path is None:
             SubElement(disk, "boot", order="1")
         yield disk
@@ -272,14 +276,20 @@ def _noted(domain: Element) -> Notes:
 
 
 def targets_of(xml: str, names: Collection[str]) -> list[str]:
-    """Of the guest's own disks of these names: vda, …"""
+    """Of the guest's own disks of these names that are files: vda, …"""
     wanted = {f"ua-{name}" for name in names}
     found = []
-    for disk in _child(fromstring(xml), "devices").iterfind("disk"):
+    for disk in _child(fromstring(xml), "devices").iterfind("disk[@type='file']"):
         alias, target = disk.find("alias"), disk.find("target")
         if alias is not None and target is not None and alias.get("name") in wanted:
             found.append(target.get("dev", ""))
     return found
+
+
+def has_remote_root(xml: str) -> bool:
+    """Whether the guest has a root disk that is no file."""
+    disk = device(xml, "ua-root")
+    return disk is not None and disk.get("type") != "file"
 
 
 def elsewhere(xml: str, spec: GuestSpec) -> str:

@@ -14,11 +14,12 @@ from xml.etree.ElementTree import Element, fromstring
 import libvirt
 from attrs import evolve
 
-from cloudctl.drivers.errors import Busy, InvalidPower, UnknownGuest, UnknownVolume
+from cloudctl.drivers.errors import Busy, InvalidPower, Unfit, UnknownGuest, UnknownVolume
 from cloudctl.drivers.libvirt import domain, secrets
 from cloudctl.drivers.libvirt.domain import Notes, Paths, Seen
 from cloudctl.drivers.libvirt.options import Config
 from cloudctl.drivers.libvirt.storage import GIB, Storage
+from cloudctl.drivers.rbd.disk import RbdDisk, rbd_disks
 from cloudctl.drivers.specs import (
     DiskUse,
     GuestDiagnostics,
@@ -149,19 +150,35 @@ def _cpu_info(capabilities: Element) -> dict[str, Any]:
 # -- defined and gone
 
 
-def define(connection: Any, config: Config, spec: GuestSpec, config_drive: Path | None, now: float) -> None:
-    """It is as `spec` says. Raises InvalidPower, Unfit, NoCapacity, Busy."""
+def root(connection: Any, config: Config, id: str) -> tuple[bool, bool]:
+    """Whether a guest is off, so that its root disk may grow; and whether that is a file of this host."""
+    guest = find(connection, id)
+    file = Storage(config, connection).find(Paths(config.directory, id).volume("root"))
+    return guest is None or power(guest) in OFF, file is not None
+
+
+def define(
+    connection: Any,
+    config: Config,
+    spec: GuestSpec,
+    config_drive: Path | None,
+    now: float,
+    root: RbdDisk | None = None,
+) -> None:
+    """It is as `spec` says. `root`: its root disk, if that is no file. Raises InvalidPower, Unfit, NoCapacity, Busy."""
     guest = find(connection, spec.id)
     if guest is not None:
         found = power(guest)
         if found not in OFF:
             _change(connection, config, guest, spec, found)
             return
+        if root is None and domain.has_remote_root(guest.XMLDesc(0)):
+            raise Unfit(f"the root disk of guest {spec.id} is in Ceph, and root_disks says that there is none")
     notes = Notes(made=now) if guest is None else domain.seen(guest.XMLDesc(0)).notes
-    tree = domain.guest(config, spec, notes)
+    tree = domain.guest(config, spec, notes, root)
     # The definition comes last: a guest that is there has its disks.
-    Storage(config, connection).ensure(spec, config_drive)
-    secrets.ensure(connection, spec.volumes)
+    Storage(config, connection).ensure(spec, config_drive, root is None)
+    secrets.ensure(connection, [*rbd_disks(spec.volumes), *([root] if root is not None else [])])
     connection.defineXML(domain.text(tree))
 
 
@@ -287,7 +304,7 @@ def attach_volume(connection: Any, id: str, volume: VolumeConnection) -> None:
     guest = get(connection, id)
     seen = both(guest)
     name = next(domain.target_names(frozenset().union(*(each.targets for each in seen))))
-    secrets.ensure(connection, [volume])
+    secrets.ensure(connection, rbd_disks([volume]))
     _attach(guest, domain.volume_disk(volume, name), domain.volume_alias(volume.volume_id))
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from attrs import define
+from attrs import define, evolve
+from twisted.internet.defer import Deferred, ensureDeferred, gatherResults
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
 
 from cloudctl.drivers.errors import HostDown, Unreachable
 from cloudctl.drivers.libvirt import guests
@@ -13,6 +17,8 @@ from cloudctl.drivers.libvirt.connections import HostConnection
 from cloudctl.drivers.libvirt.options import Config
 from cloudctl.drivers.libvirt.storage import Storage
 from cloudctl.drivers.specs import GuestState, HostInventory
+
+T = TypeVar("T")
 
 
 @define(eq=False)
@@ -36,10 +42,11 @@ class Host:
         Storage(self.config, connection).prepare()
         self.guests = guests.names(connection)
 
-    async def inventory(self) -> HostInventory:
-        """What it has; what it had, if it is down."""
+    async def inventory(self, disk_gib: int | None = None) -> HostInventory:
+        """What it has; what it had, if it is down. `disk_gib`: of root disks that are elsewhere."""
         try:
-            self.last = await self.connection.run(guests.inventory, self.name, self.config)
+            found = await self.connection.run(guests.inventory, self.name, self.config)
+            self.last = found if disk_gib is None else evolve(found, disk_gib=disk_gib)
         except (HostDown, Unreachable):
             known = self.last or HostInventory(self.name, "QEMU", 0, 0, 0)
             return HostInventory(
@@ -71,3 +78,14 @@ class Host:
         # Our certificates are not theirs.
         kept = [(name, value) for name, value in parse_qsl(parts.query) if name != "pkipath"]
         return urlunsplit(parts._replace(query=urlencode(kept)))
+
+
+async def of_all(hosts: Iterable[Host], ask: Callable[[Host], Coroutine[Any, Any, T]], clock: IReactorTime) -> list[T]:
+    """Of each host, asked at the same time. Whatever else the process has to do goes on between two of them: to start
+    a thread takes a turn among those that were started before, and with hundreds of hosts that adds up to seconds.
+    """
+    asked: list[Deferred[T]] = []
+    for host in hosts:
+        asked.append(ensureDeferred(ask(host)))
+        await deferLater(clock, 0)
+    return list(await gatherResults(asked, consumeErrors=True))

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import unquote
 
-import libvirt
-from attrs import define, field
-from twisted.internet.defer import ensureDeferred, gatherResults
+from attrs import define
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from zope.interface import implementer
@@ -27,8 +24,6 @@ from cloudctl.drivers.errors import (
     HostDown,
     InvalidPower,
     Unfit,
-    UnknownGuest,
-    UnknownHost,
     Unreachable,
     Unusable,
 )
@@ -40,21 +35,25 @@ from cloudctl.drivers.interfaces import (
     ILiveMigrate,
     IPause,
     IResizeAttached,
+    ISnapshot,
     ISuspend,
 )
-from cloudctl.drivers.libvirt import carrying, domain, guests, migration, secrets
+from cloudctl.drivers.libvirt import capture, carrying, domain, guests, migration, secrets
 from cloudctl.drivers.libvirt.carrying import Part
 from cloudctl.drivers.libvirt.connections import HostConnection
 from cloudctl.drivers.libvirt.domain import Paths
-from cloudctl.drivers.libvirt.host import Host
+from cloudctl.drivers.libvirt.host import Host, of_all
+from cloudctl.drivers.libvirt.lateness import attended
 from cloudctl.drivers.libvirt.migration import Standing
 from cloudctl.drivers.libvirt.options import Config
+from cloudctl.drivers.libvirt.reached import Reached
 from cloudctl.drivers.libvirt.storage import IMAGE, Storage
-from cloudctl.drivers.locks import Locks
 from cloudctl.drivers.programs import Programs, require
 from cloudctl.drivers.qemu.console import last_lines
 from cloudctl.drivers.qemu.disks import Disks
 from cloudctl.drivers.qemu.records import Files
+from cloudctl.drivers.rbd.disk import RbdDisk, rbd_disks
+from cloudctl.drivers.rbd.roots import RootDisks, root_disks
 from cloudctl.drivers.specs import (
     DriverResources,
     GuestDiagnostics,
@@ -67,7 +66,7 @@ from cloudctl.drivers.specs import (
     VolumeConnection,
 )
 
-INTERFACES = (IHypervisor, IPause, ISuspend, ILiveMigrate, IDiagnostics, IResizeAttached, IGuestEvents)
+INTERFACES = (IHypervisor, IPause, ISuspend, ISnapshot, ILiveMigrate, IDiagnostics, IResizeAttached, IGuestEvents)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -83,17 +82,15 @@ def create(config: Config, resources: DriverResources) -> Libvirt:
         for name, uri in sorted(config.hosts.items())
     }
     disks = Disks(Programs(resources.reactor, resources.clock), resources.reactor, Path(), 0.0)
-    return Libvirt(config, resources, hosts, disks)
+    roots = root_disks(config.rbd, resources) if config.root_disks == "rbd" else None
+    return Libvirt(config, resources, hosts, disks, roots)
 
 
 @implementer(*INTERFACES, IElsewhere)
 @define(eq=False)
-class Libvirt:
-    config: Config
-    resources: DriverResources
-    hosts_by_name: Mapping[str, Host]
+class Libvirt(Reached):
     disks: Disks  # for config drives, which are made here
-    _locks: Locks = field(factory=Locks)  # one call for a guest, or for an image on a host, at a time
+    roots: RootDisks | None = None  # None: they are files of the hosts
     _watching: LoopingCall | None = None
 
     elsewhere = True
@@ -104,6 +101,8 @@ class Libvirt:
             raise Unusable('hosts must name at least one: { east = "qemu+tls://east.example.com/system" }')
         if self.resources.reactor is None:
             raise Unusable("it needs a reactor, so it cannot be used in an in-memory cloud")
+        if self.roots is not None:
+            self.roots.check(namespaces=False)
 
     async def close(self) -> None:
         if self._watching is not None and self._watching.running:
@@ -114,18 +113,15 @@ class Libvirt:
     # -- what is
 
     async def hosts(self) -> tuple[HostInventory, ...]:
-        asked = [ensureDeferred(host.inventory()) for host in self.hosts_by_name.values()]
-        return tuple(await gatherResults(asked, consumeErrors=True))
+        size = None if self.roots is None else await self.roots.size_gib()
+        asked = partial(Host.inventory, disk_gib=size)
+        return tuple(await of_all(self.hosts_by_name.values(), asked, self.resources.clock))
 
     async def inventory(self) -> tuple[GuestState, ...]:
-        """Of two guests of one id the one that was made later: the other was on a host that was down meanwhile."""
-        asked = [ensureDeferred(host.states()) for host in self.hosts_by_name.values()]
-        kept: dict[str, tuple[GuestState, float]] = {}
-        found = await gatherResults(asked, consumeErrors=True)
-        for state, made in (each for states in found for each in states):
-            if state.id not in kept or kept[state.id][1] < made:
-                kept[state.id] = state, made
-        return tuple(kept[id][0] for id in sorted(kept))
+        """Of two guests of one id the one that was made later is meant: the other was on a host that was down then."""
+        found = await of_all(self.hosts_by_name.values(), Host.states, self.resources.clock)
+        made = sorted((each for states in found for each in states), key=lambda each: (each[0].id, each[1]))
+        return tuple(state for state, _made in made)
 
     async def drop_superseded(self) -> None:
         """Hosts that return drop their copies of guests that were made anew elsewhere meanwhile."""
@@ -195,12 +191,21 @@ class Libvirt:
                     files = Files(Path(directory), Path(directory))
                     await self.disks.make_config_drive(spec, files)
                     drive = files.config_drive
+                root = await self._root(host, spec)
                 # Two guests of one image do not copy it at the same time.
                 async with self._locks.hold(host.name, spec.image.id if spec.image is not None else spec.id):
-                    await self._copy(host, guests.define, self.config, spec, drive, self.resources.clock.seconds())
+                    now = self.resources.clock.seconds()
+                    await self._copy(host, guests.define, self.config, spec, drive, now, root)
             host.gained(spec.id)
             if there is not None and moves:
                 await self._clear(there, spec.id, host)
+
+    async def _root(self, host: Host, spec: GuestSpec) -> RbdDisk | None:
+        """Its root disk, if that is no file."""
+        if self.roots is None or spec.image is None:
+            return None
+        may_grow, is_file = await self._run(host, guests.root, self.config, spec.id)
+        return None if is_file else await self.roots.ensure(spec.id, spec.image, spec.disk_gib, may_grow=may_grow)
 
     async def _carry(self, there: Host, host: Host, id: str) -> None:
         """The disks of a guest that is off are on this host, too. Raises InvalidPower."""
@@ -260,6 +265,8 @@ class Libvirt:
                 # It was there, or may be: whoever never answered may have what was found nowhere.
                 if id in host.guests if host.guests is not None else not was_there:
                     raise refused
+            if self.roots is not None:
+                await self.roots.remove(id)
 
     # -- power
 
@@ -310,6 +317,21 @@ class Libvirt:
             if host is not None:
                 timeout = self.config.unplug_timeout
                 await self._within(timeout, host, guests.detach, id, alias, timeout)
+
+    # -- its root disk
+
+    async def ensure_captured(self, id: str, path: str) -> str:
+        async with self._at(id) as host:
+            _off, is_file = await self._run(host, guests.root, self.config, id)
+            if self.roots is not None and not is_file:
+                return await self.roots.copy(id, Path(path))
+            beside = Path(f"{path}.new")
+            try:
+                await self._copy(host, capture.capture, self.config, id, beside)
+                beside.replace(path)
+            finally:
+                beside.unlink(missing_ok=True)
+            return "qcow2"
 
     # -- on its way
 
@@ -364,7 +386,8 @@ class Libvirt:
         if disks is not None and disks == shared and any(part.name in carrying.MIRRORED for part in having):
             how = "both hosts see its disks" if shared else f"its disks cannot be seen from {to.name}"
             raise Unfit(f"guest {spec.id} cannot be moved so: {how}")
-        await self._run(to, secrets.ensure, spec.volumes)
+        roots = [self.roots.disk(spec.id)] if self.roots is not None else []
+        await self._run(to, secrets.ensure, [*rbd_disks(spec.volumes), *roots])
         if not shared:
             await self._based(source, to, spec.id)
             await self._between(source, to, carrying.prepare, spec.id, having)
@@ -389,33 +412,13 @@ class Libvirt:
             log.warn("host {host} keeps disks that were prepared for guest {id}: {why}", host=to.name, id=id, why=error)
 
     async def _attended(self, source: Host, id: str, going: Coroutine[Any, Any, T]) -> T:
-        """What is late is ended: given up, or hurried if allowed; again, as it may not move yet when it is told."""
-        too_late = False
+        """What is late is given up, or hurried if allowed."""
+        ending = partial(migration.hurry, config=self.config) if self.config.post_copy else migration.abort
 
         async def end() -> None:
-            nonlocal too_late
-            too_late = not self.config.post_copy
-            ending = migration.abort if too_late else partial(migration.hurry, config=self.config)
-            try:
-                await self._copy(source, lambda found: ending(found, id=id))
-            except DriverError as error:
-                log.warn("a migration that is late could not be ended: {why}", why=error)
+            await self._copy(source, lambda found: ending(found, id=id))
 
-        late = LoopingCall(lambda: ensureDeferred(end()))
-        late.clock = self.resources.clock
-        clock = late.clock.callLater(self.config.migration_timeout, late.start, migration.AGAIN_SECONDS)
-        try:
-            return await going
-        except Aborted as error:
-            if too_late:
-                seconds = self.config.migration_timeout
-                raise DriverError(f"guest {id} had not arrived after {seconds:g} s; it stays where it was") from error
-            raise
-        finally:
-            if clock.active():
-                clock.cancel()
-            if late.running:
-                late.stop()
+        return await attended(going, self.resources.clock, self.config, end)
 
     async def migration_progress(self, id: str) -> MigrationProgress | None:
         host = await self._find(id)
@@ -430,71 +433,3 @@ class Libvirt:
         host = await self._find(id)
         if host is not None:
             await self._run(host, migration.hurry, self.config, id)
-
-    # -- where
-
-    def _host(self, name: str) -> Host:
-        """Raises UnknownHost."""
-        if name not in self.hosts_by_name:
-            raise UnknownHost(name)
-        return self.hosts_by_name[name]
-
-    @asynccontextmanager
-    async def _at(self, id: str) -> AsyncIterator[Host]:
-        """The host of a guest, for which nobody else works meanwhile. Raises UnknownGuest, HostDown."""
-        async with self._locks.hold(id):
-            yield await self._where(id)
-
-    async def _where(self, id: str) -> Host:
-        """Raises UnknownGuest, HostDown."""
-        found = await self._find(id)
-        if found is None:
-            raise UnknownGuest(id)
-        return found
-
-    async def _find(self, id: str, *, of_those_up: bool = False) -> Host | None:
-        """Where it is: of those that may have it the one on which it was made last. Raises HostDown if it was, or may
-        be, on one that is down.
-
-        `of_those_up`: what is down is left out.
-        """
-        down: list[HostDown] = []
-        likely = [host for host in self.hosts_by_name.values() if host.guests is None or id in host.guests]
-        others = [host for host in self.hosts_by_name.values() if host not in likely]
-        found: dict[Host, float] = {}
-        for group in (likely, others):
-            is_on = False
-            for host in group:
-                try:
-                    made = await self._run(host, guests.made, id)
-                    if made is not None:
-                        found[host], is_on = made[0], is_on or made[1]
-                except HostDown as error:
-                    if not of_those_up and (host.guests is None or id in host.guests):
-                        down.append(error)
-            # One that is off may have been left behind by a host that was down, and be elsewhere by now.
-            if is_on:
-                break
-        if found:
-            return max(found, key=lambda host: found[host])
-        if down:
-            raise down[0]
-        return None
-
-    # -- calls
-
-    async def _run(self, host: Host, fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._within(0.0, host, fn, *args, **kwargs)
-
-    async def _copy(self, host: Host, fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._within(self.config.copy_timeout, host, fn, *args, **kwargs)
-
-    async def _within(
-        self, seconds: float, host: Host, fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """`seconds`: that the call waits by itself. What libvirt refuses is told in its words."""
-        limit = seconds + self.config.answer_timeout
-        try:
-            return await host.connection.run_within(limit, fn, *args, **kwargs)
-        except libvirt.libvirtError as error:
-            raise DriverError(f"host {host.name}: {error}") from error

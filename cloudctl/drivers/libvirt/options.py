@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 from attrs import field, frozen
 from attrs.validators import ge, gt, le
 
+from cloudctl.drivers.rbd.options import Pool
+
 MOST_SLOTS = 24  # a q35 machine has room for 29 root ports
 
 
@@ -43,6 +45,10 @@ class Config:
     # A directory on each host for disks and consoles, and the storage pool that libvirt makes of it.
     directory: str = field(default="/var/lib/libvirt/cloudctl", validator=_absolute)
     pool: str = "cloudctl"
+    # Where the root disks of guests are: files of the hosts, or clones of their images in this pool of Ceph. Guests
+    # whose disks are files keep them.
+    root_disks: Literal["files", "rbd"] = "files"
+    rbd: Pool = field(factory=Pool)
     # Volumes and ports that can be added to a guest while it runs.
     slots: int = field(default=16, validator=[gt(0), le(MOST_SLOTS)])
     # What a kernel is told that is booted directly, unless its image has the property os_command_line.

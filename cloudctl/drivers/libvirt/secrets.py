@@ -10,13 +10,11 @@ from collections.abc import Iterable
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from cloudctl.drivers.rbd.disk import KIND, RbdDisk, rbd_disk
-from cloudctl.drivers.specs import VolumeConnection
+from cloudctl.drivers.rbd.disk import RbdDisk
 
 
-def ensure(connection: Any, volumes: Iterable[VolumeConnection]) -> None:
-    """The host knows what these volumes are opened with, as it is now. Blocks. Raises DriverError."""
-    disks = (rbd_disk(each.info["data"]) for each in volumes if each.info["driver_volume_type"] == KIND)
+def ensure(connection: Any, disks: Iterable[RbdDisk]) -> None:
+    """The host knows what these are opened with, as it is now. Blocks. Raises DriverError."""
     for disk in {disk.secret_id: disk for disk in disks}.values():
         connection.secretDefineXML(definition(disk), 0).setValue(b64decode(disk.key()), 0)
 

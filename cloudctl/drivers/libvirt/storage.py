@@ -6,6 +6,7 @@ host, and is not called twice at a time for one guest or one image.
 
 from __future__ import annotations
 
+import time
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
@@ -25,6 +26,7 @@ from cloudctl.drivers.specs import GuestSpec, ImageSource
 GIB, MIB = 1 << 30, 1 << 20
 IMAGE = "image-"  # and its id: what root disks are based on
 WHOLE = ".whole"  # beside a copied file: all of it is there
+STILL = 5.0  # seconds in which a copy that somebody makes has grown
 
 
 @frozen
@@ -65,12 +67,15 @@ class Storage:
 
     # -- guests
 
-    def ensure(self, spec: GuestSpec, config_drive: Path | None) -> None:
-        """All disks of a guest that is off, as large as `spec` says. Raises Unfit, NoCapacity."""
+    def ensure(self, spec: GuestSpec, config_drive: Path | None, root: bool = True) -> None:
+        """All disks of a guest that is off, as large as `spec` says. `root`: that, too. Raises Unfit, NoCapacity."""
         paths = Paths(self.config.directory, spec.id)
+        # Hosts that see the same directory do not hear of each other's files.
+        self.pool().refresh(0)
         with RoomFor(f"the disks of guest {spec.id}"):
             if spec.image is not None:
-                self._root(spec.image, paths.volume("root"), spec.disk_gib * GIB)
+                if root:
+                    self._root(spec.image, paths.volume("root"), spec.disk_gib * GIB)
                 for source, name in ((spec.image.kernel_path, "kernel"), (spec.image.ramdisk_path, "ramdisk")):
                     if source is not None:
                         self.copy(Path(source), paths.volume(name))
@@ -103,8 +108,20 @@ class Storage:
         if wished and size > wished:
             raise Unfit(f"image {image.id} needs a disk of {-(-size // GIB)} GiB, not {wished // GIB}")
         base = f"{IMAGE}{quote(image.id, safe='')}"
+        self._wait_for_copy_of(base)
         self.copy(Path(image.path), base)
         self.create(name, "qcow2", max(wished, size), (f"{self.config.directory}/{base}", format))
+
+    def _wait_for_copy_of(self, name: str) -> None:
+        """Who makes it, in another process or for a host that sees the same directory, is left to it while it grows."""
+        before: list[int] | None = None
+        while (found := self.find(name)) is not None and self.find(name + WHOLE) is None:
+            size: list[int] = found.info()
+            if size == before:
+                return
+            before = size
+            time.sleep(STILL)
+            self.pool().refresh(0)
 
     def _swap(self, name: str, size: int) -> None:
         found = self.find(name)
@@ -168,17 +185,35 @@ class Storage:
         stream.finish()
         return got.getvalue()
 
+    def flatten(self, source: Any, name: str) -> None:
+        """A new qcow2 holds what this volume, and what it is based on, hold."""
+        tree = self._described(name, "qcow2", source.info()[1])
+        self.pool().createXMLFrom(text(tree), source, 0)
+
+    def fetch(self, name: str, target: Path) -> None:
+        """`target`, a new file of this machine, has the bytes of a file that QEMU may have made."""
+        self.pool().refresh(0)
+        stream = self.connection.newStream(0)
+        with target.open("wb") as file:
+            self.find(name).download(stream, 0, 0, 0)
+            stream.recvAll(lambda _stream, data, _opaque: file.write(data), None)
+            stream.finish()
+
     def create(self, name: str, format: str, size: int, over: tuple[str, str] | None = None) -> Any:
-        tree = Element("volume")
-        SubElement(tree, "name").text = name
-        SubElement(tree, "capacity").text = str(size)
-        SubElement(tree, "allocation").text = "0"
-        SubElement(SubElement(tree, "target"), "format", type=format)
+        tree = self._described(name, format, size)
         if over is not None:
             backing = SubElement(tree, "backingStore")
             SubElement(backing, "path").text = over[0]
             SubElement(backing, "format", type=over[1])
         return self.pool().createXML(text(tree), 0)
+
+    def _described(self, name: str, format: str, size: int) -> Element:
+        tree = Element("volume")
+        SubElement(tree, "name").text = name
+        SubElement(tree, "capacity").text = str(size)
+        SubElement(tree, "allocation").text = "0"
+        SubElement(SubElement(tree, "target"), "format", type=format)
+        return tree
 
     def _upload(self, volume: Any, source: IO[bytes]) -> None:
         stream = self.connection.newStream(0)

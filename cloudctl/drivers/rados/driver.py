@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import IO, cast
 
 from attrs import field, frozen
-from attrs.validators import ge, gt, matches_re
+from attrs.validators import ge, matches_re
 from zope.interface import implementer
 
-from cloudctl.drivers.errors import NoCapacity, UnknownContent, Unreachable, Unusable
+from cloudctl.drivers.errors import NoCapacity, UnknownContent, Unreachable
 from cloudctl.drivers.interfaces import IElsewhere, IFarData, IObjectData
 from cloudctl.drivers.objects_interface import ContentState
 from cloudctl.drivers.programs import ProgramFailed, require, run_blocking
-from cloudctl.drivers.rbd.options import WORD, are_monitors
+from cloudctl.drivers.rbd.options import WORD, Cluster
 from cloudctl.drivers.specs import DriverResources
 from cloudctl.errors import ConfigError
 
@@ -40,21 +40,14 @@ ABANDONED = 86_400.0  # seconds after which nobody writes any more
 
 
 @frozen
-class Config:
-    """`[driver.objects.rados]`"""
+class Config(Cluster):
+    """`[driver.objects.rados]`. The user has the rights mon "allow r", osd "allow rwx pool=objects"."""
 
-    # The monitors of the cluster, as this machine reaches them: "10.0.0.1:3300".
-    monitors: list[str] = field(factory=lambda: ["127.0.0.1:3300"], validator=are_monitors)
     # A pool for this alone, which is there before the cloud is, and a namespace in it, for a second cloud.
     pool: str = field(default="objects", validator=matches_re(WORD))
     namespace: str = field(default="", validator=matches_re(f"({WORD})?"))
-    # Who we are to Ceph, and a file with the key. It has the rights mon "allow r", osd "allow rwx pool=objects".
-    user: str = field(default="cloudctl", validator=matches_re(WORD))
-    keyring: Path = Path("/etc/ceph/ceph.client.cloudctl.keyring")
     # Of the pieces that contents are cut into; Ceph's own limit is 128.
     piece_mib: int = field(default=32, validator=ge(1))
-    # Seconds until an answer of the cluster is given up; it is asked again.
-    answer_timeout: float = field(default=30.0, validator=gt(0))
 
 
 def create(config: Config, resources: DriverResources) -> RadosContents:
@@ -79,10 +72,7 @@ class RadosContents:
 
     async def check(self) -> None:
         require("rados")
-        try:
-            self.config.keyring.read_bytes()
-        except OSError as error:
-            raise Unusable(f"the key of user {self.config.user} cannot be read from {self.config.keyring}") from error
+        self.config.demand_key()
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     async def close(self) -> None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 from attrs import frozen
 
 from cloudctl.drivers.errors import Busy, DriverError, NoCapacity, Unreachable
 from cloudctl.drivers.programs import ProgramFailed, Programs
-from cloudctl.drivers.rbd.options import Config
+from cloudctl.drivers.rbd.options import Cluster, Pool
 
 GIB = 1 << 30
 # An object of ours beside the images; its omap's keys are notes, which any number of processes write.
@@ -83,9 +83,15 @@ class Room:
     free: int
 
 
+class Runs(Protocol):
+    """What is needed of Programs."""
+
+    async def change(self, name: str, /, *arguments: str, timeout: float) -> bytes: ...
+
+
 @frozen
 class Ceph:
-    config: Config
+    config: Pool
     programs: Programs
 
     # -- seeing
@@ -219,16 +225,20 @@ class Ceph:
         return orjson.loads(await self._run("rbd", *words, "--format=json"))
 
     async def _run(self, program: str, *words: str, timeout: float | None = None) -> bytes:
-        config = self.config
-        limit = config.answer_timeout
-        # Without a key that the cluster knows it would ask for minutes.
-        who = ("--id", config.user, "--keyring", str(config.keyring), f"--client-mount-timeout={int(limit) + 1}")
-        where = ("--conf", "/dev/null", "-m", ",".join(config.monitors))
         try:
-            return await self.programs.change(program, *where, *who, *words, timeout=timeout or limit)
+            return await run(self.programs, self.config, program, *words, timeout=timeout)
         except ProgramFailed as error:
             if NOWHERE.search(error.complaint):
                 raise DriverError(f"the cluster has no pool or namespace {self._pool()}") from error
             if program == "rbd" and (why := ERRORS.get(error.code or 0)) is not None:
                 raise why(error.complaint) from error
             raise
+
+
+async def run(programs: Runs, cluster: Cluster, program: str, *words: str, timeout: float | None = None) -> bytes:
+    """What one of Ceph's programs says. Raises ProgramFailed, ProgramTimedOut."""
+    limit = cluster.answer_timeout
+    # Without a key that the cluster knows it would ask for minutes.
+    who = ("--id", cluster.user, "--keyring", str(cluster.keyring), f"--client-mount-timeout={int(limit) + 1}")
+    where = ("--conf", "/dev/null", "-m", ",".join(cluster.monitors))
+    return await programs.change(program, *where, *who, *words, timeout=timeout or limit)

@@ -6,7 +6,7 @@ The answer is kept in the database and shown to administrators, so it names the 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
@@ -14,7 +14,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from attrs import field, frozen
 
 from cloudctl.drivers.errors import DriverError
-from cloudctl.drivers.specs import ConnectionInfo
+from cloudctl.drivers.specs import ConnectionInfo, VolumeConnection
 
 KIND = "rbd"
 KEY = re.compile(r"^\s*key\s*=\s*(\S+)\s*$", re.MULTILINE)
@@ -66,6 +66,11 @@ def rbd_disk(data: Mapping[str, Any]) -> RbdDisk:
     pool, *namespace, image = data["name"].split("/")
     monitors = tuple(zip(data["hosts"], data["ports"], strict=True))
     return RbdDisk(pool, "".join(namespace), image, data["auth_username"], data["keyring"], monitors)
+
+
+def rbd_disks(volumes: Iterable[VolumeConnection]) -> Iterator[RbdDisk]:
+    """Of those that are such."""
+    return (rbd_disk(each.info["data"]) for each in volumes if each.info["driver_volume_type"] == KIND)
 
 
 def monitors(addresses: list[str]) -> tuple[tuple[str, str], ...]:

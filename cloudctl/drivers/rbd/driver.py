@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cloudctl.drivers.programs import Programs
 from cloudctl.drivers.qcow2.images import Images
+from cloudctl.drivers.rbd.bases import Bases
 from cloudctl.drivers.rbd.ceph import Ceph
 from cloudctl.drivers.rbd.contents import Contents
 from cloudctl.drivers.rbd.options import Config
@@ -21,4 +22,5 @@ def create(config: Config, resources: DriverResources) -> RbdVolumes:
     programs = Programs(resources.reactor, resources.clock)
     ceph = Ceph(config, programs)
     images = Images(programs, config.copy_timeout)
-    return RbdVolumes(ceph, Contents(ceph, images, resources.state_dir.absolute(), resources.reactor))
+    contents = Contents(ceph, images, resources.state_dir.absolute(), resources.reactor)
+    return RbdVolumes(Bases(contents), config.clone_depth)

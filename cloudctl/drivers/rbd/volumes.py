@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
 from uuid import uuid4
@@ -27,17 +28,16 @@ from cloudctl.drivers.errors import (
     Busy,
     DriverError,
     InUse,
-    NoCapacity,
     Unfit,
     UnknownSnapshot,
     UnknownVolume,
-    Unusable,
 )
 from cloudctl.drivers.interfaces import IElsewhere, IVolumeBackend, IVolumeData, IVolumeFormats, IVolumeSnapshots
 from cloudctl.drivers.locks import Locks
 from cloudctl.drivers.programs import require
 from cloudctl.drivers.qcow2.records import written
-from cloudctl.drivers.rbd.ceph import GIB, Ceph, Image, Missing, Parent, Present
+from cloudctl.drivers.rbd.bases import MAKING, START, Bases
+from cloudctl.drivers.rbd.ceph import GIB, Ceph, Image, Missing, Present
 from cloudctl.drivers.rbd.contents import Contents, anew
 from cloudctl.drivers.rbd.disk import RbdDisk, monitors
 from cloudctl.drivers.specs import (
@@ -50,11 +50,7 @@ from cloudctl.drivers.specs import (
     VolumeState,
 )
 
-VOLUME, SNAPSHOT, BASE, MAKING = "volume-", "snapshot-", "image-", "making-"
-UNDO = "undo"
-LOOK_SECONDS = 30.0  # for which a pool that had room has some
-START = "base"  # the snapshot of a base that volumes are cloned from
-CLONES = "--rbd-default-clone-format=2"  # whose parents may go
+VOLUME, SNAPSHOT, UNDO = "volume-", "snapshot-", "undo"
 
 
 @frozen
@@ -73,22 +69,28 @@ class Origin:
 class RbdVolumes:
     """Locks are taken in this order: the making or removal of a volume, a snapshot, a volume, a base."""
 
-    ceph: Ceph
-    contents: Contents
-    locks: Locks = field(factory=Locks)
+    bases: Bases
+    clone_depth: int
     _reading: set[str] = field(factory=set)  # snapshots that copies of this process read
-    _looked: float | None = None  # when the pool was last seen to have room
 
     elsewhere = True  # files in its directory live as long as a call
     formats = ("qcow2", "vmdk", "vdi", "vhd", "vhdx")
 
+    @property
+    def ceph(self) -> Ceph:
+        return self.bases.ceph
+
+    @property
+    def contents(self) -> Contents:
+        return self.bases.contents
+
+    @property
+    def locks(self) -> Locks:
+        return self.bases.locks
+
     async def check(self) -> None:
         require("rbd", "rados", "ceph", "qemu-img", "prlimit")
-        keyring = self.ceph.config.keyring
-        try:
-            keyring.read_bytes()
-        except OSError as error:
-            raise Unusable(f"the key of user {self.ceph.config.user} cannot be read from {keyring}") from error
+        self.ceph.config.demand_key()
         self.contents.open()
 
     async def close(self) -> None:
@@ -114,7 +116,7 @@ class RbdVolumes:
 
     async def ensure_created(self, spec: VolumeSpec) -> None:
         async with self.locks.hold("life", spec.id):
-            await self._demand_room()
+            await self.bases.demand_room()
             if await self.ceph.find(volume(spec.id)) is not None:
                 return
             making = MAKING + written(spec.id)
@@ -123,7 +125,7 @@ class RbdVolumes:
 
     async def _fill(self, making: str, spec: VolumeSpec) -> None:
         ceph, size = self.ceph, spec.size_gib * GIB
-        if spec.image is not None and spec.image.path is not None and ceph.config.clone_depth == 0:
+        if spec.image is not None and spec.image.path is not None and self.clone_depth == 0:
             demand_fits(spec, await self.contents.size_bytes(spec.image))
             await self.contents.put(spec.image, making)
             await self._resize(making, size)
@@ -133,15 +135,14 @@ class RbdVolumes:
                 await anew(ceph, making, lambda: ceph.rbd("create", f"--size={size}B", ceph.path(making)))
                 return
             demand_fits(spec, origin.size_bytes)
-            source = ceph.path(origin.image, origin.snapshot)
-            await anew(ceph, making, lambda: ceph.rbd("clone", CLONES, source, ceph.path(making)))
+            await self.bases.clone(origin.image, origin.snapshot, making)
         if origin.size_bytes != size:
             await self._resize(making, size)
-        if origin.depth > ceph.config.clone_depth:
+        if origin.depth > self.clone_depth:
             await ceph.rbd_long("flatten", ceph.path(making))
 
     async def ensure_extended(self, id: str, size_gib: int) -> None:
-        await self._demand_room()
+        await self.bases.demand_room()
         async with self._settled(id) as image:
             if size_gib * GIB < image.size_bytes:
                 raise Unfit(f"volume {id} cannot shrink to {size_gib} GiB")
@@ -160,7 +161,7 @@ class RbdVolumes:
                         raise Busy(f"volume {id} is being copied")
                     await self._drop(image.name, each.name)
                 await self.ceph.trash(image.name)
-                await self._let_go(image.parent)
+                await self.bases.let_go(image.parent)
 
     async def connect(self, id: str, host: str) -> ConnectionInfo:
         async with self._settled(id) as image:
@@ -274,8 +275,8 @@ class RbdVolumes:
                 finally:
                     await self._drop(image.name, name)
         elif spec.image is not None and spec.image.path is not None:
-            async with self.locks.hold("base", BASE + written(spec.image.id)):
-                yield await self._of_image(spec, spec.image)
+            async with self.bases.base(spec.image, partial(demand_fits, spec)) as base:
+                yield Origin(base.name, START, base.size_bytes, 1)
         else:
             yield None
 
@@ -288,54 +289,14 @@ class RbdVolumes:
                         return Origin(image.name, each.name, each.size_bytes, await self._depth(image) + 1)
         raise UnknownSnapshot(id)
 
-    async def _of_image(self, spec: VolumeSpec, image: ImageSource) -> Origin:
-        """An image is brought here once, and stays while volumes are made of it."""
-        name = BASE + written(image.id)
-        found = await self.ceph.find(name)
-        if found is None:
-            demand_fits(spec, await self.contents.size_bytes(image))
-            making = f"{MAKING}{name}"
-            await self.contents.put(image, making, START)
-            await self.ceph.rbd("snap", "create", "--no-progress", self.ceph.path(making, START))
-            try:
-                await self.ceph.rbd("rename", self.ceph.path(making), self.ceph.path(name))
-            except Present as error:
-                raise Busy(f"image {image.id} is being brought by another process") from error
-            found = await self.ceph.find(name)
-        if found is None:
-            raise Busy(f"image {image.id} has just been let go of")
-        return Origin(name, START, found.size_bytes, 1)
-
     async def _depth(self, image: Image) -> int:
         """How many it depends on in a row; no more than matter."""
         depth, above = 0, image.parent
-        while above is not None and depth < self.ceph.config.clone_depth:
+        while above is not None and depth < self.clone_depth:
             depth += 1
             found = await self.ceph.find_by_id(above.id)
             above = None if found is None else found.parent
         return depth
-
-    async def _let_go(self, parent: Parent | None) -> None:
-        """A clone has gone. What was kept for it alone goes, too."""
-        while parent is not None:
-            found = await self.ceph.find_by_id(parent.id)
-            if found is None:
-                return
-            if not parent.in_trash:
-                if not parent.image.startswith(BASE) or not await self._free_base(parent.image):
-                    return
-            elif not await self.ceph.empty(parent.id):
-                return
-            parent = found.parent
-
-    async def _free_base(self, name: str) -> bool:
-        """Whether it has gone: nothing was made of it any more."""
-        async with self.locks.hold("base", name):
-            if await self.ceph.has_children(name):
-                return False
-            # What another process clones just now keeps it in the trash.
-            await self.ceph.trash(name, START)
-            return True
 
     # -- inside: one volume
 
@@ -399,14 +360,6 @@ class RbdVolumes:
 
     async def _drop(self, image: str, name: str) -> None:
         await self.ceph.drop(name, self.ceph.path(image))
-
-    async def _demand_room(self) -> None:
-        """Before anything else: whoever opens an image of a pool that is full waits until there is room again."""
-        now = self.contents.reactor.seconds()
-        if self._looked is None or now - self._looked > LOOK_SECONDS:
-            if (await self.ceph.room()).free < 1:
-                raise NoCapacity(f"pool {self.ceph.config.pool} is full")
-            self._looked = now
 
 
 # -- names

@@ -25,6 +25,8 @@ def start_libvirtd() -> Iterator[Callable[[str], Libvirtd]]:
     def start(name: str) -> Libvirtd:
         (directory / name).mkdir()
         made.append(Libvirtd(directory / name, certificates, name))
+        made[-1].start()
+        made[-1].wait()
         return made[-1]
 
     yield start

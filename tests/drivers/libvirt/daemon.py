@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -19,7 +20,7 @@ PRIVATE = ("/etc/libvirt", "/var/lib/libvirt", "/var/cache/libvirt", "/var/log/l
 
 DAEMON = """
 listen_tls = 1
-listen_addr = "127.0.0.1"
+listen_addr = "{listen}"
 tls_port = "{port}"
 auth_tls = "none"
 ca_file = "{pki}/cacert.pem"
@@ -50,6 +51,11 @@ keepalive_count = 3
 migrate_tls_x509_cert_dir = "{pki}"
 migrate_tls_x509_verify = 1
 """
+# In the background or not: what is killed is started again, as a service would be.
+KEEP = """
+keep() { while :; do "$@" || true; sleep 0.2; done; }
+"""
+TLS_PORT = 16514
 
 
 def lacking() -> str | None:
@@ -77,72 +83,108 @@ def free_port() -> int:
 class Libvirtd:
     """A host: `uri` leads to its daemon, `tls_uri` as from another machine. Its guests end with it.
 
-    `pki` is a directory of `tests.drivers.libvirt.pki`; hosts that move guests to each other have the same.
+    `pki` is a directory of `tests.drivers.libvirt.pki`; hosts that move guests to each other have the same. A daemon
+    that is killed is started again, and the guests go on.
     """
 
-    def __init__(self, directory: Path, pki: Path, name: str = "east") -> None:
+    def __init__(self, directory: Path, pki: Path, name: str = "east", namespace: str = "", address: str = "") -> None:
+        """Without a network namespace of its own, in which it has the address, it shares this machine's."""
         self.directory = directory
         self.name = name
         self.pki = pki
+        self.namespace = namespace
         self.socket = directory / "libvirt-sock"
-        self.port = free_port()
+        self.listen, self.port = (address, TLS_PORT) if address else ("127.0.0.1", free_port())
         self.uri = f"qemu+unix:///system?socket={self.socket}"
-        self.tls_uri = f"qemu+tls://127.0.0.1:{self.port}/system?pkipath={pki}"
-        self.address = an_address(pki)
+        self.tls_uri = f"qemu+tls://{self.listen}:{self.port}/system?pkipath={pki}"
+        self.address = address or an_address(pki)
         self.uuid = uuid4()
-        self.start()
 
     def start(self) -> None:
-        """As a machine that is switched on: its disks are as they were."""
+        """As a machine that is switched on: its disks are as they were. `wait` waits until it is up."""
         directory = self.directory
-        settings = DAEMON.format(directory=directory, uuid=self.uuid, port=self.port, pki=self.pki)
+        settings = DAEMON.format(directory=directory, uuid=self.uuid, listen=self.listen, port=self.port, pki=self.pki)
         (directory / "libvirtd.conf").write_text(settings)
         settings = QEMU.replace("{pki}", str(self.pki)).replace("{address}", self.address)
         (directory / "qemu.conf").write_text(settings)
         # Nobody takes another one's name for its own when guests move between them.
         (directory / "pid").unlink(missing_ok=True)
         self.socket.unlink(missing_ok=True)
-        mounts = [f"echo {self.name} > /proc/sys/kernel/hostname", "mount --make-rprivate /"]
-        mounts += ["mount -t tmpfs tmpfs /run", "mkdir -p /run/libvirt"]
-        for number, path in enumerate(PRIVATE):
-            mine = directory / f"private{number}"
-            mine.mkdir(exist_ok=True)
-            mounts.append(f"mkdir -p {path} && mount --bind {mine} {path}")
         # The user that Debian's packages make; libvirt asks for it whatever qemu.conf says.
         for name, line in (("passwd", "libvirt-qemu:x:64055:64055::/:/bin/false"), ("group", "libvirt-qemu:x:64055:")):
             (directory / name).write_text(f"{Path('/etc', name).read_text()}{line}\n")
-            mounts.append(f"mount --bind {directory}/{name} /etc/{name}")
-        mounts.append(f"cp {directory}/qemu.conf /etc/libvirt/")
-        # The shell stays the first process: it reaps what QEMU leaves behind, and libvirtd waits for that.
-        mounts.append(f"libvirtd --listen --config {directory}/libvirtd.conf --pid-file {directory}/pid; true")
+        (directory / "start").write_text("\n".join([*self._mounts(), KEEP, *self.beside(), self._daemon(), ""]))
         # The end of `unshare` is a power cut: all that runs within is killed.
-        command = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        command = ["ip", "netns", "exec", self.namespace] if self.namespace else []
+        command += ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
         with (directory / "output").open("wb") as output:
             self.process = subprocess.Popen(
-                [*command, "sh", "-ec", "; ".join(mounts)], stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                [*command, "sh", "-e", directory / "start"], stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
-        self._wait()
 
-    def _wait(self) -> None:
+    def beside(self) -> Iterator[str]:
+        """What else is started on this host, before libvirtd: lines for a shell."""
+        yield from ()
+
+    def _mounts(self) -> Iterator[str]:
+        directory = self.directory
+        yield f"echo {self.name} > /proc/sys/kernel/hostname"
+        yield "mount --make-rprivate /"
+        yield "mount -t tmpfs tmpfs /run"
+        yield "mkdir -p /run/libvirt"
+        for number, path in enumerate(PRIVATE):
+            mine = directory / f"private{number}"
+            mine.mkdir(exist_ok=True)
+            yield f"mkdir -p {path}"
+            yield f"mount --bind {mine} {path}"
+        for name in ("passwd", "group"):
+            yield f"mount --bind {directory}/{name} /etc/{name}"
+        yield f"cp {directory}/qemu.conf /etc/libvirt/"
+
+    def _daemon(self) -> str:
+        # The shell stays the first process: it reaps what QEMU leaves behind, and libvirtd waits for that.
+        return f"keep libvirtd --listen --config {self.directory}/libvirtd.conf --pid-file {self.directory}/pid"
+
+    def wait(self) -> None:
         give_up = time.monotonic() + 60
         while time.monotonic() < give_up:
             if self.process.poll() is not None:
-                raise AssertionError((self.directory / "output").read_text())
+                break
             with socket.socket(socket.AF_UNIX) as probe:
                 try:
                     probe.connect(str(self.socket))
                     return
                 except OSError:
                     time.sleep(0.05)
-        raise AssertionError("libvirtd does not come up")
+        raise AssertionError(f"libvirtd does not come up: {(self.directory / 'output').read_text()}")
+
+    def pids(self, program: str) -> list[int]:
+        """Of a program on this host, as seen from outside of it."""
+        mine = os.readlink(f"/proc/{self.first}/ns/pid")
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                if (entry / "comm").read_text().strip() == program[:15] and os.readlink(entry / "ns/pid") == mine:
+                    found.append(int(entry.name))
+            except OSError:
+                continue  # it has ended
+        return found
+
+    @property
+    def first(self) -> int:
+        """The first process within."""
+        found = self.process.pid
+        return int(Path(f"/proc/{found}/task/{found}/children").read_text().split()[0])
 
     @property
     def pid(self) -> int:
-        """Of the daemon: the shell's first child."""
-        found = self.process.pid
-        for _ in range(2):
-            found = int(Path(f"/proc/{found}/task/{found}/children").read_text().split()[0])
-        return found
+        """Of the daemon."""
+        return min(self.pids("libvirtd"))
+
+    def kill(self, program: str) -> None:
+        """kill -9; it is started again."""
+        for each in self.pids(program):
+            os.kill(each, signal.SIGKILL)
 
     def pid_file(self, id: str) -> Path:
         """Of the guest's QEMU, as seen from outside of the namespace."""
@@ -150,11 +192,7 @@ class Libvirtd:
 
     def inside(self, path: str) -> Path:
         """A file of the host, as seen from outside of the namespace."""
-        return Path(f"/proc/{self.pid}/root{path}")
-
-    def stop_daemon(self) -> None:
-        """kill -9; the guests go on."""
-        os.kill(self.pid, signal.SIGKILL)
+        return Path(f"/proc/{self.first}/root{path}")
 
     def freeze(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)
@@ -180,11 +218,11 @@ class Libvirtd:
     def end(self) -> None:
         """A power cut; whoever is started next finds nobody at its port."""
         try:
-            daemon = Path(f"/proc/{self.pid}")
+            shell = Path(f"/proc/{self.first}")
         except (OSError, IndexError):  # it has ended, or never began
-            daemon = Path("/proc/none")
+            shell = Path("/proc/none")
         self.process.kill()
         self.process.wait()
-        # The kernel ends the others of the namespace after the first.
-        while daemon.exists():
+        # The kernel ends the others of the namespace before the first.
+        while shell.exists():
             time.sleep(0.02)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -19,8 +20,11 @@ CERTIFICATES = ("clientcert.pem", "servercert.pem", "client-cert.pem", "server-c
 KEYS = ("clientkey.pem", "serverkey.pem", "client-key.pem", "server-key.pem")
 
 
-def make(directory: Path) -> Path:
-    """The directory, with one certificate for whoever is on this machine, as client and as server."""
+def make(directory: Path, others: Iterable[str] = ()) -> Path:
+    """The directory, with one certificate for whoever is on this machine, as client and as server.
+
+    `others`: addresses that are served, too.
+    """
     directory.mkdir()
     # libvirt moves no guest to 127.0.0.1, by which it would reach itself.
     network = f"127.{secrets.randbelow(200) + 20}.{secrets.randbelow(256)}"
@@ -47,7 +51,9 @@ def make(directory: Path) -> Path:
     host = host.add_extension(
         x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
     )
-    here = x509.SubjectAlternativeName([x509.IPAddress(ip_address(address)) for address in ("127.0.0.1", *mine)])
+    here = x509.SubjectAlternativeName(
+        [x509.IPAddress(ip_address(address)) for address in ("127.0.0.1", *mine, *others)]
+    )
     certificate = host.add_extension(here, critical=False).sign(root, hashes.SHA256())
     for name in AUTHORITY:
         (directory / name).write_bytes(authority.public_bytes(Encoding.PEM))

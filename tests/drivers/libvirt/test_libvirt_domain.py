@@ -106,6 +106,17 @@ def test_a_volume_in_ceph_names_the_key_and_does_not_have_it() -> None:
         domain.volume_disk(VolumeConnection("v", evolve(disk, namespace="second").info), "vda")
 
 
+def test_a_root_disk_in_ceph_is_the_first_and_is_not_copied_along() -> None:
+    root = RbdDisk("guests", "", f"root-{ID}", "cloudctl", "/etc/ceph/key", (("192.0.2.11", "3300"),))
+    xml = domain.text(domain.guest(CONFIG, evolve(SPEC, ephemeral_gib=1), Notes(), root))
+    first, second = fromstring(xml).iterfind("devices/disk")
+    assert [each.get("type") for each in (first, second)] == ["network", "file"]
+    assert first.find("source").get("name") == f"guests/root-{ID}"  # type: ignore[union-attr]  # it has one
+    assert first.find("boot").get("order") == "1"  # type: ignore[union-attr]  # it has one
+    assert domain.targets_of(xml, ("root", "ephemeral")) == ["vdb"]
+    assert domain.has_remote_root(xml) and not domain.has_remote_root(domain.text(made(SPEC)))
+
+
 def test_what_cannot_be_plugged_is_refused() -> None:
     fake = VolumeConnection("v", {"driver_volume_type": "fake", "data": {}})
     with pytest.raises(Unfit, match="connection type 'fake'"):

@@ -152,6 +152,78 @@ async def on_its_way(driver: Any) -> None:
     assert await real.soon(moves)
 
 
+async def test_a_host_that_returns_shows_its_copy_until_it_has_dropped_it(
+    make: Any, hosts: dict[str, Libvirtd], tmp_path: Path
+) -> None:
+    driver = make()
+    for name in ("west", "east"):
+        # By one who sees nobody else: the first host is down when the guest is made anew.
+        alone = evolve(driver, hosts_by_name={name: driver.hosts_by_name[name]})
+        await alone.ensure_defined(tiny(tmp_path, host=name))
+    # The last is the one that is meant.
+    assert [(each.id, each.host) for each in await driver.inventory()] == [(ID, "west"), (ID, "east")]
+    await driver.drop_superseded()
+    assert [(each.id, each.host) for each in await driver.inventory()] == [(ID, "east")]
+    assert not files(hosts["west"]) and files(hosts["east"])
+    await driver.ensure_absent(ID)
+    await driver.close()
+
+
+async def test_what_another_host_has_put_into_the_directory_that_they_share_is_found(make: Any, tmp_path: Path) -> None:
+    """As after an evacuation: the guest keeps its disk."""
+    driver = make(str(tmp_path / "shared"))
+    # A host learns by itself what there is when it is first asked, and never again.
+    await driver.inventory()
+    for name in ("east", "west"):
+        alone = evolve(driver, hosts_by_name={name: driver.hosts_by_name[name]})
+        await alone.ensure_defined(tiny(tmp_path, host=name))
+        root = tmp_path / "shared" / f"{ID}.root"
+        if name == "east":
+            before = root.stat().st_ino
+    assert root.stat().st_ino == before
+    await driver.drop_superseded()
+    assert [each.host for each in await driver.inventory()] == ["west"] and root.exists()
+    await driver.ensure_absent(ID)
+    await driver.close()
+
+
+def test_an_image_that_somebody_else_copies_is_waited_for_while_it_grows(
+    hosts: dict[str, Libvirtd], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import libvirt
+
+    from cloudctl.drivers.libvirt import storage as storing
+    from cloudctl.drivers.libvirt.hypervisor import Config
+
+    directory, pauses = tmp_path / "shared", [b"two", None]
+    config = Config(directory=str(directory), pool=tmp_path.name)
+    connection = libvirt.open(hosts["east"].uri)
+    storage = storing.Storage(config, connection)
+    storage.prepare()
+    spec = tiny(tmp_path)
+    assert spec.image is not None
+    base = directory / f"{storing.IMAGE}{spec.image.id}"
+    base.write_bytes(b"one")
+
+    def pause(_seconds: float) -> None:
+        more = pauses.pop(0)
+        if more is not None:
+            base.write_bytes(more * 10_000)
+        else:
+            base.with_name(f"{base.name}{storing.WHOLE}").touch()
+
+    monkeypatch.setattr("cloudctl.drivers.libvirt.storage.time.sleep", pause)
+    storage.ensure(spec, None)
+    assert pauses == [] and base.read_bytes() == b"two" * 10_000, "it is theirs"
+    # And one that does not grow any more is made anew.
+    storage.remove_all(spec.id)
+    base.with_name(f"{base.name}{storing.WHOLE}").unlink()
+    monkeypatch.setattr("cloudctl.drivers.libvirt.storage.time.sleep", lambda _seconds: None)
+    storage.ensure(spec, None)
+    assert spec.image.path is not None and base.read_bytes() == Path(spec.image.path).read_bytes()
+    connection.close()
+
+
 async def test_what_is_on_its_way_is_shown_and_can_be_called_back(
     make: Any, hosts: dict[str, Libvirtd], tmp_path: Path
 ) -> None:

@@ -33,7 +33,7 @@ def make(reactor: Any, cluster: Cluster) -> Callable[..., Any]:
 
     def made(directory: Path, part: str = "") -> Any:
         resources = DriverResources(reactor, "rados", reactor, directory / "state", part=part)
-        config = rados.Config([cluster.monitor], POOL, namespace, USER, cluster.keyring, piece_mib=1)
+        config = rados.Config([cluster.monitor], USER, cluster.keyring, pool=POOL, namespace=namespace, piece_mib=1)
         return rados.create(config, resources)
 
     return made

@@ -1,0 +1,107 @@
+"""What disks are cloned from: users' images, each brought into the pool once, and there while anything depends on it.
+
+Any number of processes may use one pool. What another one lets go of while it is being cloned stays in Ceph's trash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from attrs import define, field
+
+from cloudctl.drivers.errors import Busy, NoCapacity
+from cloudctl.drivers.locks import Locks
+from cloudctl.drivers.qcow2.records import written
+from cloudctl.drivers.rbd.ceph import Ceph, Image, Missing, Parent, Present
+from cloudctl.drivers.rbd.contents import Contents, anew
+from cloudctl.drivers.specs import ImageSource
+
+BASE, MAKING = "image-", "making-"
+START = "base"  # the snapshot of a base that disks are cloned from
+CLONES = "--rbd-default-clone-format=2"  # whose parents may go
+LOOK_SECONDS = 30.0  # for which a pool that had room has some
+
+
+@define(eq=False)
+class Bases:
+    contents: Contents
+    locks: Locks = field(factory=Locks)
+    looked: float | None = None  # when the pool was last seen to have room
+
+    @property
+    def ceph(self) -> Ceph:
+        return self.contents.ceph
+
+    async def demand_room(self) -> None:
+        """Before anything else: whoever opens an image of a pool that is full waits until there is room again.
+
+        Raises NoCapacity.
+        """
+        now = self.contents.reactor.seconds()
+        if self.looked is None or now - self.looked > LOOK_SECONDS:
+            if (await self.ceph.room()).free < 1:
+                raise NoCapacity(f"pool {self.ceph.config.pool} is full")
+            self.looked = now
+
+    @asynccontextmanager
+    async def base(self, image: ImageSource, fits: Callable[[int], None]) -> AsyncIterator[Image]:
+        """The image, which stays meanwhile. `fits` is told how many bytes it has, and raises Unfit. Raises Busy."""
+        name = BASE + written(image.id)
+        async with self.locks.hold("base", name):
+            found = await self.ceph.find(name)
+            if found is None:
+                fits(await self.contents.size_bytes(image))
+                found = await self._brought(image, name)
+            fits(found.size_bytes)
+            yield found
+
+    async def _brought(self, image: ImageSource, name: str) -> Image:
+        making = f"{MAKING}{name}"
+        await self.contents.put(image, making, START)
+        await self.ceph.rbd("snap", "create", "--no-progress", self.ceph.path(making, START))
+        try:
+            await self.ceph.rbd("rename", self.ceph.path(making), self.ceph.path(name))
+        except Present as error:
+            raise Busy(f"image {image.id} is being brought by another process") from error
+        found = await self.ceph.find(name)
+        if found is None:
+            raise Busy(f"image {image.id} has just been let go of")
+        return found
+
+    async def clone(self, image: str, snapshot: str, name: str) -> None:
+        """A new image reads there what it has not been written itself; one that was left is made anew. Raises Busy."""
+        words = ("clone", CLONES, self.ceph.path(image, snapshot), self.ceph.path(name))
+        try:
+            await anew(self.ceph, name, lambda: self.ceph.rbd(*words))
+        except Missing as error:
+            raise Busy(f"{image} has just been let go of") from error
+
+    async def remove(self, name: str) -> None:
+        """There is no image of this name, nor what was kept for it alone. Raises Busy while somebody has it open."""
+        found = await self.ceph.find(name)
+        if found is not None:
+            await self.ceph.trash(name)
+            await self.let_go(found.parent)
+
+    async def let_go(self, parent: Parent | None) -> None:
+        """A clone has gone. What was kept for it alone goes, too."""
+        while parent is not None:
+            found = await self.ceph.find_by_id(parent.id)
+            if found is None:
+                return
+            if not parent.in_trash:
+                if not parent.image.startswith(BASE) or not await self._freed(parent.image):
+                    return
+            elif not await self.ceph.empty(parent.id):
+                return
+            parent = found.parent
+
+    async def _freed(self, name: str) -> bool:
+        """Whether it has gone: nothing was made of it any more."""
+        async with self.locks.hold("base", name):
+            if await self.ceph.has_children(name):
+                return False
+            # What another process clones just now keeps it in the trash.
+            await self.ceph.trash(name, START)
+            return True

@@ -1,0 +1,135 @@
+"""Root disks of guests as images of a pool: clones, written only where they differ from the image that they were made
+of. Every host reaches them, so a guest that goes elsewhere takes nothing along, and finds its data when its host died.
+
+All that is known of them is in Ceph. Not for two calls for one guest at a time.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import uuid4
+
+from attrs import define
+from twisted.logger import Logger
+
+from cloudctl.drivers.errors import InvalidPower, Unfit, Unreachable, Unusable
+from cloudctl.drivers.locks import Locks
+from cloudctl.drivers.programs import Programs, require
+from cloudctl.drivers.qcow2.images import Images
+from cloudctl.drivers.qcow2.records import written
+from cloudctl.drivers.rbd.bases import LOOK_SECONDS, MAKING, START, Bases
+from cloudctl.drivers.rbd.ceph import GIB, Ceph, Missing
+from cloudctl.drivers.rbd.contents import Contents
+from cloudctl.drivers.rbd.disk import RbdDisk, monitors
+from cloudctl.drivers.rbd.options import Pool
+from cloudctl.drivers.specs import DriverResources, ImageSource
+
+log = Logger()
+
+ROOT = "root-"
+COPY = "copy-"  # and a number: of a copy that is being made
+
+
+def root_disks(pool: Pool, resources: DriverResources) -> RootDisks:
+    programs = Programs(resources.reactor, resources.clock)
+    directory = (resources.state_dir or Path()).absolute() / "rbd"
+    contents = Contents(Ceph(pool, programs), Images(programs, pool.copy_timeout), directory, resources.reactor)
+    return RootDisks(Bases(contents, Locks()))
+
+
+@define(eq=False)
+class RootDisks:
+    bases: Bases
+    _size: int = 0  # GiB of the pool
+    _told: float | None = None  # when that was
+
+    @property
+    def ceph(self) -> Ceph:
+        return self.bases.ceph
+
+    def check(self, *, namespaces: bool = True) -> None:
+        """`namespaces`: whether the hypervisor reaches images in such. Raises Unusable."""
+        require("rbd", "ceph", "qemu-img", "prlimit")
+        self.ceph.config.demand_key()
+        if self.ceph.config.namespace and not namespaces:
+            raise Unusable("this hypervisor reaches no namespace of a pool of Ceph, so its root disks can be in none")
+        self.bases.contents.open()
+
+    def disk(self, id: str) -> RbdDisk:
+        """Where a guest's is, be it there or not."""
+        config = self.ceph.config
+        where = monitors(config.monitors)
+        return RbdDisk(config.pool, config.namespace, root(id), config.user, str(config.keyring), where)
+
+    async def ensure(self, id: str, image: ImageSource, size_gib: int, *, may_grow: bool = True) -> RbdDisk:
+        """The guest has one, of the image, of this size at least (0: the image's). One that is there is kept.
+
+        `may_grow`: nobody has it open. Raises Unfit, NoCapacity, Busy, InvalidPower.
+        """
+        wished = size_gib * GIB
+        found = await self.ceph.find(root(id))
+        if found is None:
+            await self._make(id, image, wished)
+        elif wished > found.size_bytes:
+            if not may_grow:
+                raise InvalidPower(f"guest {id} is on; its root disk can only grow while it is off")
+            await self.bases.demand_room()
+            await self._resize(root(id), wished)
+        return self.disk(id)
+
+    async def _make(self, id: str, image: ImageSource, wished: int) -> None:
+        def fits(size: int) -> None:
+            if wished and size > wished:
+                raise Unfit(f"image {image.id} needs a disk of {-(-size // GIB)} GiB, not {wished // GIB}")
+
+        await self.bases.demand_room()
+        making = MAKING + root(id)
+        async with self.bases.base(image, fits) as base:
+            await self.bases.clone(base.name, START, making)
+        if wished > base.size_bytes:
+            await self._resize(making, wished)
+        # One that is there is whole.
+        await self.ceph.rbd("rename", self.ceph.path(making), self.ceph.path(root(id)))
+
+    async def remove(self, id: str) -> None:
+        """There is none, nor half of one. Raises Busy while somebody has it open."""
+        for name in (root(id), MAKING + root(id)):
+            found = await self.ceph.find(name)
+            if found is not None:
+                for each in await self.ceph.snapshots(name):
+                    # Of a copy that was given up.
+                    await self.ceph.drop(each.name, self.ceph.path(name))
+                await self.bases.remove(name)
+
+    async def copy(self, id: str, target: Path) -> str:
+        """`target` is what the disk holds now, while its guest goes on; returns its format. Raises Unfit."""
+        name = root(id)
+        moment = f"{COPY}{uuid4().hex}"
+        try:
+            await self.ceph.rbd("snap", "create", "--no-progress", self.ceph.path(name, moment))
+        except Missing as error:
+            raise Unfit(f"guest {id} has no root disk of its own; it boots from a volume") from error
+        try:
+            await self.bases.contents.get(name, moment, target, "qcow2")
+        finally:
+            await self.ceph.drop(moment, self.ceph.path(name))
+        return "qcow2"
+
+    async def size_gib(self) -> int:
+        """Of the pool, as far as guests can write it; what was told last while nobody tells it."""
+        now = self.bases.contents.reactor.seconds()
+        if self._told is None or now - self._told > LOOK_SECONDS:
+            try:
+                room = await self.ceph.room()
+                self._size = (room.used + room.free) // GIB
+            except Unreachable as error:
+                log.warn("nobody tells how large pool {pool} is: {error}", pool=self.ceph.config.pool, error=error)
+            self._told = now
+        return self._size
+
+    async def _resize(self, name: str, size: int) -> None:
+        await self.ceph.rbd_long("resize", f"--size={size}B", self.ceph.path(name))
+
+
+def root(id: str) -> str:
+    return ROOT + written(id)

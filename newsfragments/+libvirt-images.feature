@@ -1,0 +1,1 @@
+Images of servers, shelving and backups of servers with ``libvirt``, whose guests go on meanwhile.
