@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import define, field
@@ -14,6 +15,8 @@ from cloudctl.drivers.ipmi.driver import Config, HostOptions, fencer
 from cloudctl.drivers.power import PowerFencer
 from cloudctl.drivers.programs import ProgramFailed
 from cloudctl.drivers.specs import DriverResources
+from cloudctl.testing.faults import with_faults
+from cloudctl.testing.fencer_suite import fencer_suite
 
 
 @define(eq=False)
@@ -81,3 +84,26 @@ async def test_whoever_cannot_tell_raises(made: PowerFencer, tool: Ipmitool) -> 
         await made.ensure_fenced("compute-1")
     with pytest.raises(UnknownHost):
         await made.ensure_fenced("compute-2")
+
+
+_tools: list[Ipmitool] = []
+
+
+def make_driver(directory: Path) -> Any:
+    from twisted.internet import reactor
+
+    (directory / "password").touch()
+    hosts = {"compute-1": HostOptions("10.0.0.1", "root", directory / "password")}
+    return with_faults(fencer(Config(hosts), DriverResources(reactor, "ipmi", reactor), _tools[-1]), reactor)
+
+
+async def is_off() -> bool:
+    return _tools[-1].power == "off"
+
+
+class TestIpmi(fencer_suite(make_driver, is_off)):
+    @pytest.fixture(autouse=True)
+    def _a_controller(self, tool: Ipmitool, monkeypatch: pytest.MonkeyPatch) -> None:
+        _tools[:] = [tool]
+        # The program is simulated, so it need not be there.
+        monkeypatch.setattr("cloudctl.drivers.ipmi.driver.require", lambda *_names: None)

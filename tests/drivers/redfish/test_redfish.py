@@ -17,6 +17,8 @@ from cloudctl.drivers.errors import DriverError, UnknownHost, Unreachable
 from cloudctl.drivers.loader import check, load
 from cloudctl.drivers.specs import DriverResources
 from cloudctl.errors import ConfigError
+from cloudctl.testing.faults import with_faults
+from cloudctl.testing.fencer_suite import fencer_suite
 
 SYSTEM = "/redfish/v1/Systems/1"
 RESET = f"{SYSTEM}/Actions/ComputerSystem.Reset"
@@ -140,3 +142,22 @@ def test_what_cannot_be_is_told_at_the_start(table: Any) -> None:
     table["hosts"]["compute-1"]["url"] = "10.0.0.1"
     with pytest.raises(ConfigError, match="must be the URL of a system"):
         made(table, Clock())
+
+
+_made: list[tuple[Bmc, dict[str, Any]]] = []
+
+
+def make_driver(_directory: Path) -> Any:
+    from twisted.internet import reactor
+
+    return with_faults(made(_made[-1][1], reactor), reactor)
+
+
+async def is_off() -> bool:
+    return _made[-1][0].wanted == "Off"
+
+
+class TestRedfish(fencer_suite(make_driver, is_off)):
+    @pytest.fixture(autouse=True)
+    def _a_controller(self, bmc: Bmc, table: dict[str, Any]) -> None:
+        _made[:] = [(bmc, table)]
