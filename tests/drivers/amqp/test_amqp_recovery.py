@@ -38,6 +38,8 @@ hosts = 4
 [instance_ha]
 cliff_share = 1.0
 segment_share = 1.0
+# What finds no host at once, on a busy machine just after a start, is not left for minutes.
+process_unfinished_notifications_interval = 10.0
 """
 OSLO = """
 import sys

@@ -1,0 +1,258 @@
+"""A cloud of several machines on this one: PostgreSQL, two control processes without a directory in common, OVN, hosts.
+
+Whoever uses it sees the public API, by the stock SDK, and what is outside of the cloud.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import openstack
+import psycopg
+from attrs import define
+from cryptography.fernet import Fernet
+
+from tests.drivers.libvirt import daemon, pki
+from tests.drivers.netns.lab import run
+from tests.drivers.ovn import lab
+from tests.live import guest_image
+from tests.live.load import PATIENCE
+from tests.live.machine import Central, Machine, Wires
+from tests.live.process import PASSWORDS, LiveCloud
+
+HOSTS = ("east", "north", "west")
+GATEWAYS = ("north", "west", "east")  # the first one first; the next one takes over if it still sees a third
+# Nothing goes on because a lease ends: whoever dies is missed by its connection.
+TOML = """
+[database]
+url = "{url}"
+sealing_keys = ["{key}"]
+[tasks]
+lease = 3600.0
+[image.stores.default]
+driver = "file"
+[network]
+public_cidr = "203.0.113.0/24"
+physical_networks = ["public"]
+[driver.objects.file]
+directory = "{backends}/contents"
+[driver.volume.fake]
+directory = "{backends}/volumes"
+[drivers]
+network = "ovn"
+fencer = "{fencer}"
+hypervisor = {{ rack = "libvirt", here = "fake" }}
+[driver.hypervisor.here]
+hosts = 1
+directory = "{backends}/guests"
+[driver.hypervisor.rack]
+hosts = {{ {hosts} }}
+peers = {{ {hosts} }}
+directory = "{disks}"
+accelerator = "tcg"
+slots = 2
+retry_seconds = 1.0
+keepalive_seconds = 1
+migration_mib_per_second = {pace}
+migration_pause = 0.05
+[driver.network.ovn]
+northbound = ["{northbound}"]
+southbound = ["{southbound}"]
+silence_seconds = 5.0
+gateway_chassis = [{gateways}]
+datapath = "netdev"
+"""
+
+
+def lacking() -> str | None:
+    """Why there can be no such cluster here."""
+    return daemon.lacking() or lab.lacking() or guest_image.lacking()
+
+
+def until(what: str, seen: Callable[[], Any]) -> Any:
+    give_up = time.monotonic() + PATIENCE
+    while not (found := seen()):
+        assert time.monotonic() < give_up, what
+        time.sleep(0.1)
+    return found
+
+
+@define(eq=False)
+class Cluster:
+    directory: Path
+    wires: Wires
+    central: Central
+    hosts: dict[str, Machine]
+    processes: list[LiveCloud]
+    database: str  # its URL, as libpq takes it
+    key: Path  # with which guests let in
+
+    def connection(self, process: LiveCloud) -> Any:
+        """The stock SDK, as an administrator."""
+        auth = {
+            "auth_url": f"{process.url}/identity",
+            "username": "admin",
+            "password": PASSWORDS["admin"],
+            "project_name": "admin",
+            "user_domain_id": "default",
+            "project_domain_id": "default",
+        }
+        return openstack.connect(auth=auth, region_name="RegionOne", compute_default_microversion="2.90")
+
+    def having(self, id: str) -> dict[str, bool]:
+        """Host → whether the guest is on there, of the hosts that have it; asked of libvirt itself."""
+        import libvirt
+
+        found = {}
+
+        def opened(host: Machine) -> Any:
+            with suppress(libvirt.libvirtError):  # it is being started again
+                return libvirt.open(host.uri)
+
+        for name, host in self.hosts.items():
+            connection = until(f"the libvirtd of {name} answers", partial(opened, host))
+            for guest in connection.listAllDomains():
+                if guest.name() == id:
+                    with suppress(libvirt.libvirtError):  # it has gone since it was listed
+                        found[name] = bool(guest.isActive())
+            connection.close()
+        return found
+
+    def worker(self, kind: str) -> LiveCloud | None:
+        """The process that has a task of this kind in hand."""
+        sought = "SELECT p.pid FROM tasks t JOIN task_processes p ON p.owner = t.owner WHERE t.kind = %s"
+        with psycopg.connect(self.database) as connection:
+            pids = {row[0] for row in connection.execute(sought, [kind])}
+        return next((each for each in self.processes if each.process is not None and each.process.pid in pids), None)
+
+    def killed(self, what: str) -> None:
+        """kill -9 of one of OVN's own daemons, which is started again."""
+        if what == "ovn-northd":
+            self.central.stop_northd()
+            self.central.start_northd()
+        else:
+            server = {"northbound": self.central.northbound, "southbound": self.central.southbound}[what]
+            server.stop()
+            server.start()
+
+    # -- from outside
+
+    def ssh(self, address: str, command: str) -> subprocess.Popen[str]:
+        """The command in the guest that has this floating address."""
+        words = ["ip", "netns", "exec", self.wires.outside, "ssh", "-i", str(self.key), "-o", "BatchMode=yes"]
+        words += ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "ConnectTimeout=2"]
+        words += ["-o", "LogLevel=ERROR", f"root@{address}", command]
+        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def say(self, address: str, command: str) -> str:
+        """What the command prints there, once it can be reached."""
+
+        def said() -> str | None:
+            made = self.ssh(address, command)
+            out, _ = made.communicate(timeout=60)
+            # 255 is ssh's own: no connection, or not let in yet.
+            assert made.returncode in (0, 255), out
+            return out.strip() or " " if made.returncode == 0 else None
+
+        return str(until(f"{command!r} at {address}", said))
+
+
+@contextmanager
+def a_cluster(
+    directory: Path, postgresql_url: str, names: Sequence[str] = HOSTS, disks: str = "/var/lib/libvirt/guests",
+    fencer: str = "", more: str = "", pace: int = 40,
+) -> Iterator[Cluster]:  # fmt: skip
+    """`disks`: the directory on each host; what begins with /var/lib/libvirt is each one's own. `more`: TOML."""
+    with ExitStack() as left:
+        # The paths of sockets are short.
+        short = Path(tempfile.mkdtemp(prefix="cc-"))
+        left.callback(shutil.rmtree, short)
+        wires = Wires()
+        left.callback(wires.stop)
+        wires.start()
+        central = Central(wires)
+        left.callback(shutil.rmtree, central.directory)
+        left.callback(central.stop)
+        certificates = pki.make(short / "pki", [wires.address(number + 1) for number in range(len(names))])
+        hosts: dict[str, Machine] = {}
+        for name in names:
+            (short / name).mkdir()
+            hosts[name] = Machine(wires, short / name, certificates, name, name in GATEWAYS)
+            left.callback(hosts[name].end)
+            left.callback(hosts[name].tell)
+            hosts[name].start()
+        toml = TOML.format(
+            backends=directory / "backends",
+            url=postgresql_url,
+            key=Fernet.generate_key().decode(),
+            hosts=", ".join(f'{name} = "{host.tls_uri}"' for name, host in hosts.items()),
+            disks=disks,
+            pace=pace,
+            northbound=central.northbound.remote,
+            southbound=central.southbound.remote,
+            fencer=fencer,
+            gateways=", ".join(f'"{each}"' for each in GATEWAYS),
+        )
+        key = directory / "key"
+        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key))
+        for host in hosts.values():
+            host.wait()
+        processes = []
+        for name in ("one", "two"):
+            (directory / name).mkdir()
+            processes.append(LiveCloud(directory / name, toml + more))
+            left.callback(processes[-1].kill)
+        for process in processes:
+            process.start(wait=False)
+        for process in processes:
+            process.wait(time.monotonic())
+        yield Cluster(short, wires, central, hosts, processes, postgresql_url.replace("+psycopg", ""), key)
+
+
+@define(eq=False)
+class Admin:
+    """What an administrator does, and sees."""
+
+    cloud: Any
+
+    def boot(self, host: str, image: str, flavor: str, **more: Any) -> str:
+        wish = {"name": host, "image_id": image, "flavor_id": flavor, "networks": "none", "host": host, **more}
+        return str(self.cloud.compute.create_server(**wish).id)
+
+    def server(self, id: str) -> Any:
+        found = self.cloud.compute.get_server(id)
+        assert found.status != "ERROR", found.fault
+        return found
+
+    def settled(self, id: str, status: str) -> Any:
+        """The server, once it has this status and nothing is under way."""
+
+        def ready() -> Any:
+            found = self.server(id)
+            return found if found.status == status and found.task_state is None else None
+
+        return until(f"server {id} is {status}", ready)
+
+    def console(self, id: str) -> str:
+        return str(self.cloud.compute.get_server_console_output(id)["output"]).replace("\r", "")
+
+    def migrate(self, id: str, host: str) -> Any:
+        """The migration, once the guest is on its way."""
+        self.cloud.compute.live_migrate_server(id, host=host, block_migration="auto")
+
+        def under_way() -> Any:
+            found = list(self.cloud.compute.server_migrations(id))
+            return found[0] if found and found[0].status == "running" and found[0].memory_total_bytes else None
+
+        return until(f"the guest of {id} is on its way", under_way)
+
+    def hurry(self, migration: Any, id: str) -> None:
+        self.cloud.compute.force_complete_server_migration(migration, id)

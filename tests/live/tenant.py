@@ -1,0 +1,178 @@
+"""A tenant of a cluster: servers of the guest image on a network of their own, with addresses outside; and a watch on
+whether such a guest goes on.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import Any
+
+from attrs import define, field
+
+from tests.drivers.netns.probes import Echo, connects, pinging
+from tests.live import guest_image
+from tests.live.cluster import Admin, Cluster, until
+from tests.live.load import PATIENCE
+
+KERNEL_ARGUMENTS = "root=/dev/vda1 console=ttyS0 no_timer_check quiet panic=-1"
+MEMORY_MIB = 96
+# A number each twentieth of a second, for as long as somebody listens.
+COUNT = "i=0; while echo $i; do i=$((i+1)); usleep 50000; done"
+EVERY = 0.05  # seconds between two packets
+QUIET = 2.0  # seconds after which what has not come counts as dropped
+
+
+@define(eq=False)
+class Guest:
+    id: str
+    port: str
+    inner: str
+    floating: str
+
+
+@define(eq=False)
+class Tenant:
+    cluster: Cluster
+    admin: Admin
+    image: str
+    flavor: str
+    network: str
+    outside: str
+
+    @classmethod
+    def moved_in(cls, cluster: Cluster, admin: Admin) -> Tenant:
+        cloud, files = admin.cloud, guest_image.ensure()
+
+        def uploaded(name: str, kind: str, **more: str) -> str:
+            wish = {"name": name, "disk_format": kind, "container_format": kind if kind != "qcow2" else "bare", **more}
+            return str(cloud.image.create_image(**wish, data=(files / name).read_bytes(), validate_checksum=False).id)
+
+        # Without the boot loader, which is half of a start.
+        direct = {"kernel_id": uploaded("vmlinuz", "aki"), "ramdisk_id": uploaded("initrd", "ari")}
+        image = uploaded("guest.qcow2", "qcow2", **direct, os_command_line=KERNEL_ARGUMENTS)
+        flavor = cloud.compute.create_flavor(name="small", ram=MEMORY_MIB, vcpus=1, disk=1).id
+        cloud.compute.create_keypair(name="key", public_key=cluster.key.with_suffix(".pub").read_text())
+        network = cloud.network.create_network(name="inner").id
+        subnet = cloud.network.create_subnet(network_id=network, ip_version=4, cidr="10.7.0.0/24").id
+        outside = cloud.network.find_network("public", ignore_missing=False).id
+        router = cloud.network.create_router(name="way out", external_gateway_info={"network_id": outside}).id
+        cloud.network.add_interface_to_router(router, subnet_id=subnet)
+        return cls(cluster, admin, image, flavor, network, outside)
+
+    def booting(self, host: str, **more: Any) -> str:
+        """The id of a server that is on its way."""
+        wish = {"networks": [{"uuid": self.network}], "key_name": "key", "config_drive": True, **more}
+        return self.admin.boot(host, self.image, self.flavor, **wish)
+
+    def guest(self, id: str) -> Guest:
+        """Once it is there, with a floating address."""
+        network = self.admin.cloud.network
+        self.admin.settled(id, "ACTIVE")
+        [port] = network.ports(device_id=id)
+        floating = network.create_ip(floating_network_id=self.outside, port_id=port.id).floating_ip_address
+        return Guest(id, port.id, port.fixed_ips[0]["ip_address"], floating)
+
+    def let_in(self, protocol: str, port: int | None = None) -> str:
+        """The id of a rule that does."""
+        network = self.admin.cloud.network
+        [group] = network.security_groups(name="default", project_id=self.admin.cloud.current_project_id)
+        ports = {} if port is None else {"port_range_min": port, "port_range_max": port}
+        wish = {"security_group_id": group.id, "direction": "ingress", "protocol": protocol, **ports}
+        return str(network.create_security_group_rule(**wish).id)
+
+    @contextmanager
+    def forwarded(self, id: str, outer: int, inner: int) -> Iterator[str]:
+        """The address of which a port leads to one of the server; a server has such, or an address of its own."""
+        network = self.admin.cloud.network
+        [port] = network.ports(device_id=id)
+        made = network.create_ip(floating_network_id=self.outside)
+        to = {"internal_port_id": port.id, "internal_ip_address": port.fixed_ips[0]["ip_address"], "protocol": "tcp"}
+        forwarding = {"floatingip_id": made.id, **to, "internal_port": inner, "external_port": outer}
+        made_too = network.create_port_forwarding(**forwarding)
+        yield str(made.floating_ip_address)
+        network.delete_port_forwarding(made_too, made.id)
+        network.delete_ip(made.id)
+
+    def connects(self, address: str, port: int) -> bool:
+        return connects(self.cluster.wires.outside, address, port, QUIET)
+
+    def on_one_side(self, guest: Guest) -> str:
+        """The host that has the guest: by libvirt, the server's record, its only binding, and OVN."""
+        host = str(self.admin.settled(guest.id, "ACTIVE").compute_host)
+        assert self.cluster.having(guest.id) == {host: True}
+        bindings = self.admin.cloud.network.get(f"/ports/{guest.port}/bindings").json()["bindings"]
+        assert [(each["host"], each["status"]) for each in bindings] == [(host, "ACTIVE")]
+        until(f"the chassis of {host} alone has the port", lambda: self.chassis(guest) == [host])
+        return host
+
+    def chassis(self, guest: Guest) -> list[str]:
+        """Where OVN has its port: the main one, and others."""
+        southbound = self.cluster.central.southbound
+        names = {each["_uuid"][1]: each["name"] for each in southbound.rows("Chassis", "_uuid", "name")}
+        columns = "logical_port", "chassis", "additional_chassis"
+        [row] = [each for each in southbound.rows("Port_Binding", *columns) if each["logical_port"] == guest.port]
+        return [names[id] for column in columns[1:] for id in _uuids(row[column])]
+
+
+def _uuids(value: list[Any]) -> list[str]:
+    """Of a column of references, as JSON has it."""
+    kind, found = value
+    return [found] if kind == "uuid" else [each[1] for each in found]
+
+
+@define(eq=False)
+class Watch:
+    """A connection in which a guest counts, and echoes of it, meanwhile."""
+
+    guest: Guest
+    counting: subprocess.Popen[str]
+    lines: list[str] = field(factory=list)
+    echoes: list[tuple[float, bool]] = field(factory=list)
+
+    def read(self) -> None:
+        assert self.counting.stdout is not None
+        for line in self.counting.stdout:
+            self.lines.append(line.strip())
+
+    def ping(self, echo: Echo, end: Event) -> None:
+        began = time.monotonic()
+        while not end.wait(EVERY):
+            self.echoes.append((time.monotonic() - began, echo(patience=EVERY)))
+
+    def goes_on(self) -> None:
+        """In the same connection come more numbers, and none is left out."""
+        so_far = len(self.lines)
+        until("the guest counts on", lambda: len(self.lines) > so_far + 5 or self.counting.poll() is not None)
+        found = list(self.lines)
+        assert found == [str(number) for number in range(len(found))], found[-20:]
+
+    def facts(self) -> str:
+        lost = [at for at, came in self.echoes if not came]
+        gap, last = 0.0, self.echoes[0][0]
+        for at, came in self.echoes:
+            if came:
+                gap, last = max(gap, at - last), at
+        return f"{len(lost)} of {len(self.echoes)} echoes lost, longest silence {gap:.2f} s, {len(self.lines)} counted"
+
+
+@contextmanager
+def watched(tenant: Tenant, guest: Guest) -> Iterator[Watch]:
+    until("the guest can be reached", lambda: tenant.cluster.say(guest.floating, "hostname"))
+    watch, end = Watch(guest, tenant.cluster.ssh(guest.floating, COUNT)), Event()
+    with pinging(tenant.cluster.wires.outside, guest.floating) as echo:
+        threads = [Thread(target=watch.read), Thread(target=watch.ping, args=(echo, end))]
+        for each in threads:
+            each.start()
+        try:
+            until("the guest counts", lambda: watch.lines)
+            yield watch
+        finally:
+            end.set()
+            watch.counting.kill()
+            for each in threads:
+                each.join(PATIENCE)
+            watch.counting.wait()
