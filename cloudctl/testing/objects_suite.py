@@ -15,11 +15,14 @@ OTHER = "f3" * 16
 DATA = bytes(range(256)) * 4096
 
 
-def objects_suite(make: Make, many: int = 52) -> type[Any]:
-    """A class of tests for the driver that `make(directory)` returns. `many`: contents of which it has a lot."""
+def objects_suite(make: Make, many: int = 52, data: bytes = DATA) -> type[Any]:
+    """A class of tests for the driver that `make(directory)` returns. `many`: contents of which it has a lot.
+
+    `data`: a content of a usual size, 1 MiB at least.
+    """
 
     class ObjectsSuite:
-        def file(self, directory: Path, content: bytes = DATA) -> str:
+        def file(self, directory: Path, content: bytes = data) -> str:
             path = directory / "content"
             path.write_bytes(content)
             return str(path)
@@ -49,9 +52,9 @@ def objects_suite(make: Make, many: int = 52) -> type[Any]:
         def moves(self, directory: Path) -> Sequence[Move]:
             source = self.file(directory)
             return (
-                Move("ensure_kept", (ID, source), {ID: DATA}),
-                Move("ensure_kept", (OTHER, source), {ID: DATA, OTHER: DATA}),
-                Move("ensure_absent", (ID,), {OTHER: DATA}),
+                Move("ensure_kept", (ID, source), {ID: data}),
+                Move("ensure_kept", (OTHER, source), {ID: data, OTHER: data}),
+                Move("ensure_absent", (ID,), {OTHER: data}),
                 Move("ensure_absent", (OTHER,), {}),
             )
 
@@ -86,7 +89,7 @@ def objects_suite(make: Make, many: int = 52) -> type[Any]:
                 (tmp_path / "content").unlink()
                 await driver.ensure_kept(ID, self.file(tmp_path, b"something else"))
                 (tmp_path / "content").unlink()
-                assert await self.see(driver) == {ID: DATA}
+                assert await self.see(driver) == {ID: data}
 
         async def test_unknown_ids(self, tmp_path: Path) -> None:
             async with driving(make, tmp_path) as driver:
@@ -102,16 +105,16 @@ def objects_suite(make: Make, many: int = 52) -> type[Any]:
             async with driving(make, tmp_path) as driver:
                 await driver.ensure_kept(ID, self.file(tmp_path))
                 with await driver.open(ID) as file:
-                    for start, length in ((len(DATA) - 3, 10), (0, 1), (700_000, 65_536)):
+                    for start, length in ((len(data) - 3, 10), (0, 1), (700_000, 65_536)):
                         file.seek(start)
-                        assert file.read(length) == DATA[start : start + length]
+                        assert file.read(length) == data[start : start + length]
 
         async def test_who_reads_goes_on_when_it_is_removed(self, tmp_path: Path) -> None:
             async with driving(make, tmp_path) as driver:
                 await driver.ensure_kept(ID, self.file(tmp_path))
                 with await driver.open(ID) as file:
                     await driver.ensure_absent(ID)
-                    assert file.read() == DATA
+                    assert file.read() == data
 
         async def test_the_inventory_has_all_and_says_since_when(self, tmp_path: Path) -> None:
             async with driving(make, tmp_path) as driver:

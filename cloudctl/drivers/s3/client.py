@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from io import BytesIO
 from typing import IO, TypeVar
 from urllib.parse import urlsplit
 
@@ -58,9 +59,47 @@ class Refused(DriverError):
         self.status, self.code = status, code
 
 
+def gone(refused: Refused) -> bool:
+    """Whether what was asked for is not there; a HEAD has no body that says it."""
+    return refused.code in ("NoSuchKey", "NoSuchUpload") or (refused.status == 404 and not refused.code)
+
+
+@define(eq=False)
+class Span:
+    """Some bytes of a file, as the body of a request."""
+
+    file: IO[bytes]
+    start: int
+    size: int
+    _at: int = field(default=0, init=False)
+    _payload: str = field(default="", init=False)
+
+    @property
+    def payload(self) -> str:
+        """Their hash, hex."""
+        if not self._payload:
+            digest = hashlib.sha256()
+            self.rewind()
+            while data := self.read(BLOCK):
+                digest.update(data)
+            self._payload = digest.hexdigest()
+        return self._payload
+
+    def rewind(self) -> None:
+        self._at = 0
+        self.file.seek(self.start)
+
+    def read(self, most: int = -1) -> bytes:
+        """As http.client reads it."""
+        left = self.size - self._at
+        data = self.file.read(left if most < 0 else min(most, left))
+        self._at += len(data)
+        return data
+
+
 @define(eq=False)
 class Bucket:
-    """`prefix` is of names in it. Threads may share it."""
+    """Threads may share it."""
 
     endpoint: str
     name: str
@@ -71,24 +110,32 @@ class Bucket:
 
     # -- what is asked
 
-    def document(self, method: str, key: str = "", query: str = "") -> bytes:
-        """The body of an answer, which is small. Raises Refused, Unreachable."""
-        return self._repeated(lambda: self._document(method, key, query))
+    def document(
+        self, method: str, key: str = "", query: str = "", body: bytes = b"", headers: Mapping[str, str] | None = None
+    ) -> bytes:
+        """The body of an answer, which is small. Raises Refused, NoCapacity, Unreachable."""
+        sent = Span(BytesIO(body), 0, len(body)) if body else None
+        return self._repeated(lambda: self._finish(self._ask(method, key, query, headers or {}, sent), method, key))
 
-    def put(self, key: str, file: IO[bytes], size: int, payload: str) -> None:
-        """`payload`: the hash of what is in the file. What is there stays. Raises Refused, NoCapacity, Unreachable."""
+    def has(self, key: str) -> bool:
+        """Raises Refused, Unreachable."""
+        try:
+            self.document("HEAD", key)
+        except Refused as refused:
+            if gone(refused):
+                return False
+            raise
+        return True
 
-        def put() -> None:
-            file.seek(0)
-            headers = {"content-length": str(size), "if-none-match": "*"}
-            answer = self._ask("PUT", key, "", headers, payload, file)
-            try:
-                self._finish(answer, f"PUT of {key}")
-            except Refused as refused:
-                if refused.status != 412:  # it is there
-                    raise
+    def put(self, key: str, file: Span, query: str = "", headers: Mapping[str, str] | None = None) -> str:
+        """The tag of what the store has then. Raises Refused, NoCapacity, Unreachable."""
 
-        self._repeated(put)
+        def put() -> str:
+            answer = self._ask("PUT", key, query, headers or {}, file)
+            self._finish(answer, "PUT", key)
+            return answer.response.headers.get("etag", "")
+
+        return self._repeated(put)
 
     def get(self, key: str, start: int) -> Answer:
         """The bytes from there on: close it. Raises Refused, Unreachable."""
@@ -118,17 +165,15 @@ class Bucket:
                 pause *= 2
         raise Unreachable(f"{self.endpoint} does not answer: {type(why).__name__}: {why}") from why
 
-    def _document(self, method: str, key: str, query: str) -> bytes:
-        return self._finish(self._ask(method, key, query, {}, NOTHING), f"{method} of {key or self.name}")
-
     def _get(self, key: str, start: int) -> Answer:
         headers = {"range": f"bytes={start}-"} if start else {}
-        answer = self._ask("GET", key, "", headers, NOTHING)
+        answer = self._ask("GET", key, "", headers)
         if answer.response.status not in (200, 206):
-            self._finish(answer, f"GET of {key}")
+            self._finish(answer, "GET", key)
         return answer
 
-    def _finish(self, answer: Answer, what: str) -> bytes:
+    def _finish(self, answer: Answer, method: str, key: str) -> bytes:
+        what = f"{method} of {key or self.name}"
         with answer:
             body = answer.response.read(MOST + 1)
             if len(body) > MOST:
@@ -137,13 +182,16 @@ class Bucket:
             raise Refused(what, answer.response.status, code_of(body))
         return body
 
-    def _ask(
-        self, method: str, key: str, query: str, headers: Mapping[str, str], payload: str, body: IO[bytes] | None = None
-    ) -> Answer:
+    def _ask(self, method: str, key: str, query: str, headers: Mapping[str, str], body: Span | None = None) -> Answer:
         where = urlsplit(self.endpoint)
         path = f"{where.path.rstrip('/')}/{signature_v4.encoded(self.name.encode())}"
         path += f"/{signature_v4.encoded(key.encode(), '/')}" if key else ""
-        signed = self.account.signed(method, path, query, {"host": where.netloc, **headers}, payload)
+        told = {"host": where.netloc, **headers}
+        payload = NOTHING
+        if body is not None:
+            told["content-length"], payload = str(body.size), body.payload
+            body.rewind()
+        signed = self.account.signed(method, path, query, told, payload)
         target = f"{path}?{query}" if query else path
         # One that was kept may have been closed by the store meanwhile: then a new one is tried, at once.
         while self._idle:
@@ -155,13 +203,13 @@ class Bucket:
                 return self._send(connection, method, target, signed, body)
             except (OSError, HTTPException):
                 if body is not None:
-                    body.seek(0)
+                    body.rewind()
         kind = HTTPSConnection if where.scheme == "https" else HTTPConnection
         connection = kind(where.hostname or "", where.port, timeout=self.timeout, blocksize=BLOCK)
         return self._send(connection, method, target, signed, body)
 
     def _send(
-        self, connection: HTTPConnection, method: str, target: str, headers: Mapping[str, str], body: IO[bytes] | None
+        self, connection: HTTPConnection, method: str, target: str, headers: Mapping[str, str], body: Span | None
     ) -> Answer:
         try:
             connection.request(method, target, body, dict(headers))

@@ -3,23 +3,22 @@
     PREFIX<id>              of the object store
     PREFIXpart-NAME/<id>    of another part of the cloud
 
+Large ones go there in parts, and are one object for who reads them.
+
 Whoever reads one here goes on although it is removed meanwhile: it is removed when he has closed it. Of what another
 process of the cloud reads, the rest comes from the store, which most go on sending.
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 from collections import Counter
-from datetime import UTC, datetime
 from http.client import HTTPException
 from pathlib import Path
 from threading import Lock
 from typing import IO, cast
 from urllib.parse import urlsplit
-from xml.etree import ElementTree
 
 from attrs import define, field, frozen
 from zope.interface import implementer
@@ -28,7 +27,8 @@ from cloudctl import signature_v4
 from cloudctl.drivers.errors import DriverError, UnknownContent, Unreachable, Unusable
 from cloudctl.drivers.interfaces import IElsewhere, IFarData, IObjectData
 from cloudctl.drivers.objects_interface import ContentState
-from cloudctl.drivers.s3.client import Account, Answer, Bucket, Refused
+from cloudctl.drivers.s3 import documents, parts
+from cloudctl.drivers.s3.client import Account, Answer, Bucket, Refused, Span, gone
 from cloudctl.drivers.specs import DriverResources
 
 PAGE = 1000  # contents
@@ -49,6 +49,8 @@ class Config:
     timeout: float = 60.0
     # Of a request that the store does not answer, or cannot now.
     tries: int = 3
+    # Bytes. What is larger goes in parts of this size, or larger ones where there would be more than 10,000.
+    part_size: int = 2**26
 
 
 def create(config: Config, resources: DriverResources) -> ObjectsByS3:
@@ -56,6 +58,8 @@ def create(config: Config, resources: DriverResources) -> ObjectsByS3:
         raise ValueError("the driver needs an endpoint (http:// or https://) and a bucket")
     if config.timeout <= 0 or config.tries < 1:
         raise ValueError("timeout and tries must be greater than 0")
+    if not parts.LEAST <= config.part_size <= parts.MOST_OF_ONE:
+        raise ValueError(f"part_size must be from {parts.LEAST} to {parts.MOST_OF_ONE}")
     return ObjectsByS3(config, resources)
 
 
@@ -81,6 +85,7 @@ class ObjectsByS3:
     async def check(self) -> None:
         try:
             self._bucket.document("HEAD")
+            parts.sweep(self._bucket, self.prefix, self.resources.clock.seconds())
         except (Refused, Unreachable) as error:
             raise Unusable(f"the bucket {self.config.bucket} cannot be used: {error}") from None
 
@@ -112,10 +117,19 @@ class ObjectsByS3:
         try:
             with open(path, "rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                payload = hashlib.file_digest(file, "sha256").hexdigest()
-                self._bucket.put(self._key(id), file, size, payload)
+                if size > self.config.part_size:
+                    parts.keep(self._bucket, self._key(id), file, size, self.config.part_size)
+                else:
+                    self._keep(id, Span(file, 0, size))
         except OSError as error:
             raise DriverError(f"{path}: {error.strerror}") from error
+
+    def _keep(self, id: str, content: Span) -> None:
+        try:
+            self._bucket.put(self._key(id), content, headers={"if-none-match": "*"})
+        except Refused as refused:
+            if refused.status != 412:  # it is there
+                raise
 
     def open(self, id: str) -> IO[bytes]:
         with self._lock:
@@ -135,7 +149,7 @@ class ObjectsByS3:
         try:
             return self._bucket.get(self._key(id), start)
         except Refused as refused:
-            if refused.code == "NoSuchKey" or (refused.status == 404 and not refused.code):
+            if gone(refused):
                 raise UnknownContent(id) from None
             raise
 
@@ -175,32 +189,16 @@ class ObjectsByS3:
                 "delimiter": "/",  # none of another part
                 "start-after": f"{self.prefix}{after}",
             }
-            query = "&".join(f"{name}={signature_v4.encoded(value.encode())}" for name, value in asked.items())
-            listed = _listed(self._bucket.document("GET", "", query), len(self.prefix))
+            page = documents.read(self._bucket.document("GET", "", signature_v4.query(asked)))
+            listed = [
+                ContentState(documents.text(each, "Key")[len(self.prefix) :], documents.moment(each, "LastModified"))
+                for each in page.iterfind("Contents")
+            ]
             with self._lock:
                 found = tuple(each for each in listed if each.id not in self._removed)
             if found or not listed:
                 return found
             after = listed[-1].id
-
-
-def _listed(raw: bytes, prefix: int) -> list[ContentState]:
-    """What a page lists. Raises Unreachable."""
-    try:
-        if b"<!DOCTYPE" in raw:
-            raise ValueError("a document type")
-        root = ElementTree.fromstring(raw)
-        space = root.tag.partition("}")[0] + "}" if root.tag.startswith("{") else ""
-        return [
-            ContentState((each.findtext(f"{space}Key") or "")[prefix:], _moment(each.findtext(f"{space}LastModified")))
-            for each in root.iterfind(f"{space}Contents")
-        ]
-    except (ElementTree.ParseError, ValueError) as error:
-        raise Unreachable(f"the store's list cannot be read: {error}") from error
-
-
-def _moment(text: str | None) -> float:
-    return datetime.fromisoformat(text or "").astimezone(UTC).timestamp()
 
 
 class Reader(io.RawIOBase):

@@ -16,7 +16,7 @@ from twisted.internet.task import Clock
 
 from cloudctl.drivers.errors import DriverError, NoCapacity, UnknownContent, Unreachable
 from cloudctl.drivers.loader import check
-from cloudctl.drivers.s3 import client
+from cloudctl.drivers.s3 import client, documents, parts
 from cloudctl.drivers.s3.driver import Config, ObjectsByS3, create
 from cloudctl.drivers.specs import DriverResources
 from cloudctl.errors import ConfigError
@@ -43,9 +43,10 @@ class Store:
         self.secret.write_text(f"{self.s3.key.secret}\n")
 
     def driver(self, **config: Any) -> ObjectsByS3:
-        """With an empty bucket."""
+        """With an empty bucket, if none is named."""
         bucket = f"bucket-{uuid4()}"
-        assert self.s3.ask("PUT", f"/s3/{bucket}")[0] == 200
+        if "bucket" not in config:
+            assert self.s3.ask("PUT", f"/s3/{bucket}")[0] == 200
         clock = Clock()
         clock.advance(time())
         given: dict[str, Any] = {
@@ -76,8 +77,19 @@ def make(_directory: Path) -> Any:
     return with_faults(stores[0].driver(prefix="data/ü "), reactor)
 
 
+def make_in_parts(_directory: Path) -> Any:
+    from twisted.internet import reactor
+
+    return with_faults(stores[0].driver(part_size=parts.LEAST), reactor)
+
+
 @pytest.mark.usefixtures("store")
 class TestS3(objects_suite(make)):
+    pass
+
+
+@pytest.mark.usefixtures("store")
+class TestS3InParts(objects_suite(make_in_parts, data=DATA * 5 + b"end")):
     pass
 
 
@@ -149,6 +161,91 @@ def test_what_is_wrong_is_told_at_the_start(store: Store, config: dict[str, Any]
     with pytest.raises(ConfigError, match=told) as error:
         check(driver, "driver.objects.s3")
     assert store.s3.key.secret not in f"{error.value}{driver}"
+
+
+# -- in parts
+
+LARGE = bytes(range(256)) * 4096 * 11 + b"end"
+
+
+def uploads(driver: ObjectsByS3) -> list[str]:
+    """What is under way in its bucket, by key."""
+    page = documents.read(driver._bucket.document("GET", "", "uploads="))
+    return [documents.text(each, "Key") for each in page.iterfind("Upload")]
+
+
+def test_a_large_content_goes_in_parts_and_is_one(store: Store, tmp_path: Path) -> None:
+    driver = store.driver(part_size=parts.LEAST, prefix="large ü/")
+    kept(driver, tmp_path / "content", data=LARGE)
+    assert driver._bucket.get(f"large ü/{ID}", 0).response.headers["etag"].endswith('-3"')
+    kept(driver, tmp_path / "content", data=b"else" + LARGE)
+    with driver.open(ID) as file:
+        file.seek(2 * parts.LEAST - 5)
+        assert file.read(10) == LARGE[2 * parts.LEAST - 5 :][:10]
+        file.seek(0)
+        assert file.read() == LARGE
+    assert ([each.id for each in driver.inventory("")], uploads(driver)) == ([ID], [])
+    driver.ensure_absent(ID)
+    assert driver.inventory("") == ()
+
+
+def test_two_who_keep_the_same_in_parts_leave_one(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = store.driver(part_size=parts.LEAST)
+    # Neither sees that the other has begun.
+    monkeypatch.setattr(client.Bucket, "has", lambda *_: False)
+    kept(driver, tmp_path / "content", data=LARGE)
+    kept(driver, tmp_path / "content", data=b"else" + LARGE)
+    with driver.open(ID) as file:
+        assert file.read() == LARGE
+    assert uploads(driver) == []
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_breaks_the_last_word_leaves_all_or_nothing(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    """`lost`: the answer, not the request."""
+    monkeypatch.setattr(client, "PAUSE", 0.0)
+    driver = store.driver(part_size=parts.LEAST, tries=2)
+    ask = client.Bucket._ask
+    failed: list[client.Answer] = []
+
+    def broken(bucket: client.Bucket, method: str, key: str, query: str, *rest: Any) -> client.Answer:
+        ends = method == "POST" and query.startswith("uploadId")
+        if ends and not lost:
+            raise ConnectionResetError("gone")
+        answer = ask(bucket, method, key, query, *rest)
+        if ends and not failed:
+            failed.append(answer)
+            answer.close()
+            raise ConnectionResetError("gone")
+        return answer
+
+    with monkeypatch.context() as breaking:
+        breaking.setattr(client.Bucket, "_ask", broken)
+        if lost:
+            kept(driver, tmp_path / "content", data=LARGE)
+        else:
+            with pytest.raises(Unreachable):
+                kept(driver, tmp_path / "content", data=LARGE)
+    assert [each.id for each in driver.inventory("")] == ([ID] if lost else [])
+    assert uploads(driver) == []
+
+
+def test_uploads_that_nobody_ends_are_given_up_at_the_next_start(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = store.driver(prefix="a/")
+    monkeypatch.setattr("cloudctl.drivers.s3.parts.PAGE", "1")
+    for key in (f"a/{ID}", f"a/{OTHER}", "a/somebody else's", f"b/{ID}"):
+        driver._bucket.document("POST", key, "uploads=")
+    check(driver, "driver.objects.s3")
+    assert len(uploads(driver)) == 4
+    assert isinstance(driver.resources.clock, Clock)
+    driver.resources.clock.advance(2 * parts.ABANDONED)
+    # The store would not take a signature of then.
+    parts.sweep(store.driver(bucket=driver.config.bucket)._bucket, "a/", driver.resources.clock.seconds())
+    assert uploads(store.driver(bucket=driver.config.bucket)) == ["a/somebody else's", f"b/{ID}"]
 
 
 class Answering(Thread):
