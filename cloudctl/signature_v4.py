@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote, unquote_to_bytes
 
 V4 = "AWS4-HMAC-SHA256"
@@ -24,6 +24,11 @@ def signing_key(secret: str, scope: str) -> bytes:
 
 def encoded(raw: bytes, safe: str = "") -> str:
     return quote(raw, safe=f"{safe}-_.~")
+
+
+def query(parameters: Mapping[str, str]) -> str:
+    """As it is sent."""
+    return "&".join(f"{name}={encoded(value.encode())}" for name, value in parameters.items())
 
 
 def canonical(method: str, path: bytes, query: bytes, headers: Sequence[tuple[str, str]], payload: str) -> str:

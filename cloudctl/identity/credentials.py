@@ -14,7 +14,7 @@ from typing import Any
 
 from attrs import frozen
 from cryptography.fernet import InvalidToken
-from sqlalchemy import delete, false, func, select
+from sqlalchemy import bindparam, delete, false, func, select
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
@@ -28,6 +28,8 @@ from cloudctl.rest.listing import Condition, Listing, equals
 
 EC2 = "ec2"
 FIXED = ("type", "user_id", "project_id")
+# Built once: building a statement costs more than running it.
+_by_access = select(Credential).where(Credential.access_hash == bindparam("hash"))
 
 LISTING = Listing(
     Credential.table,
@@ -184,8 +186,7 @@ def get_ec2(conn: Connection, user_id: str, access: str) -> Credential:
 
 
 def find_ec2(conn: Connection, access: str) -> Credential | None:
-    query = select(Credential).where(Credential.access_hash == ec2_id(access))
-    return conn.execute(query).first()
+    return conn.execute(_by_access, {"hash": ec2_id(access)}).first()
 
 
 def pair(row: Credential, keys: Keys) -> tuple[str, str]:

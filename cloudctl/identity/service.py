@@ -59,7 +59,7 @@ def compose(cloud: Surroundings) -> Part:
         supports=(hasher, *watching),
         shown=(
             tokens,
-            Signers(cloud.db, credential_keys, options),
+            Signers(cloud.db, credential_keys, options, tokens.memory),
             Bearers(cloud.db, tokens, hasher, options, credential_keys),
         ),
         authenticator=tokens,

@@ -12,7 +12,9 @@ from cloudctl.identity.auth_request import ProjectName, Proof
 from cloudctl.identity.issue import issue
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.payload import Keys
+from cloudctl.identity.remembered import Memory
 from cloudctl.identity.subject import Subject
+from cloudctl.identity.tables import Credential
 from cloudctl.rest.identity import Identity
 
 
@@ -24,6 +26,11 @@ def subject_of(
     if row is None:
         raise records.not_found("credential", access)
     check(credentials.pair(row, keys)[1])
+    return _issued(conn, row, options, time)
+
+
+def _issued(conn: Connection, row: Credential, options: IdentityOptions, time: float) -> Subject:
+    """What a credential stands for whose secret was proved."""
     proof = Proof(
         payload.SIGNED,
         row.user_id,
@@ -38,15 +45,23 @@ class Signers:
     db: Database
     keys: Keys  # those of the credentials
     options: IdentityOptions
+    memory: Memory
 
     async def identity(self, access: str, check: Callable[[str], None]) -> Identity:
-        """The user, in the project of the credential, as `subject_of`."""
-        return (await self.db.read(self._subject, access, check)).identity
+        """The user, in the project of the credential, as `subject_of`. The credential is read each time."""
+        row = await self.db.read(credentials.find_ec2, access)
+        if row is None:
+            raise records.not_found("credential", access)
+        check(credentials.pair(row, self.keys)[1])
+        key = (row.id, row.user_id, row.project_id, row.application_credential_id, row.trust_id)
+        found = await self.memory.find(key)
+        if found is None:
+            generation = self.memory.generation
+            subject = await self.db.read(_issued, row, self.options, self.db.clock.seconds())
+            found = self.memory.put(key, subject, generation)
+        return found.identity
 
     async def project_of(self, access: str) -> str:
         """The id of a credential's project; empty if there is no such credential. It proves nothing."""
         found = await self.db.read(credentials.find_ec2, access)
         return "" if found is None else found.project_id or ""
-
-    def _subject(self, conn: Connection, access: str, check: Callable[[str], None]) -> Subject:
-        return subject_of(conn, access, self.keys, check, self.options, self.db.clock.seconds())

@@ -1,39 +1,16 @@
-"""The tokens of this cloud, as the pipeline of every API uses them: a token string → the Identity behind it.
-
-What a token was found to stand for is remembered. With SQLite, where one process serves, a commit that changes the
-epoch makes it forget; with PostgreSQL the epoch is read for each request, so that the change of another process is seen
-by the very next one.
-"""
+"""The tokens of this cloud, as the pipeline of every API uses them: a token string → the Identity behind it."""
 
 from __future__ import annotations
-
-from collections import OrderedDict
-
-from attrs import frozen
 
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
 from cloudctl.errors import Unauthorized
-from cloudctl.identity import epoch, payload, subject
+from cloudctl.identity import payload, subject
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.payload import Keys, Token, Unreadable
+from cloudctl.identity.remembered import Memory, Remembered
 from cloudctl.identity.subject import Subject
 from cloudctl.rest.identity import Identity
-
-USUAL = 16  # roles and access rules of one token, at most
-
-
-@frozen
-class Remembered:
-    subject: Subject
-    identity: Identity
-    until: float  # seconds since the epoch of time
-
-    @property
-    def weight(self) -> int:
-        """How many usual tokens it counts for. Whatever else it holds is short, so `cache_size` bounds bytes, too."""
-        rules = self.identity.access_rules or ()
-        return 1 + (len(self.subject.roles) + len(rules)) // USUAL
 
 
 class Tokens:
@@ -43,11 +20,7 @@ class Tokens:
         self.db = db
         self.keys = keys
         self.options = options
-        self._remembered: OrderedDict[str, Remembered] = OrderedDict()
-        self._weight = 0
-        # Raised whenever everything is forgotten: what was read before that may be old already.
-        self._generation = 0
-        db.on_commit(epoch.CHANNEL, self.forget)
+        self.memory = Memory(db, options)
 
     async def authenticate(self, token: str) -> Identity:
         """The identity behind a token. Raises Unauthorized."""
@@ -65,27 +38,17 @@ class Tokens:
         return (await self._found(token)).subject
 
     async def _found(self, token: str) -> Remembered:
-        found = self._remembered.get(token)
-        if found is not None and found.until > self.db.clock.seconds() and await self._is_current(found):
-            # Another request may have made it forget in the meantime.
-            if token in self._remembered:
-                self._remembered.move_to_end(token)
-            return found
-        unsealed = self.unseal(token)
-        generation = self._generation
-        read = await self.db.read(self._read, unsealed)
-        ends = (read.ends_at - utc(0)).total_seconds()
-        until = min(ends, self.db.clock.seconds() + self.options.cache_seconds)
-        found = Remembered(read, read.identity, until)
-        if generation == self._generation:
-            self._remember(token, found)
+        found = await self.memory.find(token)
+        if found is None:
+            unsealed, generation = self.unseal(token), self.memory.generation
+            found = self.memory.put(token, await self.db.read(self._read, unsealed), generation)
         return found
 
     def unseal(self, token: str) -> Token:
         """Raises Unauthorized if it is not a token of this cloud. Whether it is still valid is not looked at."""
-        found = self._remembered.get(token)
-        if found is not None:
-            return found.subject.token
+        known = self.memory.kept.get(token)
+        if known is not None:
+            return known.subject.token
         try:
             return payload.unseal(token, self.keys)
         except Unreadable:
@@ -95,24 +58,7 @@ class Tokens:
         return payload.seal(token, self.keys)
 
     def forget(self) -> None:
-        self._remembered.clear()
-        self._weight = 0
-        self._generation += 1
-
-    async def _is_current(self, found: Remembered) -> bool:
-        return self.db.is_sqlite or found.subject.epoch == await self.db.read(epoch.current)
+        self.memory.forget()
 
     def _read(self, conn: Connection, token: Token, window: int = 0) -> Subject:
         return subject.read(conn, token, utc(self.db.clock.seconds()), window)
-
-    def _remember(self, token: str, found: Remembered) -> None:
-        self._forget(token)
-        self._remembered[token] = found
-        self._weight += found.weight
-        while self._weight > self.options.cache_size:
-            self._forget(next(iter(self._remembered)))
-
-    def _forget(self, token: str) -> None:
-        forgotten = self._remembered.pop(token, None)
-        if forgotten is not None:
-            self._weight -= forgotten.weight

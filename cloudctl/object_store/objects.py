@@ -128,13 +128,17 @@ def put(conn: Connection, place: Place, new: NewObject, now: datetime) -> Done:
             raise PreconditionFailed("")
         if new.only_if_tag and before is None:
             raise not_found()
-        if new.only_if_tag and before is not None and new.only_if_tag not in (before.etag, before.large_etag):
+        if new.only_if_tag and before is not None and not _has_tag(before, new.only_if_tag):
             raise PreconditionFailed("")
     check_room(conn, container, new.content.size, lock=True)
     freed = _make_room(conn, container, place.name, now)
     version = numbered.next_version(conn, container, place.name, now) if numbered.is_on(container) else ""
     conn.execute(insert(Object).values(**_values(container, place.name, new, now), version=version))
     return Done(unused(conn, freed), version)
+
+
+def _has_tag(found: Object, tag: str) -> bool:
+    return tag in (found.etag, found.large_etag)
 
 
 def copy(conn: Connection, source: Object | Version, target: Place, new: NewObject, now: datetime) -> Done:
@@ -213,9 +217,16 @@ def change(conn: Connection, found: Object, changes: Mapping[str, Any], now: dat
     conn.execute(query.values(**changes, updated_at=now))
 
 
-def remove(conn: Connection, place: Place, now: datetime) -> Done:
-    """Where versions are kept, a marker says that it is gone. Raises NotFound, PreconditionFailed."""
+def remove(conn: Connection, place: Place, now: datetime, only_if_tag: str = "") -> Done:
+    """Where versions are kept, a marker says that it is gone. Raises NotFound, PreconditionFailed.
+
+    `only_if_tag`: of what is there, if anything is; `*`: of anything, which must be there.
+    """
     container = containers.get(conn, place, lock=True)
+    if only_if_tag:
+        before = find(conn, container, place.name, now)
+        if (before is None) if only_if_tag == "*" else not (before is None or _has_tag(before, only_if_tag)):
+            raise PreconditionFailed("")
     if numbered.is_known(container):
         freed = _make_room(conn, container, place.name, now)
         version = numbered.next_version(conn, container, place.name, now)

@@ -127,7 +127,7 @@ def test_only_so_many_are_remembered_and_the_least_used_goes_first() -> None:
     one, two, three = (keystone.login("demo", scope="demo") for _ in range(3))
     for token in (one, two, one, three):
         authenticate(keystone.tokens, token)
-    assert list(keystone.tokens._remembered) == [one, three]
+    assert list(keystone.tokens.memory.kept) == [one, three]
 
 
 def test_a_token_of_many_roles_counts_for_several() -> None:
@@ -143,15 +143,15 @@ def test_a_token_of_many_roles_counts_for_several() -> None:
     for token in (admin, many):
         assert authenticate(keystone.tokens, token)
     # One of 42 roles counts for three.
-    assert list(keystone.tokens._remembered) == [many]
+    assert list(keystone.tokens.memory.kept) == [many]
     assert authenticate(keystone.tokens, admin)
-    assert list(keystone.tokens._remembered) == [admin]
+    assert list(keystone.tokens.memory.kept) == [admin]
 
 
 def test_a_token_that_is_none_is_not_remembered(keystone: Any) -> None:
     for token in ("", "x", "gAAAA" + "x" * 100, "x" * 10_000, "ü"):
         assert authenticate(keystone.tokens, token) is None
-    assert not keystone.tokens._remembered
+    assert not keystone.tokens.memory.kept
 
 
 # -- several processes on PostgreSQL

@@ -220,3 +220,9 @@ def test_what_is_said_of_nothing_has_no_length(mine: Account, path: str) -> None
     mine.put("c")
     told = mine.head(path)
     assert (told.status, told.headers["Content-Length"]) == (204, "0")
+
+
+def test_a_name_that_is_not_ascii_is_kept_percent_encoded(o: Account) -> None:
+    assert o.post("c/o", **{"X_Object_Meta_\U0001f44d": "\U0001f44d", "Content_Length\u00e9": "7"}).status == 202
+    assert o.head("c/o").headers["X-Object-Meta-%F0%9F%91%8D"] is not None
+    assert o.post("c/o", **{"X_Object_Meta_a b\u00e9": "1"}).status == 400

@@ -133,6 +133,19 @@ def test_ranges_and_conditions(s3: S3) -> None:
     assert code(s3.get("bucket/none")) == (404, "NoSuchKey")
 
 
+def test_conditional_deletions(s3: S3) -> None:
+    s3.put("bucket/o", b"data")
+    tag = s3.get("bucket/o").headers["ETag"]
+    assert code(s3.ask("DELETE", "bucket/o", If_Match='"x"')) == (412, "PreconditionFailed")
+    assert code(s3.ask("DELETE", "bucket/none", If_Match="*")) == (412, "PreconditionFailed")
+    assert s3.ask("DELETE", "bucket/none", If_Match='"x"').status == 204
+    assert s3.get("bucket/o").status == 200
+    assert s3.ask("DELETE", "bucket/o", If_Match=str(tag)).status == 204
+    s3.put("bucket/o", b"data")
+    assert s3.ask("DELETE", "bucket/o", If_Match="*").status == 204
+    assert s3.get("bucket/o").status == 404
+
+
 def test_copies(s3: S3, cloud: MemoryCloud) -> None:
     s3.put("bucket/o", DATA, x_amz_meta_a="1", x_amz_tagging="k=v")
     copied = s3.put("bucket/a copy", x_amz_copy_source="/bucket/o")

@@ -105,6 +105,10 @@ WRONG: dict[str, tuple[dict[str, Any], tuple[int, str]]] = {
     "too late": ({"expires": "2020-01-01T00:00:00Z"}, (403, "AccessDenied")),
     "too long": ({"conditions": [*ALLOWED, ["content-length-range", 0, 3]]}, (400, "EntityTooLarge")),
     "too short": ({"conditions": [*ALLOWED, ["content-length-range", 9, 99]]}, (400, "EntityTooSmall")),
+    "bounds that nobody can read": (
+        {"conditions": [*ALLOWED, ["content-length-range", 0, "9" * 5000]]},
+        (400, "InvalidArgument"),
+    ),
     "another bucket": ({"conditions": [{"bucket": "other"}, ALLOWED[1]]}, (403, "AccessDenied")),
     "no condition that there is": ({"conditions": [["like", "$key", "x"]]}, (400, "InvalidArgument")),
     "a name that no header has": (

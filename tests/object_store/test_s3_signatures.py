@@ -16,6 +16,7 @@ from cloudctl.object_store.api.s3.signature import Request
 from cloudctl.testing.cloud import MemoryCloud
 from cloudctl.testing.http import HOST, request
 from tests.object_store.signing import S3, UNSIGNED, Key, chunked, code, hashed
+from tests.work import counted
 
 EXAMPLE = Key(
     "AKIAIOSFODNN7EXAMPLE",
@@ -176,6 +177,24 @@ def test_a_key_that_was_deleted_opens_nothing(s3: S3, cloud: MemoryCloud) -> Non
     gone = client.delete(f"/identity/v3/users/{me['id']}/credentials/OS-EC2/{s3.key.access}")
     assert gone.status == 204
     assert code(s3.get()) == (403, "InvalidAccessKeyId")
+
+
+def test_what_a_key_stands_for_is_remembered_until_it_changes(s3: S3, cloud: MemoryCloud) -> None:
+    assert s3.get("bucket").status == 200
+    with counted(cloud) as work:
+        assert s3.get("bucket").status == 200
+    # Of who asks, the credential alone.
+    assert [each for each in work.statements if "FROM identity_" in each and "identity_credentials" not in each] == []
+    admin = cloud.client("admin")
+    user = admin.get("/identity/v3/users?name=demo").json()["users"][0]["id"]
+    assert admin.patch(f"/identity/v3/users/{user}", {"user": {"enabled": False}}).status == 200
+    assert code(s3.get("bucket")) == (403, "AccessDenied")
+    assert admin.patch(f"/identity/v3/users/{user}", {"user": {"enabled": True}}).status == 200
+    assert s3.get("bucket").status == 200
+    project = s3.project_id
+    for role in admin.get(f"/identity/v3/projects/{project}/users/{user}/roles").json()["roles"]:
+        admin.delete(f"/identity/v3/projects/{project}/users/{user}/roles/{role['id']}")
+    assert code(s3.get("bucket")) == (403, "AccessDenied")
 
 
 def test_signed_urls(s3: S3, cloud: MemoryCloud) -> None:

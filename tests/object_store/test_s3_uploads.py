@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.object_store.signing import S3, bare, code
 
 PART = 5 * 2**20
 DATA = b"a" * PART, b"b" * 10
+SHA1 = base64.b64encode(hashlib.sha1(b"data").digest()).decode()
 
 
 @pytest.fixture
@@ -82,6 +84,29 @@ WRONG = {
     "InvalidPart": {1: 1, 3: 1},
     "EntityTooSmall": {2: 2, 3: 3},
 }
+
+
+def test_what_an_object_is(s3: S3) -> None:
+    def told(path: str, wanted: str = "ETag,Checksum,ObjectParts,StorageClass,ObjectSize", **more: str) -> Any:
+        answer = s3.get(path, "attributes", x_amz_object_attributes=wanted, **more)
+        return bare(answer) if answer.status == 200 else code(answer)
+
+    s3.put("bucket/o", b"data", x_amz_checksum_sha1=SHA1)
+    one = told("bucket/o")
+    assert [each.tag for each in one] == ["ETag", "Checksum", "StorageClass", "ObjectSize"]
+    assert (one.findtext("ETag"), one.findtext("ObjectSize")) == (hashlib.md5(b"data").hexdigest(), "4")
+    assert one.findtext("Checksum/ChecksumSHA1")
+    upload = begin(s3)
+    etags = {1: put(s3, upload, 1, DATA[0]), 3: put(s3, upload, 3, DATA[1])}
+    assert s3.ask("POST", "bucket/big", f"uploadId={upload}", body=parts_of(etags)).status == 200
+    first = told("bucket/big", "ObjectParts", x_amz_max_parts="1").find("ObjectParts")
+    assert [(each.tag, each.text) for each in first][:2] == [("PartsCount", "2"), ("PartNumberMarker", "0")]
+    assert (first.findtext("IsTruncated"), first.findtext("Part/Size")) == ("true", str(PART))
+    rest = told("bucket/big", "ObjectParts", x_amz_part_number_marker="1").find("ObjectParts")
+    assert [each.text for each in rest.findall("Part/PartNumber")] == ["3"]
+    for wanted in ("", "Size"):
+        assert told("bucket/o", wanted) == (400, "InvalidArgument")
+    assert told("bucket/none") == (404, "NoSuchKey")
 
 
 @pytest.mark.parametrize("what", WRONG)

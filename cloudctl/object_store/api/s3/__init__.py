@@ -13,6 +13,7 @@ from cloudctl.object_store.api.door import Door
 from cloudctl.object_store.api.reading import Reader
 from cloudctl.object_store.api.s3 import subresources
 from cloudctl.object_store.api.s3.ageing import Ageing
+from cloudctl.object_store.api.s3.attributes import Attributes
 from cloudctl.object_store.api.s3.buckets import Buckets
 from cloudctl.object_store.api.s3.cross_origin import CrossOrigin
 from cloudctl.object_store.api.s3.deletes import Deletes
@@ -42,6 +43,7 @@ def build(
         Buckets(door, documents, intake, region),
         Deletes(door, documents, intake),
         objects,
+        Attributes(objects),
         Uploads(objects),
         CrossOrigin(door, documents, intake, signers),
         Ageing(door, documents, intake),

@@ -167,7 +167,7 @@ def _conditions(given: list[Any]) -> Iterator[tuple[str, str, str]]:
             raise error("InvalidArgument", "Invalid Policy: a condition is a pair or has three parts.")
         kind, name, value = str(each[0]).lower(), str(each[1]), str(each[2])
         if kind == "content-length-range":
-            if not (name.isascii() and name.isdecimal() and value.isascii() and value.isdecimal()):
+            if not all(bound.isascii() and bound.isdecimal() and len(bound) < 20 for bound in (name, value)):
                 raise error("InvalidArgument", "Invalid Policy: the bounds of content-length-range are integers.")
         elif kind not in ("eq", "starts-with") or not name.startswith("$"):
             raise error("InvalidArgument", f"Invalid Policy: an unknown condition {kind[:64]}.")

@@ -30,8 +30,12 @@ def moment(when: datetime) -> str:
 
 
 def number(call: Call, name: str, otherwise: int, most: int) -> int:
+    """A parameter of the query. Raises InvalidArgument."""
+    return integer(name, call.query.get(name), otherwise, most)
+
+
+def integer(name: str, text: str | None, otherwise: int, most: int) -> int:
     """Raises InvalidArgument."""
-    text = call.query.get(name)
     if text is None or text == "":
         return otherwise
     if not (text.isascii() and text.isdecimal() and len(text) < 11):

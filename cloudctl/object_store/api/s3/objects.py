@@ -211,7 +211,8 @@ class Objects:
             if version:
                 done = await self.intake.change(objects.remove_version, place, version, call.now)
             else:
-                done = await self.intake.change(objects.remove, place, call.now)
+                tag = (call.header("if-match") or "").strip().strip('"')
+                done = await self.intake.change(objects.remove, place, call.now, tag)
         except NotFound:
             done = Done(version=version)
         told: Headers = versioned(container, done.version) if done.version else ()

@@ -38,7 +38,7 @@ OF_BUCKETS = (
     "policyStatus",
     "session",
 )
-OF_OBJECTS = ("attributes", "legal-hold", "renameObject", "restore", "retention", "select", "torrent")
+OF_OBJECTS = ("legal-hold", "renameObject", "restore", "retention", "select", "torrent")
 
 
 def of(offered: Iterable[Routes]) -> frozenset[str]:

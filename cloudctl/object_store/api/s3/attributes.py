@@ -1,0 +1,90 @@
+"""What an object is, all in one answer: GetObjectAttributes. Reference: AWS, «GetObjectAttributes»."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from attrs import frozen
+
+from cloudctl.object_store import numbered, parts
+from cloudctl.object_store.api.headers import last_modified
+from cloudctl.object_store.api.reading import Found
+from cloudctl.object_store.api.s3 import headers, listings, xml
+from cloudctl.object_store.api.s3.buckets import XML_TYPE
+from cloudctl.object_store.api.s3.checksums import HEADER
+from cloudctl.object_store.api.s3.door import action_of
+from cloudctl.object_store.api.s3.faults import error
+from cloudctl.object_store.api.s3.objects import OBJECT, SHOW, Objects
+from cloudctl.object_store.api.s3.xml import element
+from cloudctl.object_store.tables import Object, Version
+from cloudctl.rest.call import Call, Reply
+from cloudctl.rest.route import Routes
+
+ASKED = "x-amz-object-attributes"
+KNOWN: Final = ("ETag", "Checksum", "ObjectParts", "StorageClass", "ObjectSize")
+PAGE = 1000  # parts
+
+
+def asked(call: Call) -> tuple[str, ...]:
+    """Which of them. Raises InvalidArgument."""
+    found = tuple(each.strip() for each in (call.header(ASKED) or "").split(",") if each.strip())
+    if not found or not set(found) <= set(KNOWN):
+        raise error("InvalidArgument", f"{ASKED} names some of {', '.join(KNOWN)}.")
+    return found
+
+
+def _sums(kept: Mapping[str, str]) -> dict[str, xml.Value]:
+    """By their names in XML: ChecksumCRC32."""
+    return {f"Checksum{name.removeprefix(HEADER).upper()}": value for name, value in headers.sums(kept)}
+
+
+@frozen
+class Attributes:
+    routes = Routes("S3: attributes of objects")
+
+    objects: Objects
+
+    @routes.get(OBJECT, policy=SHOW, anonymous=True, subresource="attributes", query=("versionId",))
+    async def show(self, call: Call, bucket: str, key: str) -> Reply:
+        """Show what an object is: those attributes that a header names."""
+        version = call.query.get("versionId") or ""
+        place, container = await self.objects.door.read(call, bucket, key, action=action_of("s3:GetObject", version))
+        wanted = asked(call)
+        found = await self.objects.find(call, place, container, version)
+        record, root = found.object, Element("GetObjectAttributesResponse")
+        if "ETag" in wanted:
+            root.extend(element("x", ETag=found.data.etag.strip('"')))
+        if "Checksum" in wanted and (sums := _sums(record.headers)):
+            root.append(element("Checksum", **sums, ChecksumType="FULL_OBJECT"))
+        if "ObjectParts" in wanted and record.parts_id is not None:
+            root.append(await self._parts(call, found, record.parts_id))
+        if "StorageClass" in wanted:
+            root.extend(element("x", StorageClass="STANDARD"))
+        if "ObjectSize" in wanted:
+            root.extend(element("x", ObjectSize=found.data.size))
+        return Reply(xml.answer(root), headers=(XML_TYPE, *self._said(record, numbered.is_known(container))))
+
+    def _said(self, record: Object | Version, known: bool) -> tuple[tuple[str, str], ...]:
+        version = (("x-amz-version-id", numbered.shown(record)),) if known else ()
+        return (("Last-Modified", last_modified(record.updated_at)), *version)
+
+    async def _parts(self, call: Call, found: Found, parts_id: str) -> Element:
+        most = listings.integer("x-amz-max-parts", call.header("x-amz-max-parts"), PAGE, PAGE)
+        marker = listings.integer(
+            "x-amz-part-number-marker", call.header("x-amz-part-number-marker"), 0, parts.MOST_PARTS
+        )
+        listed = await self.objects.intake.db.scan(parts.list_parts, parts_id, marker, most + 1)
+        shown = listed[:most]
+        root = element(
+            "ObjectParts",
+            PartsCount=len(found.data.pieces),
+            PartNumberMarker=marker,
+            NextPartNumberMarker=shown[-1].number if shown else marker,
+            MaxParts=most,
+            IsTruncated=len(listed) > most > 0,
+        )
+        for part in shown:
+            root.append(element("Part", PartNumber=part.number, Size=part.size, **_sums(part.headers)))
+        return root
