@@ -7,6 +7,7 @@ connections every few seconds, and costs a request nothing.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection
 
@@ -24,6 +25,7 @@ log = Logger()
 PERIOD = 5.0  # seconds between two walks
 # Bytes of each request's body that are not counted: so whoever fills the room for bodies keeps nobody from logging in.
 FREE = 4096
+NOT_ASCII = re.compile(b"[\x80-\xff]")
 
 
 class Connections:
@@ -92,6 +94,14 @@ def _less(counter: Counter[str], key: str, amount: int) -> None:
         del counter[key]
 
 
+def _is_text(name: bytes) -> bool:
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 class Channel(HTTPChannel):
     """A connection that knows since when it has been receiving a request."""
 
@@ -122,6 +132,13 @@ class Channel(HTTPChannel):
         if self.began is None and not self._handlingRequest and self.connections is not None:
             self.began = self.connections.clock.seconds()
         super().dataReceived(data)
+
+    def headerReceived(self, line: bytes) -> bool:
+        """Clients of Swift send names in UTF-8. RFC 9110 knows of none but ASCII: such a name is percent-encoded."""
+        name, colon, value = line.partition(b":")
+        if not name.isascii() and _is_text(name):
+            line = NOT_ASCII.sub(lambda found: b"%%%02X" % found[0][0], name) + colon + value
+        return bool(super().headerReceived(line))
 
     def allHeadersReceived(self) -> None:
         if self.length != 0 and self.connections is not None:

@@ -86,6 +86,11 @@ class Listing:
     columns: tuple[ColumnElement[Any], ...] = ()
     marker: Column[str] | None = None
 
+    def __attrs_post_init__(self) -> None:
+        unknown = [name for name, _ in self.order if name not in self.sort_keys]
+        if unknown:
+            raise ValueError(f"{self.table.name} is listed by what is no sort key: {', '.join(unknown)}")
+
     @property
     def id(self) -> Column[str]:
         return self.marker if self.marker is not None else self.table.c.id

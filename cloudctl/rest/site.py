@@ -11,6 +11,7 @@ from collections.abc import Coroutine, Mapping
 from io import BytesIO
 from typing import IO, Any, cast
 
+from twisted.internet.abstract import FileDescriptor
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -23,6 +24,7 @@ from cloudctl.errors import CloudError, Unavailable
 from cloudctl.rest.app import Tree
 from cloudctl.rest.connections import Channel, Connections
 from cloudctl.rest.pipeline import JSON_LIMIT, Where
+from cloudctl.rest.sendfile import plain
 from cloudctl.rest.spool import Spool
 from cloudctl.rest.uploads import LATER, Admitted, Flow, Uploads
 
@@ -30,6 +32,9 @@ log = Logger()
 
 # Bytes over the limit that are read and thrown away, so that the answer is the service's own.
 PATIENCE = 4 * 2**20
+
+# Bytes of an upload that are read at once. Many small ones at a time cost more to come by and give back than to fill.
+UPLOAD_READ = 2**19
 
 BUSY = "Too many requests are being received now."
 
@@ -86,6 +91,8 @@ class LimitedRequest(Request):
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
         self._complete = True
+        if self._uploads is not None:
+            self._read_at_once(FileDescriptor.bufferSize)
         if self._spool is None:
             super().requestReceived(command, path, version)
         else:
@@ -170,6 +177,7 @@ class LimitedRequest(Request):
         except OSError as error:
             raise self._unwritable(error, uploads) from error
         self._flow = uploads.begin(admitted)
+        self._read_at_once(UPLOAD_READ)
         self.notifyFinish().addBoth(self._end, uploads)
         self._keep(cast(BytesIO, arrived).getvalue(), self._spool)
 
@@ -186,6 +194,10 @@ class LimitedRequest(Request):
             # The client waits for a word before it sends the body, and gets the last one.
             self.requestHeaders.removeHeader(b"expect")
             self._answer_early()
+
+    def _read_at_once(self, size: int) -> None:
+        if (transport := plain(self)) is not None:
+            transport.bufferSize = size
 
     @property
     def waits(self) -> bool:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.internet.abstract import FileDescriptor
 from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred, execute
 from twisted.internet.error import ConnectionLost
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
+from cloudctl.rest.site import UPLOAD_READ
 from cloudctl.rest.spool import ROOM
 from cloudctl.testing.http import encode, parse
 from tests.rest.test_request_pipeline import World
@@ -87,3 +89,14 @@ def test_a_write_that_fails_is_answered(world: World, tmp_path: Path, monkeypatc
     done.errback(OSError(28, "No space left on device"))
     assert parse(uploading.transport.value(), "PUT").status == 503
     assert list((tmp_path / "spool").iterdir()) == []
+
+
+def test_more_is_read_at_once_while_an_upload_comes_and_no_longer(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cloudctl.rest.site.plain", lambda request: request.channel.transport)
+    uploading = Uploading(world, 10)
+    transport: Any = uploading.transport
+    assert transport.bufferSize == UPLOAD_READ
+    uploading.channel.dataReceived(b"x" * 10)
+    assert transport.bufferSize == FileDescriptor.bufferSize

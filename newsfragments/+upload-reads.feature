@@ -1,0 +1,1 @@
+Uploads take a third less of the processor.
