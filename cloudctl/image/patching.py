@@ -49,7 +49,8 @@ READ_ONLY = frozenset({
     "created_at", "updated_at", "status", "checksum", "size", "virtual_size", "direct_url", "self", "file", "schema",
     "id", "os_hash_algo", "os_hash_value", "stores",
 })  # fmt: skip
-RESERVED = frozenset({"location", "locations", "deleted", "deleted_at"})
+LOCATIONS = "locations"
+RESERVED = frozenset({"location", LOCATIONS, "deleted", "deleted_at"})
 RESERVED_PREFIX = "os_glance_"
 
 
@@ -70,6 +71,7 @@ class Operation:
     op: str  # "add", "replace" or "remove"
     name: str
     value: Any = None
+    member: str | None = None  # of LOCATIONS: the one that is meant
 
 
 @define
@@ -109,23 +111,23 @@ def _operation(op: str, path: Any, entry: Mapping[str, Any]) -> Operation:
         raise Invalid(f"The operation {op[:64]!r} is not one of 'add', 'replace' and 'remove'.")
     if op != "remove" and "value" not in entry:
         raise Invalid(f"The operation {op!r} needs a 'value'.")
-    return Operation(op, member(path), entry.get("value"))
+    name, member = pointed(path)
+    return Operation(op, name, entry.get("value"), member)
 
 
-def member(path: Any) -> str:
-    """The key that a JSON pointer names. Raises Invalid."""
+def pointed(path: Any) -> tuple[str, str | None]:
+    """The key that a JSON pointer names, and the member of LOCATIONS. Raises Invalid."""
     if not isinstance(path, str) or not path.startswith("/"):
         raise Invalid("The path of an operation begins with '/'.")
     parts = path[1:].split("/")
     if "" in parts or any(re.search(r"~(?![01])", part) for part in parts):
         raise Invalid(f"Malformed path {path[:64]!r}.")
     name, *inner = (part.replace("~1", "/").replace("~0", "~") for part in parts)
-    # Locations have members that one may name, if one could write them at all: `check_name` tells.
-    if len(inner) > (1 if name == "locations" else 0):
+    if len(inner) > (1 if name == LOCATIONS else 0):
         raise Invalid(f"The path {path[:64]!r} is too deep.")
     if len(name) > 255:
         raise Invalid("A property's name has at most 255 characters.")
-    return name
+    return name, next(iter(inner), None)
 
 
 def apply(draft: Draft, wanted: Sequence[Operation], *, adds_once: bool = False) -> None:

@@ -174,6 +174,7 @@ WISHES = [
         )
     ),
     network("POST", "subnets", "subnet", granted=False, network_id="$empty", segment_id="$segment", **APART),
+    network("PUT", "subnets/$subnet", "subnet", granted=False, segment_id="$segment"),
     network("POST", "local_ips", "local_ip", network_id="$network"),
     network("POST", "local_ips", "local_ip", local_port_id="$spare"),
     network("POST", "local_ips/$local_ip/port_associations", "port_association", fixed_port_id="$port"),

@@ -62,8 +62,99 @@ def test_where_it_is_switched_on_they_tell_with_checksums() -> None:
     }
     listed = {each["id"]: each["locations"] for each in demo.get(IMAGES).json()["images"]}
     assert listed[shown["id"]] == shown["locations"]
-    assert patch(demo, shown["id"], {"op": "replace", "path": "/locations", "value": []}).status == 403
     cloud.close()
+
+
+# -- patches of them, where images show them
+
+
+@pytest.fixture
+def shown(origin: Origin) -> Iterator[MemoryCloud]:
+    """A cloud that shows locations, has two stores and takes addresses in `origin`."""
+    options = {"show_multiple_locations": True, "web_store": True, "stores": {"fast": {"directory": "fast"}}}
+    made = MemoryCloud({"image": options})
+    yield made
+    made.close()
+
+
+def located_by_patch(client: Client, **wish: Any) -> tuple[str, int]:
+    image_id = create(client)["id"]
+    answer = patch(client, image_id, {"op": "add", "path": "/locations/-", "value": {"url": URL, **wish}})
+    return image_id, answer.status
+
+
+def test_an_image_gets_its_location_by_a_patch(shown: MemoryCloud) -> None:
+    demo = shown.client("demo")
+    said = {"validation_data": {"checksum": "0" * 32, **sums(b"from the web", "sha256")}, "metadata": {}}
+    image_id, status = located_by_patch(demo, **said)
+    assert (status, show(demo, image_id)["status"]) == (200, "importing")
+    shown.settle()
+    found = show(demo, image_id)
+    assert (found["status"], found["stores"], found["os_hash_algo"]) == ("active", "web", "sha256")
+    assert [each["url"] for each in found["locations"]] == [URL]
+    # What it shows may be said again; nothing else takes its place, and the only one stays.
+    replaced = {"op": "replace", "path": "/locations"}
+    assert patch(demo, image_id, {**replaced, "value": found["locations"]}).status == 200
+    other = {**found["locations"][0], "url": f"{URL}2"}
+    moved = {**found["locations"][0], "metadata": {"date": "2015-10-15"}}
+    wrong: list[Any] = [[], [other], [moved], [*found["locations"], other], "x", [{"metadata": {}}]]
+    for value in wrong:
+        assert patch(demo, image_id, {**replaced, "value": value}).status == 400
+    for path, status in (
+        ("/locations/0", 403),
+        ("/locations/1", 400),
+        (f"/locations/{'1' * 5000}", 400),
+        ("/locations/-", 400),
+        ("/locations", 403),
+    ):
+        assert patch(demo, image_id, {"op": "remove", "path": path}).status == status
+    assert patch(demo, image_id, {"op": "remove", "path": f"/locations/{'1' * 5000}"}).status == 400
+    assert show(demo, image_id) == found
+
+
+def test_a_location_that_is_not_as_said_leaves_the_image_without(shown: MemoryCloud) -> None:
+    demo = shown.client("demo")
+    image_id, _ = located_by_patch(demo, validation_data=sums(b"something else"))
+    shown.settle()
+    assert (show(demo, image_id)["status"], show(demo, image_id)["locations"]) == ("queued", [])
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("/locations/-", {"url": "gopher://example.com/x"}),
+        ("/locations/-", {"url": "file:///etc/passwd"}),
+        ("/locations/-", {"url": URL, "metadata": {"store": "fast"}}),
+        ("/locations/-", {"url": URL, "validation_data": {"os_hash_algo": "sha512", "os_hash_value": "x"}}),
+        ("/locations/-", {"metadata": {}}),
+        ("/locations/1", {"url": URL}),
+        ("/locations/x", {"url": URL}),
+        (f"/locations/{'9' * 5000}", {"url": URL}),
+        ("/locations", {"url": URL}),
+    ],
+)
+def test_what_is_no_location_changes_nothing(shown: MemoryCloud, path: str, value: Any) -> None:
+    demo = shown.client("demo")
+    before = create(demo)
+    operations = {"op": "replace", "path": "/name", "value": "new"}, {"op": "add", "path": path, "value": value}
+    assert patch(demo, before["id"], *operations).status == 400
+    assert show(demo, before["id"]) == before
+
+
+def test_one_of_several_locations_is_removed_with_its_data(shown: MemoryCloud) -> None:
+    demo, admin = shown.client("demo"), shown.client("admin")
+    image_id = stored(demo)["id"]
+    wish = {"method": {"name": "copy-image"}, "stores": ["fast"]}
+    assert admin.post(f"{IMAGES}/{image_id}/import", wish).status == 202
+    shown.settle()
+    urls = [each["url"] for each in show(demo, image_id)["locations"]]
+    assert len(urls) == 2
+    removal = {"op": "remove", "path": "/locations/1"}
+    assert patch(demo, image_id, removal).status == 200
+    shown.settle()
+    assert [each["url"] for each in show(demo, image_id)["locations"]] == urls[:1]
+    there = [Path(url.removeprefix("file://")).exists() for url in urls]
+    assert there == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -99,15 +190,21 @@ def located(client: Client, cloud: MemoryCloud, **wish: Any) -> dict[str, Any]:
     return show(client, image_id)
 
 
-@pytest.mark.parametrize("algorithm", ["", "sha256", "sha512"])
-def test_an_image_is_told_where_its_data_is(web: MemoryCloud, origin: Origin, algorithm: str) -> None:
+@pytest.mark.parametrize(
+    "wish",
+    [
+        {},
+        {"validation_data": {}},  # stock clients know of none, and say so
+        {"validation_data": sums(b"from the web", "sha256")},
+        {"validation_data": sums(b"from the web", "sha512")},
+    ],
+)
+def test_an_image_is_told_where_its_data_is(web: MemoryCloud, origin: Origin, wish: dict[str, Any]) -> None:
     demo, admin = web.client("demo"), web.client("admin")
-    wish = {"validation_data": sums(b"from the web", algorithm)} if algorithm else {}
     shown = located(demo, web, **wish)
     assert (shown["status"], shown["stores"], shown["size"]) == ("active", "web", 12)
-    assert {name: shown[name] for name in ("os_hash_algo", "os_hash_value")} == sums(
-        b"from the web", algorithm or "sha512"
-    )
+    found = {name: shown[name] for name in ("os_hash_algo", "os_hash_value")}
+    assert found == (wish.get("validation_data") or sums(b"from the web"))
     (told,) = admin.get(f"{IMAGES}/{shown['id']}/locations").json()
     assert told == {"url": URL, "metadata": {"store": "web"}}
     task = task_of(demo, shown["id"])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudctl.errors import CloudError, Conflict, Forbidden, Invalid
-from cloudctl.image.patching import V20, V21, Draft, Operation, apply, member, operations
+from cloudctl.image.patching import V20, V21, Draft, Operation, apply, operations, pointed
 from cloudctl.rest.body import BodyError
 
 
@@ -59,11 +59,12 @@ def test_the_older_form_has_its_own_shape(body: Any) -> None:
 @pytest.mark.parametrize("path", ["", "a", "/", "//a", "/a/", "/a//b", "/a/b", "/~", "/~2", "/" + "x" * 256, "/tags/0"])
 def test_a_malformed_path_is_invalid(path: str) -> None:
     with pytest.raises(Invalid):
-        member(path)
+        pointed(path)
 
 
 def test_a_path_is_decoded() -> None:
-    assert member("/a~1b~0c~01") == "a/b~c~1"
+    assert pointed("/a~1b~0c~01") == ("a/b~c~1", None)
+    assert pointed("/locations/-") == ("locations", "-")
 
 
 def test_adding_replacing_and_removing_properties() -> None:

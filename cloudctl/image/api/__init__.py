@@ -13,7 +13,7 @@ from cloudctl.image.api.faults import FAULTS
 from cloudctl.image.api.images import Images
 from cloudctl.image.api.imports import Imports, Tasks
 from cloudctl.image.api.info import Info
-from cloudctl.image.api.locations import Locations
+from cloudctl.image.api.locations import Asking, Locations
 from cloudctl.image.api.members import Members
 from cloudctl.image.api.namespaces import HELD, Namespaces
 from cloudctl.image.api.schemas import Schemas
@@ -36,16 +36,18 @@ def build(
 ) -> ApiApp:
     """`threads` read and write the data; `reactor` is where their results come back."""
     data = ImageData(stores, threads, reactor, options.require_format_match)
+    permitted = permits(options.import_networks)
+    asking = Asking(stores, options, permitted)
     resources: tuple[Any, ...] = (
-        Images(db, options, stores),
+        Images(db, asking),
         Data(db, data, Intake(db, data, options.max_size, uploads)),
         Members(db, options),
         Tags(db, options),
-        Imports(db, options, permits(options.import_networks), stores),
+        Imports(db, options, permitted, stores),
         Tasks(db, options),
         Info(db, stores),
         StoresInfo(db, stores),
-        Locations(db, stores, options, permits(options.import_networks)),
+        Locations(db, asking),
         Cache(db, data),
         Schemas(),
         Namespaces(db),

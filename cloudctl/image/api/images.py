@@ -12,13 +12,14 @@ from cloudctl.db import Connection, Database
 from cloudctl.errors import Forbidden, Invalid, OverQuota, TooLarge, UnsupportedMediaType
 from cloudctl.image import images as domain
 from cloudctl.image import patching, properties
-from cloudctl.image.api import listing
-from cloudctl.image.api.locations import with_checksums
+from cloudctl.image.api import listing, locations
+from cloudctl.image.api.locations import Asking, with_checksums
 from cloudctl.image.api.stores import offers
 from cloudctl.image.images import COMMUNITY, PUBLIC, QUEUED, Image, NewImage
 from cloudctl.image.listing import FILTERS, OTHERS
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.patching import (
+    LOCATIONS,
     MEDIA_TYPES,
     V20,
     WRITABLE,
@@ -29,7 +30,6 @@ from cloudctl.image.patching import (
     Tags,
     Visibility,
 )
-from cloudctl.image.stores import Stores
 from cloudctl.rest.body import MISSING, Body, Length, Missing, Range, Uuid, extra, given, parse
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.formats import zulu
@@ -145,14 +145,16 @@ def show(conn: Connection, call: Call, image_id: str) -> Image:
 
 
 def update(
-    conn: Connection, call: Call, image_id: str, wanted: list[Operation], options: ImageOptions, adds_once: bool
+    conn: Connection, call: Call, image_id: str, wanted: list[Operation], asking: Asking, adds_once: bool
 ) -> Image:
     """Apply a patch. Raises NotFound, Forbidden, Conflict, Invalid, BodyError, OverQuota."""
     row = domain.own(conn, call.caller, image_id, "image:images:update")
     (image,) = domain.full(conn, [row])
     now = {name: list(image.tags) if name == "tags" else getattr(row, name) for name in WRITABLE}
     draft = Draft(dict(now), dict(image.properties))
-    patching.apply(draft, wanted, adds_once=adds_once)
+    shows = asking.options.show_multiple_locations  # who does not see locations may not name them
+    located = [each for each in wanted if shows and each.name == LOCATIONS]
+    patching.apply(draft, [each for each in wanted if each not in located], adds_once=adds_once)
     fields = draft.fields
     if row.status != QUEUED and {"container_format", "disk_format"} & draft.touched:
         raise Forbidden(f"The formats of the image {row.id} cannot change: it is {row.status}.")
@@ -160,14 +162,16 @@ def update(
         raise Forbidden("You are not permitted to change the owner of an image.")
     if "visibility" in draft.touched and fields["visibility"] != row.visibility:
         check_visibility(call, fields["visibility"], row.owner)
-    check_counts(options, draft.properties, fields["tags"])
+    check_counts(asking.options, draft.properties, fields["tags"])
     tags = fields.pop("tags")
     if "tags" in draft.touched:
         properties.set_tags(conn, row.id, tags)
     changed = {name: value for name, value in draft.properties.items() if image.properties.get(name) != value}
     properties.change(conn, row.id, changed, image.properties.keys() - draft.properties.keys())
-    changed_row = domain.change(conn, row, {name: fields[name] for name in draft.touched - {"tags"}}, call.now)
-    return domain.full(conn, [changed_row])[0]
+    domain.change(conn, row, {name: fields[name] for name in draft.touched - {"tags"}}, call.now)
+    for each in located:
+        locations.patch(conn, call.caller, row.id, each, asking)
+    return domain.full(conn, [domain.get(conn, row.id)])[0]
 
 
 def remove(conn: Connection, call: Call, image_id: str) -> None:
@@ -185,12 +189,11 @@ class Images:
     routes = Routes("Images")
 
     db: Database
-    options: ImageOptions
-    stores: Stores
+    asking: Asking
 
     def _view(self, image: Image) -> dict[str, Any]:
-        shows = self.options.show_multiple_locations
-        return view(image, with_checksums(image.row, self.stores) if shows else None)
+        shows = self.asking.options.show_multiple_locations
+        return view(image, with_checksums(image.row, self.asking.stores) if shows else None)
 
     @routes.get("/images", policy="image:images:list", pure=True, query=(*FILTERS, *OTHERS))
     async def list(self, call: Call) -> dict[str, Any]:
@@ -208,9 +211,9 @@ class Images:
     @routes.post("/images", policy="image:images:create", body=Body(CreateImage), status=201)
     async def create(self, call: Call, body: CreateImage) -> Reply:
         """Register an image, which has no data yet."""
-        image = await self.db.run(create, call, new_image(call, body, self.options))
+        image = await self.db.run(create, call, new_image(call, body, self.asking.options))
         location = f"{call.root_url}/v2/images/{image.row.id}"
-        return Reply(self._view(image), headers=(("Location", location), *offers(self.stores)))
+        return Reply(self._view(image), headers=(("Location", location), *offers(self.asking.stores)))
 
     @routes.get("/images/<image_id>", policy="image:images:show", pure=True)
     async def show(self, call: Call, image_id: str) -> dict[str, Any]:
@@ -222,7 +225,7 @@ class Images:
         """Change an image by a JSON patch."""
         media = _patch_type(call)
         wanted = patching.operations(media, parse(_content(call)))
-        return self._view(await self.db.run(update, call, image_id, wanted, self.options, media == V20))
+        return self._view(await self.db.run(update, call, image_id, wanted, self.asking, media == V20))
 
     @routes.delete("/images/<image_id>", policy="image:images:delete")
     async def remove(self, call: Call, image_id: str) -> None:
