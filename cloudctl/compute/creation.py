@@ -21,7 +21,7 @@ from cloudctl.compute.injected_files import NewFile
 from cloudctl.compute.networking import Automatic, NewInterface
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.placing import Place, asked_place
-from cloudctl.compute.root_volumes import add_volumes, volume_zone
+from cloudctl.compute.root_volumes import add_volumes, check_bootable, volume_zone
 from cloudctl.compute.states import BUILDING, SCHEDULING
 from cloudctl.compute.tables import Flavor, Server
 from cloudctl.db import Connection
@@ -150,6 +150,8 @@ def _plan(
     _check_image(conn, caller, wanted.image_id, flavor)
     devices, image_id = _devices(conn, wanted)
     disks = arrange(devices, image_id, flavor.ephemeral_gib, flavor.swap_mib, options)
+    if not image_id:  # who names an image beside the volume says what is to be found there, or will be
+        check_bootable(conn, caller, disks.volumes)
     if disks.image_id and not flavor.disk_gib and not caller.may("compute:servers:create:zero_disk_flavor"):
         raise Forbidden("Only volume-backed servers are allowed for flavors with zero disk.")
     public_key = own_public_key(conn, caller, wanted.key_name)

@@ -157,7 +157,10 @@ def plain(pattern: str) -> Plain | None:
 
 
 def install(conn: Connection) -> None:
-    """Let SQLite's REGEXP on this connection be the matcher above. PostgreSQL's own follows all ways at once, too."""
+    """Let SQLite's REGEXP on this connection be the matcher above. PostgreSQL's own follows all ways at once, too.
+
+    SQLite then prepares anew what this connection had prepared, so it is only worth its while where it is needed.
+    """
     if conn.dialect.name == "sqlite":
         cast(Any, conn.driver).create_function("regexp", 2, _regexp, deterministic=True)
 

@@ -38,8 +38,6 @@ def volume_zone(
         if device.source_type != VOLUME:
             continue
         volume = _volume(conn, caller, device)
-        if device.boot_index == 0 and not volume.bootable:
-            raise Invalid(f"Block Device {volume.id} is not bootable.")
         if options.cross_az_attach:
             continue
         if place.zone is None:
@@ -49,6 +47,15 @@ def volume_zone(
     if place.zone is None and devices and not options.cross_az_attach:
         return evolve(place, zone=volume_options.default_zone)
     return place
+
+
+def check_bootable(conn: Connection, caller: Caller, devices: Sequence[NewDevice]) -> None:
+    """That one can boot from the volume that is there, and is to be booted from. Raises Invalid."""
+    for device in devices:
+        if device.source_type == VOLUME and device.boot_index == 0:
+            volume = _volume(conn, caller, device)
+            if not volume.bootable:
+                raise Invalid(f"Block Device {volume.id} is not bootable.")
 
 
 def _volume(conn: Connection, caller: Caller, device: NewDevice) -> Any:

@@ -71,7 +71,7 @@ def devices(properties: Mapping[str, str]) -> tuple[NewDevice, ...]:
         return ()
     try:
         return tuple(_devices(json.loads(properties[MAPPING])))
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise Invalid("Block Device Mapping is Invalid: that of the image cannot be read.") from None
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+from typing import Any
+
 import pytest
 
+from cloudctl.testing.cloud import Client
 from tests.compute.asking import Asking
 
 BASE = {
@@ -100,6 +104,22 @@ def test_a_server_shows_what_its_microversion_has(
     assert member == expected(version, SINCE)
     assert listed == expected(version, SINCE) - {"server_groups"}
     assert admin == expected(version, SINCE, ADMINS)
+
+
+def test_who_may_only_read_all_of_the_cloud_is_not_shown_what_guests_are_told(cloud: Any, demo: Asking) -> None:
+    """User data is where passwords are written."""
+    server_id = demo.boot(user_data=base64.b64encode(b"secret").decode())
+    boss = cloud.client("admin")
+    user = boss.post("/identity/v3/users", {"user": {"name": "auditor", "password": "auditor-secret"}}).json()["user"]
+    role = boss.get("/identity/v3/roles?name=reader").json()["roles"][0]
+    assert boss.put(f"/identity/v3/system/users/{user['id']}/roles/{role['id']}").status == 204
+    auditor = Asking(Client(cloud, cloud.login("auditor", "auditor-secret", {"system": {"all": True}})))
+    key = f"{ATTR}user_data"
+    assert auditor.server(server_id, "2.90").get(f"{ATTR}host") is not None
+    assert key not in auditor.server(server_id, "2.90")
+    listed = auditor.get("/servers/detail?all_tenants=1", "2.90").json()["servers"]
+    assert [each["id"] for each in listed] == [server_id] and key not in listed[0]
+    assert Asking(boss).server(server_id, "2.90")[key]
 
 
 def test_the_flavor_is_embedded_from_2_47_on(demo: Asking) -> None:
