@@ -52,6 +52,12 @@ _oldest_due = (
     .limit(1)
 )
 _next_due = select(func.min(TaskRow.not_before)).where(TaskRow.not_before > bindparam("now"), TaskRow.owner.is_(None))
+_renew = (
+    update(TaskRow)
+    .where(TaskRow.id.in_(bindparam("ids", expanding=True)), TaskRow.owner == bindparam("by"))
+    .values(lease_until=bindparam("until"))
+    .returning(TaskRow.id, TaskRow.cancel)
+)
 _release = (
     update(TaskRow)
     .where(TaskRow.owner.is_not(None))
@@ -106,12 +112,7 @@ def oldest_due(conn: Connection, now: float) -> float | None:
 
 def renew(conn: Connection, owner: str, ids: Collection[int], now: float, lease: float) -> set[int]:
     """Lengthen the leases of these tasks. The ids that were asked to cancel."""
-    rows = conn.execute(
-        update(TaskRow)
-        .where(TaskRow.id.in_(ids), TaskRow.owner == owner)
-        .values(lease_until=now + lease)
-        .returning(TaskRow.id, TaskRow.cancel)
-    )
+    rows = conn.execute(_renew, {"by": owner, "ids": list(ids), "until": now + lease})
     return {id for id, cancel in rows if cancel}
 
 

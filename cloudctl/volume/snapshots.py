@@ -53,6 +53,11 @@ not_found = states.no_snapshot
 # Built once: building a statement costs more than running it.
 _by_id = select(Snapshot).where(Snapshot.id == bindparam("wanted"))
 _locked = _by_id.with_for_update()
+_of_volume = (
+    select(Snapshot)
+    .where(Snapshot.volume_id == bindparam("volume"))
+    .order_by(Snapshot.created_at.desc(), Snapshot.id.desc())
+)
 
 
 def find(conn: Connection, snapshot_id: str, *, lock: bool = False) -> Snapshot | None:
@@ -78,8 +83,7 @@ def visible(conn: Connection, caller: Caller, snapshot_id: str) -> Snapshot:
 
 def of_volume(conn: Connection, volume_id: str) -> list[Snapshot]:
     """The newest first."""
-    mine = select(Snapshot).where(Snapshot.volume_id == volume_id)
-    return list(conn.execute(mine.order_by(Snapshot.created_at.desc(), Snapshot.id.desc())).all())
+    return list(conn.execute(_of_volume, {"volume": volume_id}))
 
 
 # -- actions

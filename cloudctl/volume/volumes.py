@@ -24,6 +24,15 @@ _spec = select(Volume, VolumeType.extra_specs).join(VolumeType).where(Volume.id 
 
 # Attachments that hold on to nothing: what is left of one that failed.
 BROKEN = ("error_attaching", "error_detaching")
+_holding = (
+    select(Attachment.id).where(Attachment.volume_id == bindparam("volume"), Attachment.status.not_in(BROKEN)).limit(1)
+)
+_snapshots = select(Snapshot.id).where(Snapshot.volume_id == bindparam("volume")).limit(1)
+_forget = (
+    delete(Transfer).where(Transfer.volume_id == bindparam("volume")),
+    delete(Attachment).where(Attachment.volume_id == bindparam("volume")),
+    delete(Volume).where(Volume.id == bindparam("volume")),
+)
 # Characters of keys and values: as much as one request may bring (`rest.pipeline.JSON_LIMIT`).
 MOST_METADATA = 114_688
 
@@ -85,14 +94,11 @@ def place(conn: Connection, volume_id: str, host: str) -> None:
 
 def is_held(conn: Connection, volume_id: str) -> bool:
     """Whether somebody is attached to it, or about to be."""
-    holds = Attachment.status.not_in(BROKEN)
-    query = select(Attachment.id).where(Attachment.volume_id == volume_id, holds)
-    return conn.execute(query.limit(1)).first() is not None
+    return conn.execute(_holding, {"volume": volume_id}).first() is not None
 
 
 def has_snapshots(conn: Connection, volume_id: str) -> bool:
-    query = select(Snapshot.id).where(Snapshot.volume_id == volume_id)
-    return conn.execute(query.limit(1)).first() is not None
+    return conn.execute(_snapshots, {"volume": volume_id}).first() is not None
 
 
 def begin_delete(
@@ -112,9 +118,8 @@ def begin_delete(
 
 def forget(conn: Connection, volume_id: str) -> None:
     """The record goes, and with it its attachments and an offer of it. An unknown id is no error."""
-    conn.execute(delete(Transfer).where(Transfer.volume_id == volume_id))
-    conn.execute(delete(Attachment).where(Attachment.volume_id == volume_id))
-    conn.execute(delete(Volume).where(Volume.id == volume_id))
+    for statement in _forget:
+        conn.execute(statement, {"volume": volume_id})
 
 
 def change(conn: Connection, volume: Volume, changes: Mapping[str, Any], now: datetime) -> Volume:

@@ -27,16 +27,12 @@ def begin(conn: Connection, volume_id: str, now: datetime) -> None:
 async def create(ctx: Context) -> Memo:
     spec = await ctx.read(volumes.driver_spec, ctx.resource_id, ctx.drivers.image_path)
     await ctx.drivers.volume.ensure_created(spec)
+    await ctx.commit(made, ctx.resource_id, ctx.now)
     return None
 
 
 async def remove(ctx: Context) -> None:
     await ctx.drivers.volume.ensure_absent(ctx.resource_id)
-
-
-async def finish(ctx: Context) -> Memo:
-    await ctx.commit(made, ctx.resource_id, ctx.now)
-    return None
 
 
 def made(conn: Connection, volume_id: str, now: datetime) -> None:
@@ -60,8 +56,7 @@ CREATE = Workflow(
     kinds.CREATE_VOLUME,
     (
         Step("start", start),
-        Step("create", create, undo=remove),
-        Step("finish", finish),
+        Step("create", create, undo=remove, aliases=("finish",)),
     ),
     on_failure=failed,
 )

@@ -27,6 +27,11 @@ async def give_back(ctx: Context) -> None:
     await ctx.drivers.volume.ensure_released(ctx.resource_id, ctx.args["name"])
 
 
+async def finish(ctx: Context) -> Memo:
+    await ctx.commit(create.made, ctx.resource_id, ctx.now)
+    return None
+
+
 async def release(ctx: Context) -> Memo:
     await ctx.drivers.volume.ensure_released(ctx.resource_id, managing.name_of(ctx.resource_id))
     return None
@@ -42,7 +47,7 @@ MANAGE = Workflow(
     kinds.MANAGE_VOLUME,
     (
         Step("adopt", adopt, undo=give_back),
-        Step("finish", create.finish),
+        Step("finish", finish),
     ),
     on_failure=failed,
 )
@@ -62,6 +67,11 @@ UNMANAGE = Workflow(
 async def adopt_snapshot(ctx: Context) -> Memo:
     snapshot = await ctx.read(snapshots.get, ctx.resource_id)
     await ctx.drivers.volume.ensure_snapshot_adopted(snapshot.id, snapshot.volume_id, ctx.args["name"])
+    return None
+
+
+async def finish_snapshot(ctx: Context) -> Memo:
+    await ctx.commit(snapshot_create.made, ctx.resource_id, ctx.now)
     return None
 
 
@@ -86,7 +96,7 @@ MANAGE_SNAPSHOT = Workflow(
     kinds.MANAGE_SNAPSHOT,
     (
         Step("adopt", adopt_snapshot, undo=release_snapshot),
-        Step("finish", snapshot_create.finish),
+        Step("finish", finish_snapshot),
     ),
     on_failure=snapshot_failed,
 )

@@ -14,16 +14,12 @@ from cloudctl.volume import group_snapshots, kinds, messages, snapshots, states
 async def create(ctx: Context) -> Memo:
     row = await ctx.read(snapshots.get, ctx.resource_id)
     await ctx.drivers.volume.ensure_snapshot(SnapshotSpec(row.id, row.volume_id, row.name or ""))
+    await ctx.commit(made, ctx.resource_id, ctx.now)
     return None
 
 
 async def remove(ctx: Context) -> None:
     await ctx.drivers.volume.ensure_snapshot_absent(ctx.resource_id)
-
-
-async def finish(ctx: Context) -> Memo:
-    await ctx.commit(made, ctx.resource_id, ctx.now)
-    return None
 
 
 def made(conn: Connection, snapshot_id: str, now: datetime) -> None:
@@ -43,9 +39,6 @@ def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
 
 SNAPSHOT_CREATE = Workflow(
     kinds.CREATE_SNAPSHOT,
-    (
-        Step("create", create, undo=remove),
-        Step("finish", finish),
-    ),
+    (Step("create", create, undo=remove, aliases=("finish",)),),
     on_failure=failed,
 )
