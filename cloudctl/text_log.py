@@ -1,7 +1,8 @@
 """One line of text an event, as Twisted's text log observer writes it, for a quarter of the time.
 
 As in `json_log`: lines of events that hold text and numbers are made here, the others (a failure, an object) are left
-to Twisted, and a reader of the log cannot tell who wrote a line.
+to Twisted, and a reader of the log cannot tell who wrote a line. Paths, names and complaints are what users sent: what
+is no letter, such as a terminal's commands, is written as its number.
 """
 
 from __future__ import annotations
@@ -16,7 +17,23 @@ from cloudctl.json_log import EXPECTED, flattened
 
 def observer(out: IO[Any]) -> FileLogObserver:
     """Instead of `twisted.logger.textFileLogObserver`."""
-    return FileLogObserver(out, lambda event: flat(event) or formatEventAsClassicLogText(event))
+
+    def written(event: LogEvent) -> str | None:
+        line = flat(event) or formatEventAsClassicLogText(event)
+        return line and harmless(line)
+
+    return FileLogObserver(out, written)
+
+
+def harmless(lines: str) -> str:
+    """With nothing in it that moves a cursor, hides text, or is no text at all. Lines and tabs stay."""
+    if lines[:-1].isprintable():
+        return lines
+    return "".join(each if each.isprintable() or each in "\n\t" else _written(each) for each in lines)
+
+
+def _written(character: str) -> str:
+    return character.encode("unicode_escape").decode()
 
 
 def flat(event: LogEvent) -> str | None:

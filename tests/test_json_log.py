@@ -41,7 +41,8 @@ class Thing:
 
 
 VALUES = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.text("ab\n\x00\x7f\x1e\u2028é\ud800"),
+    st.none(), st.booleans(), st.integers(-1000, 1000), st.just(10**30), st.floats(), st.text(),
+    st.text("ab\n\x00\x7f\x1e\u2028é\ud800"),
     st.binary(max_size=3), st.just(Thing()), st.lists(st.integers(), max_size=2), st.just(LogLevel.warn),
     st.just(Logger("x")), st.just(Failure(ValueError("odd"))),
 )  # fmt: skip
@@ -95,7 +96,32 @@ def test_a_line_of_text_is_what_twisted_would_write(
     expected, out = io.StringIO(), io.StringIO()
     textFileLogObserver(expected)(copy(event))
     text_log.observer(out)(event)
-    assert out.getvalue() == expected.getvalue()
+    assert out.getvalue() == text_log.harmless(expected.getvalue())
+
+
+HOSTILE = "a\nb\r\x1b[2J\x9b31m\u202etxt\u2028\x85\ud800"
+
+
+@pytest.mark.parametrize("more", [{"a": HOSTILE}, {"a": [HOSTILE], "log_failure": Failure(ValueError(HOSTILE))}])
+def test_nobody_writes_commands_or_other_lines_to_who_reads_the_log(more: dict[str, Any]) -> None:
+    out = io.StringIO()
+    event = {"log_format": "{a}", "log_time": 1.0, "log_namespace": "x", "log_level": LogLevel.info, **more}
+    text_log.observer(out)(event)
+    first, *others = out.getvalue().rstrip("\n").split("\n")
+    assert all(line.isprintable() for line in (first, *(each.replace("\t", "") for each in others)))
+    assert all(line.startswith("\t") for line in others)
+    assert "\\x1b[2J" in out.getvalue()
+
+
+def test_a_path_of_commands_is_told_and_not_obeyed() -> None:
+    cloud, out = MemoryCloud(), io.StringIO()
+    observe = text_log.observer(out)
+    globalLogPublisher.addObserver(observe)
+    for path in ("/volume/v3/%1b[2J", "/volume/v3/\x1b[2J\x9b", "/volume/v3/%0aforged"):
+        cloud.client("demo").get(path)
+    globalLogPublisher.removeObserver(observe)
+    cloud.close()
+    assert "2J" in out.getvalue() and all(line.replace("\t", "").isprintable() for line in out.getvalue().split("\n"))
 
 
 def test_a_time_just_before_a_second_is_shown_as_that_second() -> None:
