@@ -26,8 +26,8 @@ INSTALLED := $(VENV)/.installed
 # The long tests come first (tests/conftest.py), and are not all given to one process.
 PYTEST := PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(JOBS) --maxschedchunk=24
 
-CLIENTS := novaclient cinderclient glanceclient openstackclient osc-placement libcloud masakari rally ansible \
-	swiftclient boto3 rclone s3cmd restic duplicity sync
+CLIENTS := novaclient cinderclient glanceclient openstackclient openstack-objects osc-placement libcloud masakari rally \
+	ansible horizon nodepool swiftclient boto3 rclone s3cmd restic duplicity sync
 
 .PHONY: help run test lint format bench clients docs lock sbom clean
 .DELETE_ON_ERROR:
@@ -67,7 +67,7 @@ format: $(INSTALLED)
 	$(BIN)/ruff format
 
 bench: $(INSTALLED)
-	@set -e; for measure in benchmarks/core.py benchmarks/tasks.py benchmarks/cloud.py benchmarks/identity.py benchmarks/objects.py benchmarks/host.py; do echo "== $$measure"; $(BIN)/python $$measure $(ARGS); done
+	@set -e; for measure in benchmarks/core.py benchmarks/tasks.py benchmarks/cloud.py benchmarks/identity.py benchmarks/objects.py benchmarks/host.py benchmarks/many_hosts.py; do echo "== $$measure"; $(BIN)/python $$measure $(ARGS); done
 
 # Each of them runs, whatever became of those before it.
 clients: $(INSTALLED)

@@ -82,6 +82,8 @@ def test_uploads_in_parts(s3: Any, bucket: str) -> None:
     assert len(s3.list_parts(**named)["Parts"]) == 2
     s3.complete_multipart_upload(**named, MultipartUpload={"Parts": parts})
     assert s3.head_object(Bucket=bucket, Key="copy")["ContentLength"] == len(PART) + 10
+    told = s3.get_object_attributes(Bucket=bucket, Key="copy", ObjectAttributes=["ObjectParts", "ObjectSize"])
+    assert (told["ObjectParts"]["TotalPartsCount"], told["ObjectSize"]) == (2, len(PART) + 10)
     target = BytesIO()
     s3.download_fileobj(bucket, "large", target)
     assert target.getvalue() == 3 * PART
@@ -331,7 +333,6 @@ REFUSED: dict[str, dict[str, Any]] = {
     "get_object_retention": {"Key": "o"},
     "put_object_legal_hold": {"Key": "o", "LegalHold": {"Status": "ON"}},
     "get_object_legal_hold": {"Key": "o"},
-    "get_object_attributes": {"Key": "o", "ObjectAttributes": ["ETag"]},
     "get_object_torrent": {"Key": "o"},
     "restore_object": {"Key": "o", "RestoreRequest": {"Days": 1}},
     "put_bucket_encryption": {"ServerSideEncryptionConfiguration": ENCRYPTED},
