@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -148,13 +150,18 @@ class Part:
 class Service:
     """A service as the package exports it; the same value for every cloud."""
 
-    package: str  # "cloudctl.image"; `policy.toml` is in it
+    package: str  # "cloudctl.image"; `policy.toml` and the module `tables` are in it
     title: str  # for people: "Image"
     compose: Callable[[Surroundings], Part]
     mount: str = ""  # the first segment of its paths
     apart: bool = False  # also at the root of listeners of its own, [server] ha_listen
     options: type | None = None  # its section of the configuration, which has its name
     catalog: tuple[CatalogEntry, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        # Its API is imported by the first request, and a table that nobody has imported is in no schema.
+        if find_spec(f"{self.package}.tables") is not None:
+            import_module(f"{self.package}.tables")
 
     @property
     def name(self) -> str:

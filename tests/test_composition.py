@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,18 @@ def login(cloud: Cloud) -> tuple[str, dict[str, str]]:
     assert answer.status == 201, answer
     catalog = answer.json()["token"]["catalog"]
     return answer.headers["x-subject-token"], {each["type"]: each["endpoints"][0]["url"] for each in catalog}
+
+
+def test_a_service_brings_its_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else there are none before its API is imported: no migration makes them, and the first request finds none."""
+    package = tmp_path / "shop"
+    package.mkdir()
+    for name in ("__init__", "tables"):
+        (package / f"{name}.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    Service("shop", "Shop", TOY.compose)
+    assert sys.modules.pop("shop.tables").__file__ == str(package / "tables.py")
+    del sys.modules["shop"]
 
 
 def test_an_application_adds_a_service_of_its_own() -> None:

@@ -47,6 +47,13 @@ def test_every_operation_says_what_it_does(cloud: Cloud) -> None:
     assert [each.key for api in served for _, each in api.operations if not each.summary] == []
 
 
+def test_the_rule_of_every_operation_is_in_a_policy_file(cloud: Cloud) -> None:
+    """Else its first caller has a 500."""
+    served = [*(each.api for each in cloud.served), cloud.root_api]
+    rules = {each.policy for api in served for _, each in api.operations} - {None}
+    assert rules - cloud.policy.rules.keys() == set()
+
+
 @pytest.mark.parametrize(
     ("span", "shown"),
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -69,20 +69,26 @@ class Asking:
         return Asking(self.cloud, self.reactor, str(answer.headers["X-Subject-Token"]))
 
 
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """Apart: an asynchronous fixture that skips is an error."""
+    with postgresql() as made:
+        yield made
+
+
 @pytest_twisted.async_yield_fixture(scope="module")
-async def asking(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Asking]:
+async def asking(url: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Asking]:
     from twisted.internet import reactor
 
-    with postgresql() as url:
-        database = {"url": url, "sealing_keys": [Fernet.generate_key().decode()]}
-        cheap = {"argon2": {"time_cost": 1, "memory_cost": 8, "parallelism": 1}}
-        # Nothing is done of what is accepted: who asks is all that there is to look at.
-        tables = {"server": {"roles": ["api"]}, "database": database, "identity": cheap}
-        cloud = Cloud(build(tables, SECTIONS, tmp_path_factory.mktemp("cloud")), reactor, listen=False)
-        cloud.prepare(PASSWORDS)
-        cloud.startService()
-        yield Asking(cloud, reactor)
-        await cloud.stopService()
+    database = {"url": url, "sealing_keys": [Fernet.generate_key().decode()]}
+    cheap = {"argon2": {"time_cost": 1, "memory_cost": 8, "parallelism": 1}}
+    # Nothing is done of what is accepted: who asks is all that there is to look at.
+    tables = {"server": {"roles": ["api"]}, "database": database, "identity": cheap}
+    cloud = Cloud(build(tables, SECTIONS, tmp_path_factory.mktemp("cloud")), reactor, listen=False)
+    cloud.prepare(PASSWORDS)
+    cloud.startService()
+    yield Asking(cloud, reactor)
+    await cloud.stopService()
 
 
 async def at_once(*asked: Coroutine[Any, Any, Response]) -> list[Response]:

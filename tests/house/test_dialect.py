@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterator
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import pytest
 
@@ -123,6 +124,41 @@ def wishes(module: Module) -> Iterator[str]:
                 yield f"create:{node.lineno} {', '.join(loose)}"
 
 
+def unread(some: Sequence[Module]) -> Iterator[str]:
+    """A field of a `NewX` that nothing reads: what a request says there would be dropped without a word."""
+    fields = {
+        node.name: {said(each.target) for each in node.body if isinstance(each, ast.AnnAssign)}
+        for module in some
+        for node in module.tree.body
+        if isinstance(node, ast.ClassDef) and re.match(r"New[A-Z]", node.name)
+    }
+    for module in some:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef) and node.name in fields:
+                fields[node.name] -= _read(node, {"self"})
+            elif isinstance(node, Function):
+                for each in parameters(node):
+                    for name in fields.keys() & set(re.findall(r"\w+", said(each.annotation))):
+                        fields[name] -= _read(node, {each.arg}, fields[name])
+    yield from (f"{name}.{each}" for name in sorted(fields) for each in sorted(fields[name]))
+
+
+def _read(node: ast.AST, names: set[str], whole: Collection[str] = ()) -> set[str]:
+    """The attributes that are read of these names, and of each of them in a loop; `whole` if `asdict` reads them."""
+    each_of = {
+        said(each.target)
+        for each in ast.walk(node)
+        if isinstance(each, ast.For | ast.comprehension) and said(each.iter) in names
+    }
+    found = set()
+    for each in ast.walk(node):
+        if isinstance(each, ast.Attribute) and said(each.value) in names | each_of:
+            found.add(each.attr)
+        if isinstance(each, ast.Call) and said(each) in {f"asdict({name})" for name in names}:
+            found |= set(whole)
+    return found
+
+
 def resources(module: Module) -> Iterator[str]:
     """A class with `routes` is a frozen value, and has no `__init__`."""
     for node in ast.walk(module.tree):
@@ -165,6 +201,26 @@ def test_verbs_take_and_give_the_same_in_every_service() -> None:
 
 def test_a_create_is_given_a_value_of_its_own() -> None:
     assert all_of(DOMAIN, wishes) == []
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_all_that_a_create_is_given_is_read(service: str) -> None:
+    assert list(unread([each for each in DOMAIN if each.name.startswith(f"cloudctl.{service}.")])) == []
+
+
+@pytest.mark.parametrize(
+    ("reading", "left"),
+    [
+        ("def create(conn, new: NewServer): return new.name", ["NewServer.color"]),
+        ("def create(conn, server, new: NewServer): return new.name, server.color", ["NewServer.color"]),
+        ("def create(conn, new: NewServer): return asdict(new)", []),
+        ("def create_all(conn, all: list[NewServer]): return [(new.name, new.color) for new in all]", []),
+        ("def create(conn, new: NewServer): return columns(new)\ndef columns(new: NewServer): new.name, new.color", []),
+    ],
+)
+def test_what_is_not_read_of_a_create_is_found(reading: str, left: list[str]) -> None:
+    text = f"class NewServer:\n    name: str\n    color: str\n{reading}"
+    assert list(unread([Module.parse("cloudctl.compute.x", text)])) == left
 
 
 def test_resources_of_an_api_are_frozen() -> None:

@@ -194,6 +194,8 @@ def test_an_aggregate_is_shown_as_it_was_written(placing: Placing) -> None:
 
 def test_aggregates_have_no_generation_before_1_19(placing: Placing) -> None:
     path = f"/resource_providers/{placing.provider('pool')}/aggregates"
+    refused = placing.ask("PUT", path, ["abc"], "1.18")
+    assert refused.status == 400 and "'abc' is not a 'uuid'" in refused.json()["errors"][0]["detail"]
     one, other = str(uuid4()), str(uuid4())
     assert placing.ask("PUT", path, [one], "1.18").json() == {"aggregates": [one]}
     assert placing.ask("PUT", path, [one], "1.19").status == 400

@@ -41,7 +41,7 @@ LINKS = {
 ProviderName = Annotated[str, Length(1, 200)]
 Generation = Annotated[int, Range(0)]
 # An aggregate is shown as it was written, with dashes or without.
-AggregateId = Annotated[str, Pattern(r"[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}", "a UUID")]
+AggregateId = Annotated[str, Pattern(r"[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}", "a 'uuid'")]
 Ids = Annotated[list[AggregateId], Items(0, 1000)]
 
 
