@@ -276,8 +276,8 @@ async def test_a_call_that_meets_a_dead_daemon_starts_it(
     await with_volume(driver, tmp_path)
     await driver.connect("v1", "a")
     os.kill(pids(runtime_dir)[0], signal.SIGKILL)
-    # No turn of the reactor has passed, so the driver does not know yet, and while the kernel takes the process apart its
-    # socket still takes connections: the task engine repeats what is Unreachable.
+    # No turn of the reactor has passed, so the driver does not know yet, and while the kernel takes the process apart
+    # its socket still takes connections: the task engine repeats what is Unreachable.
     while True:
         try:
             await driver.ensure_extended("v1", 2)
