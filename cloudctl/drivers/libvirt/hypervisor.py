@@ -42,11 +42,11 @@ from cloudctl.drivers.libvirt import capture, carrying, domain, guests, migratio
 from cloudctl.drivers.libvirt.carrying import Part
 from cloudctl.drivers.libvirt.connections import HostConnection
 from cloudctl.drivers.libvirt.domain import Paths
+from cloudctl.drivers.libvirt.fleet import Fleet
 from cloudctl.drivers.libvirt.host import Host, of_all
 from cloudctl.drivers.libvirt.lateness import attended
 from cloudctl.drivers.libvirt.migration import Standing
 from cloudctl.drivers.libvirt.options import Config
-from cloudctl.drivers.libvirt.reached import Reached
 from cloudctl.drivers.libvirt.storage import IMAGE, Storage
 from cloudctl.drivers.programs import Programs, require
 from cloudctl.drivers.qemu.console import last_lines
@@ -83,12 +83,15 @@ def create(config: Config, resources: DriverResources) -> Libvirt:
     }
     disks = Disks(Programs(resources.reactor, resources.clock), resources.reactor, Path(), 0.0)
     roots = root_disks(config.rbd, resources) if config.root_disks == "rbd" else None
-    return Libvirt(config, resources, hosts, disks, roots)
+    return Libvirt(config, resources, Fleet(config, hosts), disks, roots)
 
 
 @implementer(*INTERFACES, IElsewhere)
 @define(eq=False)
-class Libvirt(Reached):
+class Libvirt:
+    config: Config
+    resources: DriverResources
+    fleet: Fleet
     disks: Disks  # for config drives, which are made here
     roots: RootDisks | None = None  # None: they are files of the hosts
     _watching: LoopingCall | None = None
@@ -107,7 +110,7 @@ class Libvirt(Reached):
     async def close(self) -> None:
         if self._watching is not None and self._watching.running:
             self._watching.stop()
-        for host in self.hosts_by_name.values():
+        for host in self.fleet.hosts.values():
             await host.connection.close()
 
     # -- what is
@@ -115,20 +118,20 @@ class Libvirt(Reached):
     async def hosts(self) -> tuple[HostInventory, ...]:
         size = None if self.roots is None else await self.roots.size_gib()
         asked = partial(Host.inventory, disk_gib=size)
-        return tuple(await of_all(self.hosts_by_name.values(), asked, self.resources.clock))
+        return tuple(await of_all(self.fleet.hosts.values(), asked, self.resources.clock))
 
     async def inventory(self) -> tuple[GuestState, ...]:
         """Of two guests of one id the one that was made later is meant: the other was on a host that was down then."""
-        found = await of_all(self.hosts_by_name.values(), Host.states, self.resources.clock)
+        found = await of_all(self.fleet.hosts.values(), Host.states, self.resources.clock)
         made = sorted((each for states in found for each in states), key=lambda each: (each[0].id, each[1]))
         return tuple(state for state, _made in made)
 
     async def drop_superseded(self) -> None:
         """Hosts that return drop their copies of guests that were made anew elsewhere meanwhile."""
-        twice = Counter(id for host in self.hosts_by_name.values() for id in host.guests or ())
+        twice = Counter(id for host in self.fleet.hosts.values() for id in host.guests or ())
         for id in (id for id, times in twice.items() if times > 1):
-            async with self._locks.hold(id):
-                found = {host: made for host in self.hosts_by_name.values() if (made := await self._made(host, id))}
+            async with self.fleet.locks.hold(id):
+                found = {host: made for host in self.fleet.hosts.values() if (made := await self._made(host, id))}
                 last = max(found, key=lambda host: found[host], default=None)
                 for host, made in found.items():
                     # One that moves is on both sides for a moment, and the same.
@@ -139,18 +142,18 @@ class Libvirt(Reached):
     async def _made(self, host: Host, id: str) -> float | None:
         """None, too, of a host that is down."""
         try:
-            found = await self._run(host, guests.made, id)
+            found = await self.fleet.run(host, guests.made, id)
         except (HostDown, Unreachable):
             return None
         return None if found is None else found[0]
 
     async def observe(self, id: str) -> GuestState:
-        host = await self._where(id)
-        return await self._run(host, guests.state, id, host.name)
+        host = await self.fleet.where(id)
+        return await self.fleet.run(host, guests.state, id, host.name)
 
     async def console_output(self, id: str, lines: int | None = None) -> str:
-        host = await self._where(id)
-        return last_lines(await self._run(host, self._console, id), lines)
+        host = await self.fleet.where(id)
+        return last_lines(await self.fleet.run(host, self._console, id), lines)
 
     def _console(self, connection: Any, id: str) -> bytes:
         guests.get(connection, id)
@@ -158,10 +161,10 @@ class Libvirt(Reached):
         return Storage(self.config, connection).tail(name, self.config.console_kib << 10)
 
     async def diagnostics(self, id: str) -> GuestDiagnostics:
-        return await self._run(await self._where(id), guests.diagnostics, id)
+        return await self.fleet.run(await self.fleet.where(id), guests.diagnostics, id)
 
     async def watch_guests(self, changed: Callable[[str], None]) -> None:
-        for host in self.hosts_by_name.values():
+        for host in self.fleet.hosts.values():
             host.connection.changed = changed
         # Whoever comes back is listened to again.
         self._watching = LoopingCall(self._look)
@@ -178,10 +181,10 @@ class Libvirt(Reached):
     # -- defined and gone
 
     async def ensure_defined(self, spec: GuestSpec) -> None:
-        host = self._host(spec.host)
-        async with self._locks.hold(spec.id):
+        host = self.fleet.named(spec.host)
+        async with self.fleet.locks.hold(spec.id):
             # From a host that is down it cannot move: a guest that was there is made anew.
-            there = await self._find(spec.id, of_those_up=True)
+            there = await self.fleet.find(spec.id, of_those_up=True)
             moves = there is not None and there is not host
             if there is not None and moves:
                 await self._carry(there, host, spec.id)
@@ -193,9 +196,9 @@ class Libvirt(Reached):
                     drive = files.config_drive
                 root = await self._root(host, spec)
                 # Two guests of one image do not copy it at the same time.
-                async with self._locks.hold(host.name, spec.image.id if spec.image is not None else spec.id):
+                async with self.fleet.locks.hold(host.name, spec.image.id if spec.image is not None else spec.id):
                     now = self.resources.clock.seconds()
-                    await self._copy(host, guests.define, self.config, spec, drive, now, root)
+                    await self.fleet.copy(host, guests.define, self.config, spec, drive, now, root)
             host.gained(spec.id)
             if there is not None and moves:
                 await self._clear(there, spec.id, host)
@@ -204,12 +207,12 @@ class Libvirt(Reached):
         """Its root disk, if that is no file."""
         if self.roots is None or spec.image is None:
             return None
-        may_grow, is_file = await self._run(host, guests.root, self.config, spec.id)
+        may_grow, is_file = await self.fleet.run(host, guests.root, self.config, spec.id)
         return None if is_file else await self.roots.ensure(spec.id, spec.image, spec.disk_gib, may_grow=may_grow)
 
     async def _carry(self, there: Host, host: Host, id: str) -> None:
         """The disks of a guest that is off are on this host, too. Raises InvalidPower."""
-        found = await self._run(there, guests.state, id, there.name)
+        found = await self.fleet.run(there, guests.state, id, there.name)
         if found.power not in guests.OFF:
             raise InvalidPower(f"guest {id} is {found.power.value}; its size and host can only change while it is off")
         if not await self._share(there, host):
@@ -218,10 +221,10 @@ class Libvirt(Reached):
 
     async def _based(self, there: Host, host: Host, id: str) -> list[Part]:
         """What a guest has; what its disks are based on is on the other host, too."""
-        having = await self._run(there, lambda found: carrying.parts(Storage(self.config, found), id))
+        having = await self.fleet.run(there, lambda found: carrying.parts(Storage(self.config, found), id))
         for base in {part.base for part in having if part.base is not None}:
             # The same lock as of one that is made of the image.
-            async with self._locks.hold(host.name, unquote(base.removeprefix(IMAGE))):
+            async with self.fleet.locks.hold(host.name, unquote(base.removeprefix(IMAGE))):
                 await self._between(there, host, carrying.carry_base, base)
         return having
 
@@ -242,22 +245,22 @@ class Libvirt(Reached):
         def call(found: Any) -> T:
             return fn(Storage(self.config, found), Storage(self.config, other), *args, **kwargs)
 
-        return await self._copy(there, call)
+        return await self.fleet.copy(there, call)
 
     async def _clear(self, host: Host, id: str, keeper: Host) -> None:
         """The host has nothing of a guest that `keeper` has. Disks that both of them see stay."""
         if await self._share(host, keeper):
-            await self._run(host, migration.drop, id)
+            await self.fleet.run(host, migration.drop, id)
         else:
-            await self._run(host, guests.remove, self.config, id)
+            await self.fleet.run(host, guests.remove, self.config, id)
         host.lost(id)
 
     async def ensure_absent(self, id: str) -> None:
-        async with self._locks.hold(id):
+        async with self.fleet.locks.hold(id):
             down, was_there = [], False
-            for host in self.hosts_by_name.values():
+            for host in self.fleet.hosts.values():
                 try:
-                    was_there |= await self._run(host, guests.remove, self.config, id)
+                    was_there |= await self.fleet.run(host, guests.remove, self.config, id)
                     host.lost(id)
                 except HostDown as error:
                     down.append((host, error))
@@ -271,63 +274,63 @@ class Libvirt(Reached):
     # -- power
 
     async def ensure_running(self, id: str) -> None:
-        async with self._at(id) as host:
-            await self._run(host, guests.start, id)
+        async with self.fleet.at(id) as host:
+            await self.fleet.run(host, guests.start, id)
 
     async def ensure_stopped(self, id: str, timeout: float = 60.0) -> None:
-        async with self._at(id) as host:
-            await self._within(timeout, host, guests.stop, id, timeout)
+        async with self.fleet.at(id) as host:
+            await self.fleet.within(timeout, host, guests.stop, id, timeout)
 
     async def ensure_rebooted(self, id: str, token: str, hard: bool = False) -> None:
         timeout = 0.0 if hard else self.config.soft_reboot_timeout
-        async with self._at(id) as host:
-            await self._within(timeout, host, guests.reboot, id, token, timeout)
+        async with self.fleet.at(id) as host:
+            await self.fleet.within(timeout, host, guests.reboot, id, token, timeout)
 
     async def ensure_paused(self, id: str) -> None:
-        async with self._at(id) as host:
-            await self._run(host, guests.pause, id)
+        async with self.fleet.at(id) as host:
+            await self.fleet.run(host, guests.pause, id)
 
     async def ensure_suspended(self, id: str) -> None:
-        async with self._at(id) as host:
-            await self._copy(host, guests.suspend, id)
+        async with self.fleet.at(id) as host:
+            await self.fleet.copy(host, guests.suspend, id)
 
     # -- devices
 
     async def ensure_volume_attached(self, id: str, connection: VolumeConnection) -> None:
-        async with self._at(id) as host:
-            await self._run(host, guests.attach_volume, id, connection)
+        async with self.fleet.at(id) as host:
+            await self.fleet.run(host, guests.attach_volume, id, connection)
 
     async def ensure_volume_detached(self, id: str, volume_id: str) -> None:
         await self._detach(id, domain.volume_alias(volume_id))
 
     async def ensure_volume_size(self, id: str, volume_id: str, size_gib: int) -> None:
-        async with self._at(id) as host:
-            await self._run(host, guests.grow, id, volume_id, size_gib)
+        async with self.fleet.at(id) as host:
+            await self.fleet.run(host, guests.grow, id, volume_id, size_gib)
 
     async def ensure_port_attached(self, id: str, port: PortSpec) -> None:
-        async with self._at(id) as host:
-            await self._run(host, guests.attach_port, id, port)
+        async with self.fleet.at(id) as host:
+            await self.fleet.run(host, guests.attach_port, id, port)
 
     async def ensure_port_detached(self, id: str, port_id: str) -> None:
         await self._detach(id, domain.port_alias(port_id))
 
     async def _detach(self, id: str, alias: str) -> None:
-        async with self._locks.hold(id):
-            host = await self._find(id)
+        async with self.fleet.locks.hold(id):
+            host = await self.fleet.find(id)
             if host is not None:
                 timeout = self.config.unplug_timeout
-                await self._within(timeout, host, guests.detach, id, alias, timeout)
+                await self.fleet.within(timeout, host, guests.detach, id, alias, timeout)
 
     # -- its root disk
 
     async def ensure_captured(self, id: str, path: str) -> str:
-        async with self._at(id) as host:
-            _off, is_file = await self._run(host, guests.root, self.config, id)
+        async with self.fleet.at(id) as host:
+            _off, is_file = await self.fleet.run(host, guests.root, self.config, id)
             if self.roots is not None and not is_file:
                 return await self.roots.copy(id, Path(path))
             beside = Path(f"{path}.new")
             try:
-                await self._copy(host, capture.capture, self.config, id, beside)
+                await self.fleet.copy(host, capture.capture, self.config, id, beside)
                 beside.replace(path)
             finally:
                 beside.unlink(missing_ok=True)
@@ -336,11 +339,11 @@ class Libvirt(Reached):
     # -- on its way
 
     async def ensure_migrated(self, spec: GuestSpec, disks: bool | None = None) -> None:
-        to = self._host(spec.host)
-        async with self._locks.hold(spec.id):
+        to = self.fleet.named(spec.host)
+        async with self.fleet.locks.hold(spec.id):
             # Look at both first: a process before this one may have begun it, or ended it.
             source = await self._settled(spec.id, to)
-            state = await self._run(source, guests.state, spec.id, source.name)
+            state = await self.fleet.run(source, guests.state, spec.id, source.name)
             if state.power not in (Power.RUNNING, Power.PAUSED):
                 raise InvalidPower(f"guest {spec.id} is {state.power.value}; only one that is on can be moved so")
             if source is not to:
@@ -350,12 +353,12 @@ class Libvirt(Reached):
         """Where a guest is that nobody moves: if it was moved away, the end of that is awaited, and nothing is left of
         it elsewhere. Raises UnknownGuest, HostDown, InvalidPower.
         """
-        await self._run(to, migration.standing, id)
-        source = await self._where(id)
-        if source is not to and await self._run(source, migration.standing, id) is Standing.LEAVING:
-            await self._attended(source, id, self._copy(source, migration.wait, id))
-            source = await self._where(id)
-        there, here = [await self._run(host, migration.standing, id) for host in (source, to)]
+        await self.fleet.run(to, migration.standing, id)
+        source = await self.fleet.where(id)
+        if source is not to and await self.fleet.run(source, migration.standing, id) is Standing.LEAVING:
+            await self._attended(source, id, self.fleet.copy(source, migration.wait, id))
+            source = await self.fleet.where(id)
+        there, here = [await self.fleet.run(host, migration.standing, id) for host in (source, to)]
         if source is to:
             # It may have arrived while the other one was told nothing of it.
             for host in await self._left_by(id, to):
@@ -363,7 +366,7 @@ class Libvirt(Reached):
             return to
         if here is Standing.ARRIVING:
             # Nobody sends it.
-            await self._run(to, migration.drop, id)
+            await self.fleet.run(to, migration.drop, id)
         elif here is not Standing.ABSENT and there is Standing.LEFT:
             await self._clear(source, id, to)
             to.gained(id)
@@ -372,29 +375,29 @@ class Libvirt(Reached):
             # It was there once, and the host was down when it went.
             await self._clear(to, id, source)
         if there is Standing.LEFT:
-            await self._run(source, migration.stay, id)
+            await self.fleet.run(source, migration.stay, id)
         return source
 
     async def _left_by(self, id: str, to: Host) -> list[Host]:
         """The hosts on which a guest stands still that is on this one."""
-        may_have = [each for each in self.hosts_by_name.values() if each is not to and id in (each.guests or ())]
-        return [each for each in may_have if await self._run(each, migration.standing, id) is Standing.LEFT]
+        may_have = [each for each in self.fleet.hosts.values() if each is not to and id in (each.guests or ())]
+        return [each for each in may_have if await self.fleet.run(each, migration.standing, id) is Standing.LEFT]
 
     async def _move(self, source: Host, to: Host, spec: GuestSpec, disks: bool | None) -> None:
         shared = await self._share(source, to)
-        having = await self._run(source, lambda found: carrying.parts(Storage(self.config, found), spec.id))
+        having = await self.fleet.run(source, lambda found: carrying.parts(Storage(self.config, found), spec.id))
         if disks is not None and disks == shared and any(part.name in carrying.MIRRORED for part in having):
             how = "both hosts see its disks" if shared else f"its disks cannot be seen from {to.name}"
             raise Unfit(f"guest {spec.id} cannot be moved so: {how}")
         roots = [self.roots.disk(spec.id)] if self.roots is not None else []
-        await self._run(to, secrets.ensure, [*rbd_disks(spec.volumes), *roots])
+        await self.fleet.run(to, secrets.ensure, [*rbd_disks(spec.volumes), *roots])
         if not shared:
             await self._based(source, to, spec.id)
             await self._between(source, to, carrying.prepare, spec.id, having)
         try:
             # A late one is ended before this is.
             limit, uri = 2 * self.config.migration_timeout, to.peer_uri
-            going = self._within(limit, source, migration.migrate, self.config, spec, uri, not shared)
+            going = self.fleet.within(limit, source, migration.migrate, self.config, spec, uri, not shared)
             await self._attended(source, spec.id, going)
         except (DriverError, Aborted):
             if not shared:
@@ -406,8 +409,8 @@ class Libvirt(Reached):
     async def _take_back(self, to: Host, id: str) -> None:
         """The disks that were prepared for a guest that has not come; the next one that comes clears them, too."""
         try:
-            if await self._run(to, migration.standing, id) is Standing.ABSENT:
-                await self._run(to, lambda found: Storage(self.config, found).remove_all(id))
+            if await self.fleet.run(to, migration.standing, id) is Standing.ABSENT:
+                await self.fleet.run(to, lambda found: Storage(self.config, found).remove_all(id))
         except DriverError as error:
             log.warn("host {host} keeps disks that were prepared for guest {id}: {why}", host=to.name, id=id, why=error)
 
@@ -416,20 +419,20 @@ class Libvirt(Reached):
         ending = partial(migration.hurry, config=self.config) if self.config.post_copy else migration.abort
 
         async def end() -> None:
-            await self._copy(source, lambda found: ending(found, id=id))
+            await self.fleet.copy(source, lambda found: ending(found, id=id))
 
         return await attended(going, self.resources.clock, self.config, end)
 
     async def migration_progress(self, id: str) -> MigrationProgress | None:
-        host = await self._find(id)
-        return None if host is None else await self._run(host, migration.progress, id)
+        host = await self.fleet.find(id)
+        return None if host is None else await self.fleet.run(host, migration.progress, id)
 
     async def ensure_migration_aborted(self, id: str) -> None:
-        host = await self._find(id)
+        host = await self.fleet.find(id)
         if host is not None:
-            await self._copy(host, migration.abort, id)
+            await self.fleet.copy(host, migration.abort, id)
 
     async def ensure_migration_forced(self, id: str) -> None:
-        host = await self._find(id)
+        host = await self.fleet.find(id)
         if host is not None:
-            await self._run(host, migration.hurry, self.config, id)
+            await self.fleet.run(host, migration.hurry, self.config, id)

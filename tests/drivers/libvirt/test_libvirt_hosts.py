@@ -98,7 +98,7 @@ async def test_a_guest_that_goes_off_by_itself_is_told(driver: Any, tmp_path: Pa
     await driver.ensure_running(ID)
     await real.soon(lambda: told)
     told.clear()
-    host = driver.hosts_by_name["here"]
+    host = driver.fleet.hosts["here"]
     # Behind the driver's back.
     await host.connection.run(lambda connection: connection.lookupByName(ID).destroy())
     assert await real.soon(lambda: told) and set(told) == {ID}

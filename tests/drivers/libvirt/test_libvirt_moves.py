@@ -158,7 +158,7 @@ async def test_a_host_that_returns_shows_its_copy_until_it_has_dropped_it(
     driver = make()
     for name in ("west", "east"):
         # By one who sees nobody else: the first host is down when the guest is made anew.
-        alone = evolve(driver, hosts_by_name={name: driver.hosts_by_name[name]})
+        alone = evolve(driver, fleet=evolve(driver.fleet, hosts={name: driver.fleet.hosts[name]}))
         await alone.ensure_defined(tiny(tmp_path, host=name))
     # The last is the one that is meant.
     assert [(each.id, each.host) for each in await driver.inventory()] == [(ID, "west"), (ID, "east")]
@@ -175,7 +175,7 @@ async def test_what_another_host_has_put_into_the_directory_that_they_share_is_f
     # A host learns by itself what there is when it is first asked, and never again.
     await driver.inventory()
     for name in ("east", "west"):
-        alone = evolve(driver, hosts_by_name={name: driver.hosts_by_name[name]})
+        alone = evolve(driver, fleet=evolve(driver.fleet, hosts={name: driver.fleet.hosts[name]}))
         await alone.ensure_defined(tiny(tmp_path, host=name))
         root = tmp_path / "shared" / f"{ID}.root"
         if name == "east":

@@ -14,56 +14,54 @@ from cloudctl.drivers.libvirt import guests
 from cloudctl.drivers.libvirt.host import Host
 from cloudctl.drivers.libvirt.options import Config
 from cloudctl.drivers.locks import Locks
-from cloudctl.drivers.specs import DriverResources
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 @define(eq=False)
-class Reached:
+class Fleet:
     config: Config
-    resources: DriverResources
-    hosts_by_name: Mapping[str, Host]
+    hosts: Mapping[str, Host]  # by their names
     # One call for a guest, or for an image on a host, at a time.
-    _locks: Locks = field(factory=Locks, init=False)
+    locks: Locks = field(factory=Locks, init=False)
 
     # -- where
 
-    def _host(self, name: str) -> Host:
+    def named(self, name: str) -> Host:
         """Raises UnknownHost."""
-        if name not in self.hosts_by_name:
+        if name not in self.hosts:
             raise UnknownHost(name)
-        return self.hosts_by_name[name]
+        return self.hosts[name]
 
     @asynccontextmanager
-    async def _at(self, id: str) -> AsyncIterator[Host]:
+    async def at(self, id: str) -> AsyncIterator[Host]:
         """The host of a guest, for which nobody else works meanwhile. Raises UnknownGuest, HostDown."""
-        async with self._locks.hold(id):
-            yield await self._where(id)
+        async with self.locks.hold(id):
+            yield await self.where(id)
 
-    async def _where(self, id: str) -> Host:
+    async def where(self, id: str) -> Host:
         """Raises UnknownGuest, HostDown."""
-        found = await self._find(id)
+        found = await self.find(id)
         if found is None:
             raise UnknownGuest(id)
         return found
 
-    async def _find(self, id: str, *, of_those_up: bool = False) -> Host | None:
+    async def find(self, id: str, *, of_those_up: bool = False) -> Host | None:
         """Where it is: of those that may have it the one on which it was made last. Raises HostDown if it was, or may
         be, on one that is down.
 
         `of_those_up`: what is down is left out.
         """
         down: list[HostDown] = []
-        likely = [host for host in self.hosts_by_name.values() if host.guests is None or id in host.guests]
-        others = [host for host in self.hosts_by_name.values() if host not in likely]
+        likely = [host for host in self.hosts.values() if host.guests is None or id in host.guests]
+        others = [host for host in self.hosts.values() if host not in likely]
         found: dict[Host, float] = {}
         for group in (likely, others):
             is_on = False
             for host in group:
                 try:
-                    made = await self._run(host, guests.made, id)
+                    made = await self.run(host, guests.made, id)
                     if made is not None:
                         found[host], is_on = made[0], is_on or made[1]
                 except HostDown as error:
@@ -80,13 +78,13 @@ class Reached:
 
     # -- calls
 
-    async def _run(self, host: Host, fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._within(0.0, host, fn, *args, **kwargs)
+    async def run(self, host: Host, fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.within(0.0, host, fn, *args, **kwargs)
 
-    async def _copy(self, host: Host, fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._within(self.config.copy_timeout, host, fn, *args, **kwargs)
+    async def copy(self, host: Host, fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.within(self.config.copy_timeout, host, fn, *args, **kwargs)
 
-    async def _within(
+    async def within(
         self, seconds: float, host: Host, fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """`seconds`: that the call waits by itself. What libvirt refuses is told in its words."""
