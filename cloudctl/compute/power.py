@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from cloudctl import tasks
 from cloudctl.compute import kinds, servers
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict
 from cloudctl.rest.caller import Caller
+from cloudctl.tasks import Kind
 
-# Action → the work that it is. Before it, see `states.ASKED`.
-KINDS = {
-    "start": kinds.START,
-    "stop": kinds.STOP,
-    "reboot": kinds.REBOOT,
-    "reboot_hard": kinds.REBOOT,
-    "pause": kinds.PAUSE,
-    "unpause": kinds.UNPAUSE,
-    "suspend": kinds.SUSPEND,
-    "resume": kinds.RESUME,
+# Action → the work that it is, and what that is told. Before it, see `states.ASKED`.
+WORK: Mapping[str, tuple[Kind, Mapping[str, Any]]] = {
+    "start": (kinds.START, {}),
+    "stop": (kinds.STOP, {}),
+    "reboot": (kinds.REBOOT, {}),
+    "reboot_hard": (kinds.REBOOT, {"hard": True}),
+    "pause": (kinds.PAUSE, {}),
+    "unpause": (kinds.UNPAUSE, {}),
+    "suspend": (kinds.SUSPEND, {}),
+    "resume": (kinds.RESUME, {}),
 }
 
 
 def begin(conn: Connection, caller: Caller, server_id: str, action: str) -> None:
     """Raises NotFound, Conflict."""
     row = placed(servers.begin(conn, caller, server_id, action))
-    args = {"hard": True} if action == "reboot_hard" else {}
-    tasks.submit(conn, KINDS[action], row.id, caller, args=args)
+    kind, args = WORK[action]
+    tasks.submit(conn, kind, row.id, caller, args=args)
 
 
 def placed(row: Server) -> Server:
