@@ -71,9 +71,10 @@ def settle() -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
     outcome = yield
-    # Nothing of a test is left between two modules. In a module there may be a cloud that must not stay.
+    # Nothing of a test is left between two modules: `old_failures` has just collected it. In a module there may be a
+    # cloud that must not stay.
     if nextitem is None or nextitem.path != item.path:
-        settle()
+        gc.freeze()
     return outcome
 
 
