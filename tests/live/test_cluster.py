@@ -7,7 +7,8 @@ needs root and Debian packages, which `.ci/run` installs; elsewhere it is skippe
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -15,7 +16,8 @@ from tests.drivers.qemu import counting_guest
 from tests.drivers.qemu.counting_guest import counts
 from tests.live import cluster as clusters
 from tests.live.cluster import GATEWAYS, HOSTS, Admin, Cluster, a_cluster, until
-from tests.live.tenant import Guest, Tenant, watched
+from tests.live.process import LiveCloud
+from tests.live.tenant import Guest, Tenant, emulated, watched
 from tests.needed import HOST, need
 
 pytestmark = pytest.mark.slow
@@ -43,11 +45,12 @@ def test_guests_go_on_while_they_move_and_hosts_daemons_and_processes_are_killed
     reached_by_a_port(tenant, ids[1])
     two = tenant.guest(ids[1])
     neighbours(tenant, one, two)
-    moves_with_its_address(tenant, one)
+    emulated(lambda: moves_with_its_address(tenant, one))
     stays_when_called_back(cluster, admin, counter)
     moves_off(cluster, admin, counter)
     daemons_are_killed_meanwhile(tenant, one)
-    tenant.admin = admin = outlives_a_process(tenant, one)
+    outlives_a_process(tenant, one)
+    admin = tenant.admin
     outlives_its_host(tenant, two)
     for id in (*ids, counter):
         admin.cloud.compute.delete_server(id)
@@ -91,10 +94,11 @@ def neighbours(tenant: Tenant, one: Guest, two: Guest) -> None:
 
 def moves_with_its_address(tenant: Tenant, guest: Guest) -> None:
     """Its disk goes along: each host has its own."""
+    there = other_host(tenant, guest)
     with watched(tenant, guest) as watch:
         began = time.monotonic()
-        tenant.admin.migrate(guest.id, "west")
-        assert tenant.on_one_side(guest) == "west"
+        tenant.admin.migrate(guest.id, there)
+        assert tenant.on_one_side(guest) == there
         print(f"moved within {time.monotonic() - began:.1f} s: {watch.facts()}")
         watch.goes_on()
 
@@ -125,14 +129,24 @@ def daemons_are_killed_meanwhile(tenant: Tenant, guest: Guest) -> None:
         "libvirtd of the target": lambda _here, there: cluster.hosts[there].kill("libvirtd"),
         "OVN's daemons": lambda here, there: everything_of_ovn(cluster, here, there),
     }.items():
-        here = tenant.on_one_side(guest)
-        there = next(each for each in ("east", "west") if each != here)
-        with watched(tenant, guest) as watch:
-            tenant.admin.migrate(guest.id, there)
-            kill(here, there)
-            where = tenant.on_one_side(guest)
-            watch.goes_on()
-            print(f"{what} was killed, and the guest is {'there' if where == there else 'here'}: {watch.facts()}")
+        emulated(partial(moves_while, tenant, guest, f"{what} was killed", kill))
+
+
+def moves_while(tenant: Tenant, guest: Guest, what: str, happen: Callable[[str, str], object]) -> None:
+    """`happen(here, there)` does."""
+    here, there = tenant.on_one_side(guest), other_host(tenant, guest)
+    with watched(tenant, guest) as watch:
+        tenant.admin.migrate(guest.id, there)
+        happen(here, there)
+        where = tenant.on_one_side(guest)
+        watch.goes_on()
+        print(f"{what}, and the guest is {'there' if where == there else 'here'}: {watch.facts()}")
+
+
+def other_host(tenant: Tenant, guest: Guest) -> str:
+    """Of those two on which it is by turns."""
+    here = tenant.on_one_side(guest)
+    return next(each for each in ("east", "west") if each != here)
 
 
 def everything_of_ovn(cluster: Cluster, *hosts: str) -> None:
@@ -143,20 +157,23 @@ def everything_of_ovn(cluster: Cluster, *hosts: str) -> None:
             cluster.hosts[host].kill(program)
 
 
-def outlives_a_process(tenant: Tenant, guest: Guest) -> Admin:
-    """Whoever moves it is killed in the midst of it; the other one brings it to an end. Who is asked from now on."""
+def outlives_a_process(tenant: Tenant, guest: Guest) -> None:
+    """Whoever moves it is killed in the midst of it; the other one brings it to an end, and is asked from then on."""
     cluster = tenant.cluster
-    here = tenant.on_one_side(guest)
-    there = next(each for each in ("east", "west") if each != here)
-    with watched(tenant, guest) as watch:
-        tenant.admin.migrate(guest.id, there)
+
+    def killed(_here: str, _there: str) -> None:
         worker = until("a process moves it", lambda: cluster.worker(MOVES))
         worker.kill()
         tenant.admin = Admin(cluster.connection(next(each for each in cluster.processes if each is not worker)))
-        where = tenant.on_one_side(guest)
-        watch.goes_on()
-        print(f"a process was killed, and the guest is {'there' if where == there else 'here'}: {watch.facts()}")
-    return tenant.admin
+        stopped.append(worker)
+
+    def once() -> None:
+        while stopped:
+            stopped.pop().start()
+        moves_while(tenant, guest, "a process was killed", killed)
+
+    stopped: list[LiveCloud] = []
+    emulated(once)
 
 
 def outlives_its_host(tenant: Tenant, guest: Guest) -> None:
