@@ -67,7 +67,7 @@ format: $(INSTALLED)
 	$(BIN)/ruff format
 
 bench: $(INSTALLED)
-	@set -e; for measure in benchmarks/core.py benchmarks/tasks.py benchmarks/cloud.py benchmarks/identity.py benchmarks/objects.py benchmarks/host.py benchmarks/many_hosts.py; do echo "== $$measure"; $(BIN)/python $$measure $(ARGS); done
+	@set -e; for measure in benchmarks/core.py benchmarks/tasks.py benchmarks/cloud.py benchmarks/identity.py benchmarks/objects.py benchmarks/host.py benchmarks/many_hosts.py benchmarks/cluster.py; do echo "== $$measure"; $(BIN)/python $$measure $(ARGS); done
 
 # Each of them runs, whatever became of those before it.
 clients: $(INSTALLED)

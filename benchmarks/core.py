@@ -21,20 +21,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from select import select
 from statistics import median, quantiles
 from typing import Any
-from uuid import uuid4
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from cloud import PAGE, SERVERS, Cloud
 from load import Connection, encode, until
+from postgresql import a_database
 from processor import BareKlein, Meter, spent, spent_by_children
 from seed import copy_server
-from sqlalchemy import create_engine, make_url, text
 
 # The drivers do not know the copies of `seed`: an audit would end them.
 CONFIG = "\n[tasks]\naudit_period = 86400.0\n"
@@ -316,21 +314,6 @@ def growth(found: dict[int, Figures]) -> None:
 
 def met(figure: float, limit: float) -> str:
     return "yes" if figure <= limit else "NO"
-
-
-@contextmanager
-def a_database(server: str) -> Iterator[str]:
-    """The URL of a new database on this server."""
-    name = f"cloudctl_bench_{uuid4().hex}"
-    engine = create_engine(server, isolation_level="AUTOCOMMIT")
-    with engine.connect() as conn:
-        conn.execute(text(f"CREATE DATABASE {name}"))
-    try:
-        yield make_url(server).set(database=name).render_as_string(hide_password=False)
-    finally:
-        with engine.connect() as conn:
-            conn.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
-        engine.dispose()
 
 
 def main() -> None:
