@@ -72,6 +72,7 @@ class RbdVolumes:
     bases: Bases
     clone_depth: int
     _reading: set[str] = field(factory=set)  # snapshots that copies of this process read
+    _promised: int = 0  # GiB, when the pool had room last
 
     elsewhere = True  # files in its directory live as long as a call
     formats = ("qcow2", "vmdk", "vdi", "vhd", "vhdx")
@@ -99,11 +100,13 @@ class RbdVolumes:
     # -- core
 
     async def capacity(self) -> Capacity:
-        images, _snapshots = await self.ceph.listed()
         room = await self.ceph.room()
-        promised = sum(gib(each.size_bytes) for each in images if each.name.startswith(VOLUME))
+        if room.free > 0:
+            # Of a pool that is full Ceph's program lists no namespace before there is room.
+            images, _snapshots = await self.ceph.listed()
+            self._promised = sum(gib(each.size_bytes) for each in images if each.name.startswith(VOLUME))
         total, free = (room.used + room.free) // GIB, room.free // GIB
-        return Capacity(total, free, promised, thin=True, multiattach=True, storage_protocol="ceph")
+        return Capacity(total, free, self._promised, thin=True, multiattach=True, storage_protocol="ceph")
 
     async def inventory(self) -> tuple[VolumeState, ...]:
         images, _snapshots = await self.ceph.listed()

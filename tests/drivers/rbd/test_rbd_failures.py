@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,8 @@ async def test_a_pool_that_is_full_takes_no_volume(make: Callable[..., Any], clu
     driver = await opened(make, tmp_path)
     await driver.ensure_created(VolumeSpec(ID, 1))
     cluster.ceph("osd", "pool", "set-quota", POOL, "max_bytes", "1")
+    while "POOL_FULL" not in cluster.ceph("health", "detail"):
+        time.sleep(0.1)
     try:
         full = await opened(make, tmp_path, looks=True)
         assert (await full.capacity()).free_gib == 0
@@ -81,7 +84,9 @@ async def test_a_pool_that_is_full_takes_no_volume(make: Callable[..., Any], clu
             await full.ensure_extended(ID, 2)
     finally:
         cluster.ceph("osd", "pool", "set-quota", POOL, "max_bytes", "0")
+    # It may be a while until the daemons know that there is room again.
     assert await full.inventory() == (VolumeState(ID, 1),)
+    assert (await full.capacity()).allocated_gib == 1
 
 
 async def test_what_was_left_half_made_is_made_anew_and_what_was_half_filled_holds_what_it_held(
