@@ -8,6 +8,7 @@ import os
 import secrets
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -83,7 +84,22 @@ class Machine(Libvirtd):
             lines += [f"-- {log.name}", *log.read_text(errors="replace").splitlines()[-4:]]
         for console in sorted(self.directory.glob("private*/guests/*.console")):
             lines += [f"-- {console.name}", *console.read_text(errors="replace").splitlines()[-12:]]
-        print(*lines, sep="\n")
+        print(*lines, *self.processors(), sep="\n")
+
+    def processors(self) -> Iterator[str]:
+        """What those of the guests are at, in two moments: one that has lost its way is at the same in both."""
+        import libvirt
+        import libvirt_qemu
+
+        by_people = libvirt_qemu.VIR_DOMAIN_QEMU_MONITOR_COMMAND_HMP
+        connection = libvirt.open(self.uri)
+        for guest in connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE):
+            yield f"-- the processor of {guest.name()}"
+            for _ in range(2):
+                told = libvirt_qemu.qemuMonitorCommand(guest, "info registers", by_people)
+                yield from (line for line in told.splitlines() if "RIP=" in line or "CR2=" in line)
+                time.sleep(0.2)
+        connection.close()
 
     def cut(self) -> None:
         """Its cables are out; what runs there goes on."""
