@@ -52,9 +52,7 @@ class Bench:
         self.cluster = cluster
         self.process = cluster.processes[0]
         self.admin = Admin(cluster.connection(self.process))
-        until(
-            "all hosts are known", lambda: len(list(self.admin.cloud.compute.hypervisors())) == len(cluster.hosts) + 1
-        )
+        self.admin.knows(len(cluster.hosts) + 1)
         wish = {"name": "counting", "disk_format": "raw", "container_format": "bare"}
         images = self.admin.cloud.image
         self.image = images.create_image(**wish, data=counting_guest.disk(), validate_checksum=False).id

@@ -223,6 +223,15 @@ class Admin:
 
     cloud: Any
 
+    def knows(self, hosts: int) -> None:
+        """So many, all of which answer: on a busy machine one that has just begun may not do so for a moment."""
+
+        def answering() -> bool:
+            found = list(self.cloud.compute.hypervisors(details=True))
+            return len(found) == hosts and all(each.state == "up" for each in found)
+
+        until("all hosts are there", answering)
+
     def boot(self, host: str, image: str, flavor: str, **more: Any) -> str:
         wish = {"name": host, "image_id": image, "flavor_id": flavor, "networks": "none", "host": host, **more}
         return str(self.cloud.compute.create_server(**wish).id)

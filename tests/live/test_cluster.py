@@ -35,8 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, postgresql_url: str) -> It
 def test_guests_go_on_while_they_move_and_hosts_daemons_and_processes_are_killed(cluster: Cluster) -> None:
     """One story, since each step needs those before it."""
     admin = Admin(cluster.connection(cluster.processes[0]))
-    everything = len(HOSTS) + 1
-    until("all hosts are known", lambda: len(list(admin.cloud.compute.hypervisors())) == everything)
+    admin.knows(len(HOSTS) + 1)
     tenant = Tenant.moved_in(cluster, admin)
     ids = [tenant.booting(host) for host in ("east", "north")]
     counter = a_counter(admin, "west")
@@ -125,11 +124,11 @@ def daemons_are_killed_meanwhile(tenant: Tenant, guest: Guest) -> None:
     """Each of them while the guest is on its way. It is on one side in the end, and has missed nothing."""
     cluster = tenant.cluster
     for what, kill in {
-        "libvirtd of the source": lambda here, _there: cluster.hosts[here].kill("libvirtd"),
-        "libvirtd of the target": lambda _here, there: cluster.hosts[there].kill("libvirtd"),
-        "OVN's daemons": lambda here, there: everything_of_ovn(cluster, here, there),
+        "libvirtd of the source was killed": lambda here, _there: cluster.hosts[here].kill("libvirtd"),
+        "libvirtd of the target was killed": lambda _here, there: cluster.hosts[there].kill("libvirtd"),
+        "OVN's daemons were killed": lambda here, there: everything_of_ovn(cluster, here, there),
     }.items():
-        emulated(partial(moves_while, tenant, guest, f"{what} was killed", kill))
+        emulated(partial(moves_while, tenant, guest, what, kill))
 
 
 def moves_while(tenant: Tenant, guest: Guest, what: str, happen: Callable[[str, str], object]) -> None:

@@ -215,8 +215,7 @@ class Ha:
 def test_hosts_that_die_or_are_cut_off_are_recovered_from_once_they_are_fenced(cluster: Cluster, plugs: Plugs) -> None:
     """One story, since each step needs those before it."""
     admin = Admin(cluster.connection(cluster.processes[0]))
-    everything = len(HOSTS) + 1
-    until("all hosts are known", lambda: len(list(admin.cloud.compute.hypervisors())) == everything)
+    admin.knows(len(HOSTS) + 1)
     machines = dict(cluster.hosts)
     for service in admin.cloud.compute.services():
         if service.binary == "nova-compute" and service.host not in machines:
