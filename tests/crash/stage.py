@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -207,14 +208,15 @@ class Stage:
 
     def _files(self) -> dict[str, bytes]:
         """Of images, of the archive of backups and of objects, by their path."""
-        directory = self.service.config.state_dir
-        found = (
-            path
-            for name in ("images", "backups", "objects")
-            for path in (directory / name).rglob("*")
-            if path.is_file()
-        )
-        return {str(path.relative_to(directory)): path.read_bytes() for path in found}
+        root = str(self.service.config.state_dir)
+        found = {}
+        # Many times in each run: a Path for each would cost more than its content.
+        for name in ("images", "backups", "objects"):
+            for directory, _below, files in os.walk(f"{root}/{name}"):
+                for path in (f"{directory}/{each}" for each in files):
+                    with open(path, "rb") as file:
+                        found[path.removeprefix(f"{root}/")] = file.read()
+        return found
 
     def _rows(self) -> dict[str, set[tuple[Any, ...]]]:
         connection = self._connection()
