@@ -169,15 +169,18 @@ class Watch:
     def goes_on(self) -> None:
         """In the same connection come more numbers, and none is left out. Raises GuestDied."""
         so_far = len(self.lines)
-
-        def does() -> bool:
-            return len(self.lines) > so_far + 5
-
-        until("the guest counts on", lambda: does() or self.counting.poll() is not None or self.has_died())
-        if not does() and self.has_died():
+        until("the guest counts on", lambda: self.counts_on(so_far) or self.has_ended() or self.has_died())
+        if not self.counts_on(so_far) and self.has_died():
             raise GuestDied(f"the kernel of {self.guest.id} died on its way")
         found = list(self.lines)
         assert found == [str(number) for number in range(len(found))], found[-20:]
+
+    def counts_on(self, since: int) -> bool:
+        """After so many lines."""
+        return len(self.lines) > since + 5
+
+    def has_ended(self) -> bool:
+        return self.counting.poll() is not None
 
     def has_died(self) -> bool:
         return self.tenant.deaths(self.guest) > self.deaths

@@ -17,7 +17,7 @@ from tests.drivers.qemu.counting_guest import counts
 from tests.live import cluster as clusters
 from tests.live.cluster import GATEWAYS, HOSTS, Admin, Cluster, a_cluster, until
 from tests.live.process import LiveCloud
-from tests.live.tenant import Guest, Tenant, emulated, watched
+from tests.live.tenant import Guest, Tenant, Watch, emulated, watched
 from tests.needed import HOST, need
 
 pytestmark = pytest.mark.slow
@@ -126,19 +126,29 @@ def daemons_are_killed_meanwhile(tenant: Tenant, guest: Guest) -> None:
     for what, kill in {
         "libvirtd of the source was killed": lambda here, _there: cluster.hosts[here].kill("libvirtd"),
         "libvirtd of the target was killed": lambda _here, there: cluster.hosts[there].kill("libvirtd"),
-        "OVN's daemons were killed": lambda here, there: everything_of_ovn(cluster, here, there),
     }.items():
-        emulated(partial(moves_while, tenant, guest, what, kill))
+        emulated(partial(moves_while, tenant, guest, what, kill, Watch.goes_on))
+
+    def reached(watch: Watch) -> None:
+        # Packets in userspace are tracked by the daemon, so connections may be cut when it dies.
+        so_far = len(watch.lines)
+        assert "load average" in cluster.say(guest.floating, "uptime")
+        print("what was connected", "goes on" if watch.counts_on(so_far) else "was cut")
+
+    kill = partial(everything_of_ovn, cluster)
+    emulated(partial(moves_while, tenant, guest, "OVN's daemons were killed", kill, reached))
 
 
-def moves_while(tenant: Tenant, guest: Guest, what: str, happen: Callable[[str, str], object]) -> None:
-    """`happen(here, there)` does."""
+def moves_while(
+    tenant: Tenant, guest: Guest, what: str, happen: Callable[[str, str], object], then: Callable[[Watch], object]
+) -> None:
+    """`happen(here, there)` does, and `then` is tried when it has arrived."""
     here, there = tenant.on_one_side(guest), other_host(tenant, guest)
     with watched(tenant, guest) as watch:
         tenant.admin.migrate(guest.id, there)
         happen(here, there)
         where = tenant.on_one_side(guest)
-        watch.goes_on()
+        then(watch)
         print(f"{what}, and the guest is {'there' if where == there else 'here'}: {watch.facts()}")
 
 
@@ -169,7 +179,7 @@ def outlives_a_process(tenant: Tenant, guest: Guest) -> None:
     def once() -> None:
         while stopped:
             stopped.pop().start()
-        moves_while(tenant, guest, "a process was killed", killed)
+        moves_while(tenant, guest, "a process was killed", killed, Watch.goes_on)
 
     stopped: list[LiveCloud] = []
     emulated(once)
