@@ -37,6 +37,7 @@ from cloudctl.rest.answers import Answer, Answers
 from cloudctl.rest.body import BodyError, Problem
 from cloudctl.rest.call import Call, Download, Parts, Query, Reply
 from cloudctl.rest.caller import Caller, forbidden
+from cloudctl.rest.clients import host_of, plain
 from cloudctl.rest.faults import UNAUTHENTICATED, UNFORESEEN, Faults, JsonObject
 from cloudctl.rest.formats import document
 from cloudctl.rest.identity import ANONYMOUS, Authenticator, Identity, Signatures
@@ -87,7 +88,7 @@ class Http:
         scheme = "https" if request.isSecure() else "http"
         host = request.getHeader("host") or "localhost"
         prefix = request.where.prefix
-        if self.trusted_proxies and getattr(request.getClientAddress(), "host", None) in self.trusted_proxies:
+        if self.trusted_proxies and host_of(request.getClientAddress()) in self.trusted_proxies:
             scheme = request.getHeader("x-forwarded-proto") or scheme
             host = request.getHeader("x-forwarded-host") or host
             prefix = (request.getHeader("x-forwarded-prefix") or "").rstrip("/") + prefix
@@ -95,10 +96,10 @@ class Http:
 
     def client(self, request: Any) -> str:
         """The address that a request came from, as the nearest proxy that is believed says."""
-        host = str(getattr(request.getClientAddress(), "host", ""))
+        host = host_of(request.getClientAddress())
         if host in self.trusted_proxies:
             forwarded = request.getHeader("x-forwarded-for") or ""
-            return forwarded.rpartition(",")[2].strip()[:64] or host
+            return plain(forwarded.rpartition(",")[2].strip()[:64]) or host
         return host
 
 
@@ -158,7 +159,7 @@ class Pipeline:
         call: Call | None = None
         try:
             if self.http.admission is not None:
-                self.http.admission.of_address(getattr(request.getClientAddress(), "host", ""), started)
+                self.http.admission.of_address(host_of(request.getClientAddress()), started)
             if not headers_are_text(request.requestHeaders):
                 raise Invalid("A header of the request is not valid UTF-8.")
             call = self._call(request, request_id, started, variables)
@@ -187,8 +188,7 @@ class Pipeline:
     async def admit(self, request: Any, bound: Bound, variables: Mapping[str, str]) -> Admitted:
         """Whether an upload may be, by its headers alone. Raises what it would be answered with, were it sent."""
         if self.http.admission is not None:
-            host = getattr(request.getClientAddress(), "host", "")
-            self.http.admission.of_address(host, self.http.clock.seconds())
+            self.http.admission.of_address(host_of(request.getClientAddress()), self.http.clock.seconds())
         if not headers_are_text(request.requestHeaders):
             raise Invalid("A header of the request is not valid UTF-8.")
         call = self._call(request, context.new_request_id(), self.http.clock.seconds(), variables)

@@ -283,7 +283,7 @@ class CloudSite(Site):
 
     def buildProtocol(self, addr: Any) -> Any:
         """None, and the connection is closed, where there are too many already."""
-        if not self.connections.admits(getattr(addr, "host", "")):
+        if not self.connections.admits(self.connections.client_of(addr)):
             return None
         channel: Any = super().buildProtocol(addr)
         channel.connections = self.connections
