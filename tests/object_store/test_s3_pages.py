@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from typing import Any
 
 import pytest
@@ -56,6 +57,36 @@ def test_pages_of_other_sites(s3: S3, cloud: MemoryCloud) -> None:
         assert s3.ask("PUT", "bucket", "cors", body=wrong).status == 400
     assert s3.ask("DELETE", "bucket", "cors").status == 204
     assert code(s3.get("bucket", "cors")) == (404, "NoSuchCORSConfiguration")
+
+
+def cors_of(*headers: str) -> bytes:
+    named = "".join(f"<AllowedHeader>{name}</AllowedHeader>" for name in headers)
+    return (
+        f"<CORSConfiguration><CORSRule><AllowedOrigin>*</AllowedOrigin><AllowedMethod>GET</AllowedMethod>{named}"
+        "</CORSRule></CORSConfiguration>"
+    ).encode()
+
+
+@pytest.mark.parametrize("kind", ["x{}", "x{}*"])
+def test_nobodys_question_about_many_rules_costs_much(s3: S3, cloud: MemoryCloud, kind: str) -> None:
+    """Whoever has no key asks; in seconds of processor time."""
+    many = cors_of(*(kind.format(number) for number in range(2200)))
+    assert s3.ask("PUT", "bucket", "cors", body=many).status == 200
+    told = {"Origin": PAGE, "Access-Control-Request-Method": "GET"}
+    spent = []
+    for count, status in ((1, 200), (100, 200), (1500, 403)):
+        sent = ",".join(f"x{number}" for number in range(count))
+        before = time.process_time()
+        path = f"/s3/{s3.project_id}:bucket"
+        asked = cloud.anonymous().request("OPTIONS", path, headers={**told, "Access-Control-Request-Headers": sent})
+        spent.append(time.process_time() - before)
+        assert asked.status == status, count
+    assert max(spent) < 0.25, spent
+
+
+def test_rules_have_a_bounded_size_and_few_wildcards(s3: S3) -> None:
+    for refused in (cors_of("x" * 66_000), cors_of(*(f"*x{number}" for number in range(101)))):
+        assert code(s3.ask("PUT", "bucket", "cors", body=refused)) == (400, "InvalidRequest")
 
 
 def form(
