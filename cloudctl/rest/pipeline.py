@@ -158,7 +158,7 @@ class Pipeline:
             request.setHeader(self.transaction_id, told)
         call: Call | None = None
         try:
-            if self.http.admission is not None:
+            if self.http.admission is not None and not getattr(request, "counted", False):
                 self.http.admission.of_address(host_of(request.getClientAddress()), started)
             if not headers_are_text(request.requestHeaders):
                 raise Invalid("A header of the request is not valid UTF-8.")
@@ -187,6 +187,8 @@ class Pipeline:
 
     async def admit(self, request: Any, bound: Bound, variables: Mapping[str, str]) -> Admitted:
         """Whether an upload may be, by its headers alone. Raises what it would be answered with, were it sent."""
+        # Here, and not again when its body is there.
+        request.counted = True
         if self.http.admission is not None:
             self.http.admission.of_address(host_of(request.getClientAddress()), self.http.clock.seconds())
         if not headers_are_text(request.requestHeaders):
@@ -194,6 +196,8 @@ class Pipeline:
         call = self._call(request, context.new_request_id(), self.http.clock.seconds(), variables)
         call.arriving = True
         call.caller = call.caller.as_(await self._who(request, bound.operation))
+        if self.http.admission is not None:
+            self.http.admission.of_project(call.project_id, self.http.clock.seconds())
         self._check_project(request, call.identity)
         self._check_subresources(call, bound.operation)
         self._authorize(call, bound.operation)
@@ -227,7 +231,7 @@ class Pipeline:
         method = request.method.decode("ascii", "replace")
         if bound[0].operation.policy is not None:
             call.caller = call.caller.as_(await self._who(request, bound[0].operation))
-            if self.http.admission is not None:
+            if self.http.admission is not None and not getattr(request, "counted", False):
                 self.http.admission.of_project(call.project_id, self.http.clock.seconds())
             self._check_project(request, call.identity)
         if self.versions is not None and not request.where.plain:

@@ -54,6 +54,8 @@ class LimitedRequest(Request):
     too_large = False
     # What the pipeline is to answer, whatever else comes: the upload may not be. Its body is thrown away.
     refusal: CloudError | None = None
+    # Its client's rates know of it.
+    counted = False
     hung_up = False
     # A request that has been answered has none.
     channel: Any = None

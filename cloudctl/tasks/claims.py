@@ -105,7 +105,7 @@ def claim(
     having, full = Counter(running), set[str]()
     while len(taken) < limit:
         due = _due_tasks(conn, now, limit - len(taken), queues, full)
-        ids, passed_by = [], False
+        ids, passed_by = list[int](), False
         for id, project in due:
             if id in busy:
                 continue

@@ -64,7 +64,7 @@ ADDRESS = "10.9.0.77"
 NAMED = [{"uuid": "$network", "fixed_ip": ADDRESS}]
 FIXED = [{"ip_address": ADDRESS}]
 MAC = "fa:16:3e:00:00:77"
-SERVER = {"name": "y", "imageRef": "$tiny", "flavorRef": "1"}
+SERVER: dict[str, Any] = {"name": "y", "imageRef": "$tiny", "flavorRef": "1"}
 
 
 def on_ports(**fields: Any) -> list[Wish]:
