@@ -9,7 +9,7 @@ service's error body here and nowhere else; what nobody foresaw is a 500 with th
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,6 @@ from attrs import evolve, frozen
 from twisted.internet.defer import CancelledError
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
-from twisted.web.http_headers import Headers
 
 from cloudctl import context
 from cloudctl.db.columns import utc
@@ -40,6 +39,7 @@ from cloudctl.rest.caller import Caller, forbidden
 from cloudctl.rest.clients import host_of, plain
 from cloudctl.rest.faults import UNAUTHENTICATED, UNFORESEEN, Faults, JsonObject
 from cloudctl.rest.formats import document
+from cloudctl.rest.header_text import InLowerCase, headers_are_text
 from cloudctl.rest.identity import ANONYMOUS, Authenticator, Identity, Signatures
 from cloudctl.rest.metrics import Metrics
 from cloudctl.rest.pages import Pages
@@ -480,25 +480,6 @@ class Pipeline:
 def tell(request: Any, headers: Mapping[str, str]) -> None:
     for name, value in headers.items():
         request.setHeader(name, value)
-
-
-class InLowerCase(Headers):
-    """Headers whose names are sent in lower case."""
-
-    def getAllRawHeaders(self) -> Iterator[tuple[bytes, Sequence[bytes]]]:
-        return ((name.lower(), values) for name, values in super().getAllRawHeaders())
-
-
-def headers_are_text(headers: Headers) -> bool:
-    """Whether all of them can be read as UTF-8, as nearly all are: by being ASCII."""
-    try:
-        for _, values in headers.getAllRawHeaders():
-            for value in values:
-                if not value.isascii():
-                    value.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "COPY"})
