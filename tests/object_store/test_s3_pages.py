@@ -76,11 +76,13 @@ def test_nobodys_question_about_many_rules_costs_much(s3: S3, cloud: MemoryCloud
     spent = []
     for count, status in ((1, 200), (100, 200), (1500, 403)):
         sent = ",".join(f"x{number}" for number in range(count))
-        before = time.process_time()
-        path = f"/s3/{s3.project_id}:bucket"
-        asked = cloud.anonymous().request("OPTIONS", path, headers={**told, "Access-Control-Request-Headers": sent})
-        spent.append(time.process_time() - before)
-        assert asked.status == status, count
+        headers, took = {**told, "Access-Control-Request-Headers": sent}, []
+        for _ in range(3):
+            before = time.process_time()
+            asked = cloud.anonymous().request("OPTIONS", f"/s3/{s3.project_id}:bucket", headers=headers)
+            took.append(time.process_time() - before)
+            assert asked.status == status, count
+        spent.append(min(took))
     assert max(spent) < 0.25, spent
 
 
