@@ -52,6 +52,7 @@ from cloudctl.rest import policy, quota
 from cloudctl.rest.admission import Admission
 from cloudctl.rest.answers import Answers
 from cloudctl.rest.app import ApiApp, ApiResource, Tree
+from cloudctl.rest.clients import plain
 from cloudctl.rest.connections import Connections
 from cloudctl.rest.health import Health, MetricsPage
 from cloudctl.rest.metrics import Metrics
@@ -302,15 +303,16 @@ class Cloud(OrderedService):
         server = self.config.server
         authenticator = _one((part.authenticator for part in self.parts), "an authenticator")
         root = _one((part.root for part in self.parts), "the root")
+        proxies = tuple(map(plain, server.trusted_proxies))
         http = Http(
             authenticator,
             self.policy,
             self.clock,
             self.metrics,
             server.public_url,
-            tuple(server.trusted_proxies),
+            proxies,
             Answers(self.db),
-            Admission(self.config.admission, server.trusted_proxies) if self.config.admission.rates else None,
+            Admission(self.config.admission, proxies) if self.config.admission.rates else None,
         )
         own = [("", Health(self.db)), ("", MetricsPage(self.metrics))]
         self.root_api = root(http, own)
@@ -332,7 +334,7 @@ class Cloud(OrderedService):
             for mount in (service.mount, *part.beside)
             if part.uploads is not None
         }
-        self.connections = Connections(self.clock, self.config.admission, server.trusted_proxies)
+        self.connections = Connections(self.clock, self.config.admission, proxies)
         self.site = CloudSite(self.resource, self.clock, self.uploads, server.idle_timeout, self.connections)
         self.ha_site = CloudSite(self.ha_resource, self.clock, None, server.idle_timeout, self.connections)
 

@@ -166,7 +166,7 @@ class DatabaseOptions:
 class TaskOptions:
     """[tasks]"""
 
-    # How many tasks run at once in this process.
+    # How many tasks run at once in this process. One project has at most three quarters of those that others leave.
     slots: int = field(default=32, validator=positive)
     # Seconds after which another process takes over the tasks of one that is stuck.
     lease: float = field(default=30.0, validator=positive)

@@ -38,6 +38,7 @@ from cloudctl.compute.options import ComputeOptions
 from cloudctl.drivers.boundary import call as driver_call
 from cloudctl.drivers.errors import DriverError, NoCapacity
 from cloudctl.drivers.interfaces import IHypervisor
+from cloudctl.rest.clients import host_of, network_of
 from cloudctl.tasks.rounds import Rounds
 
 log = Logger()
@@ -64,7 +65,7 @@ class ConsoleServer(Factory):
 
     def buildProtocol(self, addr: Any) -> Protocol | None:
         """None, and the connection is closed, where there are too many already."""
-        host = getattr(addr, "host", "")
+        host = network_of(host_of(addr))
         unproven = sum(each.host == host and each.right is None for each in self.open)
         if len(self.open) >= self.options.console_connections or unproven >= MOST_UNPROVEN:
             return None
@@ -154,7 +155,7 @@ class WebConsole(Protocol):
 
     def __init__(self, server: ConsoleServer, host: str) -> None:
         self.server = server
-        self.host = host  # that it comes from
+        self.host = host  # the address, or the network, that it comes from
         self._socket = WSConnection(ConnectionType.SERVER)
         self._subprotocol: str | None = None
         self.right: Right | None = None  # since a console was opened for it

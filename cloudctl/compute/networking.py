@@ -22,7 +22,7 @@ from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.options import NetworkOptions
 from cloudctl.network.ports import NewPort
 from cloudctl.network.standard import batches
-from cloudctl.network.tables import Port
+from cloudctl.network.tables import Network, Port
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Origin
 
@@ -95,7 +95,9 @@ def chosen(
         if wish.port_id:
             check_port(conn, caller, wish.port_id)
         elif wish.network_id:
-            check_network(conn, caller, wish.network_id)
+            network = check_network(conn, caller, wish.network_id)
+            if wish.fixed_ip:
+                networks.check_choice(caller, network)
     return list(wanted)
 
 
@@ -119,8 +121,8 @@ def _made_network(conn: Connection, caller: Caller, of_networks: NetworkOptions 
         raise Invalid(f"{failure}: {error.message}") from None
 
 
-def check_network(conn: Connection, caller: Caller, network_id: str) -> None:
-    """Raises Invalid, Forbidden for an external network."""
+def check_network(conn: Connection, caller: Caller, network_id: str) -> Network:
+    """The network, which a server may be put on. Raises Invalid, Forbidden for an external network."""
     try:
         row = networks.visible(conn, caller, network_id)
     except NotFound:
@@ -130,12 +132,13 @@ def check_network(conn: Connection, caller: Caller, network_id: str) -> None:
         raise Forbidden(f"It is not allowed to create an interface on external network {network_id}")
     if not networks.subnets_of(conn, [row.id]):
         raise Invalid(f"Network {network_id} requires a subnet in order to boot instances on.")
+    return row
 
 
 def check_port(conn: Connection, caller: Caller, port_id: str) -> None:
-    """Whether a server can be given the port. Raises Invalid, Conflict."""
+    """Whether a server can be given the port. Raises Invalid, Forbidden, Conflict."""
     try:
-        row = ports.visible(conn, caller, port_id)
+        row = ports.usable(conn, caller, port_id)
     except NotFound:
         raise Invalid(f"Port {port_id} could not be found.") from None
     # Its owner may have written what he likes into `device_id`, nothing among it.

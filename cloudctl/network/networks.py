@@ -124,6 +124,14 @@ def attachable(conn: Connection, caller: Caller, network_id: str) -> Network:
     return row
 
 
+def check_choice(caller: Caller, row: Network) -> None:
+    """Whether the caller may say which addresses a port there has, and what it lets through: that is the owner's.
+
+    Raises Forbidden.
+    """
+    standard.refuse_foreign(caller, row, "network:ports:network_owner")
+
+
 def is_shared(conn: Connection, caller: Caller, row: Network) -> bool:
     """Whether the caller's project may put ports on it: by being let in, for its owner may anyway."""
     return shares.reaches(conn, row.id, caller.project_id, shares.SHARED)

@@ -118,6 +118,16 @@ def visible(conn: Connection, caller: Caller, port_id: str, lock: bool = False) 
     return row
 
 
+def usable(conn: Connection, caller: Caller, port_id: str, lock: bool = False) -> Port:
+    """The port, for who gives it to a server, a trunk or the like. Raises NotFound, Forbidden.
+
+    To see it is not enough: the owner of a shared network sees what others have there.
+    """
+    row = visible(conn, caller, port_id, lock)
+    caller.require("network:ports:update", project_id=row.project_id)
+    return row
+
+
 def is_on_ours(caller: Caller, row: Port) -> bool:
     """Whether the port is the caller's project's, or on a network of it."""
     return bool(caller.project_id) and caller.project_id in (row.project_id, row.network_project_id)

@@ -56,7 +56,7 @@ class NewTrunk:
 def create(conn: Connection, caller: Caller, project_id: str, new: NewTrunk) -> Trunk:
     """Raises NotFound (a port), Invalid, Conflict (a port is in use, an id is taken, an MTU too large), OverQuota."""
     _check_form(new.sub_ports)
-    parent = ports.visible(conn, caller, new.port_id, lock=True)
+    parent = ports.usable(conn, caller, new.port_id, lock=True)
     if trunk_ports.of_parent(conn, parent.id) is not None:
         raise _parent_in_use(parent.id)
     if trunk_ports.find(conn, parent.id) is not None:
@@ -124,7 +124,7 @@ def _add(conn: Connection, caller: Caller, trunk: Trunk, parent: Port, wanted: S
     taken = {row.segmentation_id for row in trunk_ports.of_trunk(conn, trunk.id)}
     mtu = _network_of(conn, parent).mtu
     for each in wanted:
-        port = ports.visible(conn, caller, each.port_id, lock=True)
+        port = ports.usable(conn, caller, each.port_id, lock=True)
         _check_port(conn, trunk, parent, port)
         network = _network_of(conn, port)
         if network.mtu > mtu:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlsplit
 
 from attrs import frozen
@@ -13,6 +14,7 @@ READ, WRITE = "X-Container-Read", "X-Container-Write"
 REFERRERS = frozenset({".r", ".ref", ".referer", ".referrer"})
 LISTINGS = ".rlistings"
 DEFAULT_DOMAIN = "default"
+ID = re.compile(r"[0-9a-fA-F-]{32,36}")
 
 
 def cleaned(header: str, value: str) -> str:
@@ -62,9 +64,9 @@ class AccessList:
         if identity.project_id:
             projects, users = {"*", identity.project_id}, {"*", identity.user_id}
             if identity.user_domain_id == identity.project_domain_id == DEFAULT_DOMAIN:
-                # Elsewhere a name may be anybody's.
-                projects.add(identity.project_name)
-                users.add(identity.user_name)
+                # Elsewhere a name may be anybody's, and what looks like an id is never meant as a name.
+                projects |= {name for name in (identity.project_name,) if not ID.fullmatch(name)}
+                users |= {name for name in (identity.user_name,) if not ID.fullmatch(name)}
             if any(f"{project}:{user}" in self.grantees for project in projects for user in users):
                 return True
         return identity.project_id == project_id and not self.roles.isdisjoint(identity.roles)

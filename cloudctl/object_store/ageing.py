@@ -23,6 +23,7 @@ from cloudctl.object_store.version_listing import Numbered, WantedVersions
 
 KEPT = f"{PRIVATE}Lifecycle"
 PAGE = 1000  # rows that are looked at together
+CONTAINERS = 100  # the same, of which each holds whole documents
 
 
 @frozen
@@ -171,4 +172,4 @@ def abort_uploads(conn: Connection, container: Container, rules: Sequence[Rule],
 
 def some_containers(conn: Connection, after: str) -> Sequence[Container]:
     """A page of all there are, in the order of their ids."""
-    return conn.execute(select(Container).where(Container.id > after).order_by(Container.id).limit(PAGE)).all()
+    return conn.execute(select(Container).where(Container.id > after).order_by(Container.id).limit(CONTAINERS)).all()

@@ -6,16 +6,16 @@ What is not understood here makes a policy malformed: none is kept that would sa
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import orjson
-import re2
 from attrs import frozen
 
+from cloudctl.object_store.likes import Likes, wildcards
 from cloudctl.object_store.metadata import PRIVATE
 from cloudctl.object_store.tables import Container
 
@@ -35,14 +35,8 @@ PROJECT = re.compile(r"[0-9A-Za-z_-]{1,64}")
 PRINCIPAL = re.compile(r"arn:aws:iam::([0-9A-Za-z_-]{1,64}):(?:root|user/([0-9A-Za-z_-]{1,64}))")
 TEXTS = ("aws:Referer", "s3:prefix", "s3:delimiter")
 ADDRESS = "aws:SourceIp"
-
-
-OPTIONS = re2.Options()
-OPTIONS.dot_nl = True
-OPTIONS.never_capture = True
-OPTIONS.log_errors = False
-WILDCARDS = {"*": ".*", "?": "."}
 LONGEST = 1024  # characters of a text
+MOST_WILDCARDS = 100  # beside those at the end of a text
 
 
 class Malformed(Exception):
@@ -80,33 +74,46 @@ class Principal:
 
 @frozen
 class Condition:
-    test: Callable[[str, str], bool]
+    test: Callable[[str], bool]
     negated: bool
     key: str
-    values: tuple[str, ...]
 
     def holds(self, asked: Asked) -> bool:
         """A fact that is not known is none of the values."""
         fact = asked.facts.get(self.key)
-        return self.negated is not (fact is not None and any(self.test(each, fact) for each in self.values))
+        return self.negated is not (fact is not None and self.test(fact))
 
 
 @frozen
 class Statement:
     effect: Effect
     principals: tuple[Principal, ...]
-    actions: tuple[str, ...]
-    names: tuple[str, ...]  # of objects, with wildcards
+    actions: frozenset[str]
+    names: Likes  # of objects
     on_bucket: bool
     conditions: tuple[Condition, ...]
 
     def is_about(self, asked: Asked) -> bool:
+        """But for the name of the object."""
         return (
-            any(each.is_meant(asked) for each in self.principals)
-            and any(is_like(each, asked.action) for each in self.actions)
-            and (any(is_like(each, asked.name) for each in self.names) if asked.name else self.on_bucket)
+            asked.action in self.actions
+            and any(each.is_meant(asked) for each in self.principals)
             and all(each.holds(asked) for each in self.conditions)
         )
+
+
+@frozen
+class Said:
+    """What a policy says of objects, by their names, whatever else is asked. Who denies is right."""
+
+    denied: Likes
+    allowed: Likes
+
+    def of(self, name: str) -> Effect | None:
+        """None: nothing."""
+        if self.denied.holds(name):
+            return Effect.DENY
+        return Effect.ALLOW if self.allowed.holds(name) else None
 
 
 @frozen
@@ -115,36 +122,53 @@ class Policy:
 
     def decide(self, asked: Asked) -> Effect | None:
         """None: it says nothing of this. Who denies is right."""
-        said = {each.effect for each in self.statements if each.is_about(asked)}
+        if asked.name:
+            return self.of_objects(asked).of(asked.name)
+        said = {each.effect for each in self.statements if each.on_bucket and each.is_about(asked)}
         return Effect.DENY if Effect.DENY in said else Effect.ALLOW if said else None
 
-
-def is_like(pattern: str, text: str) -> bool:
-    """With * for any number of characters and ? for one, in time that grows with the lengths only, whoever wrote it."""
-    return _compiled(pattern).fullmatch(text) is not None
-
-
-@lru_cache(maxsize=256)
-def _compiled(pattern: str) -> Any:  # re2 has no types
-    return re2.compile("".join(WILDCARDS.get(each) or re2.escape(each) for each in pattern), OPTIONS)
+    def of_objects(self, asked: Asked) -> Said:
+        """Asked once for any number of names."""
+        found = [each for each in self.statements if each.is_about(asked)]
+        denied, allowed = (Likes.all_of(each.names for each in found if each.effect is effect) for effect in REVERSED)
+        return Said(denied, allowed)
 
 
-def _is_in(network: str, address: str) -> bool:
+REVERSED = (Effect.DENY, Effect.ALLOW)
+
+
+def _in_networks(values: Sequence[str]) -> Callable[[str], bool]:
     try:
-        found: IPv4Address | IPv6Address = ip_address(address)
-    except ValueError:
-        return False
-    return found in ip_network(network)
+        networks = [ip_network(each) for each in values]
+    except ValueError as wrong:
+        raise Malformed(f"{str(wrong)[:128]}.") from None
+
+    def test(address: str) -> bool:
+        try:
+            found = ip_address(address)
+        except ValueError:
+            return False
+        return any(found in each for each in networks)
+
+    return test
 
 
-# Operator → its test, whether it is turned around, and the keys that it may ask for.
-OPERATORS: Mapping[str, tuple[Callable[[str, str], bool], bool, tuple[str, ...]]] = {
-    "StringEquals": (str.__eq__, False, TEXTS),
-    "StringNotEquals": (str.__eq__, True, TEXTS),
-    "StringLike": (is_like, False, TEXTS),
-    "StringNotLike": (is_like, True, TEXTS),
-    "IpAddress": (_is_in, False, (ADDRESS,)),
-    "NotIpAddress": (_is_in, True, (ADDRESS,)),
+def _equal(values: Sequence[str]) -> Callable[[str], bool]:
+    return frozenset(values).__contains__
+
+
+def _like(values: Sequence[str]) -> Callable[[str], bool]:
+    return Likes.of(values).holds
+
+
+# Operator → what makes its test of the values, whether it is turned around, and the keys that it may ask for.
+OPERATORS: Mapping[str, tuple[Callable[[Sequence[str]], Callable[[str], bool]], bool, tuple[str, ...]]] = {
+    "StringEquals": (_equal, False, TEXTS),
+    "StringNotEquals": (_equal, True, TEXTS),
+    "StringLike": (_like, False, TEXTS),
+    "StringNotLike": (_like, True, TEXTS),
+    "IpAddress": (_in_networks, False, (ADDRESS,)),
+    "NotIpAddress": (_in_networks, True, (ADDRESS,)),
 }
 
 
@@ -171,7 +195,22 @@ def parse(raw: str, bucket: str) -> Policy:
     found = statements if isinstance(statements, list) else [statements]
     if not found:
         raise Malformed("A policy has a Statement.")
+    # Before any is compiled.
+    if sum(wildcards(_every_text(each)) for each in found) > MOST_WILDCARDS:
+        raise Malformed(f"A policy has at most {MOST_WILDCARDS} wildcards that are not at the end of a text.")
     return Policy(tuple(_statement(each, bucket) for each in found))
+
+
+def _every_text(given: Any) -> list[str]:
+    """That may have wildcards: whatever stands in a statement."""
+    found, left = list[str](), [given]
+    while left:
+        each = left.pop()
+        if isinstance(each, str):
+            found.append(each)
+        elif isinstance(each, (list, dict)):
+            left += each if isinstance(each, list) else each.values()
+    return found
 
 
 def _members(given: Any, known: frozenset[str] | set[str], what: str) -> dict[str, Any]:
@@ -200,19 +239,21 @@ def _statement(given: Any, bucket: str) -> Statement:
     if members.get("Effect") not in ("Allow", "Deny"):
         raise Malformed("The Effect of a statement is Allow or Deny.")
     actions = _texts(members.get("Action"), "Action")
-    for action in actions:
-        if not any(is_like(action, each) for each in ACTIONS):
-            raise Malformed(f"The action {action[:64]} is not understood; {', '.join(sorted(ACTIONS))} are.")
     names, on_bucket = _resources(_texts(members.get("Resource"), "Resource"), bucket)
-    for action in actions:
-        meant = {each for each in ACTIONS if is_like(action, each)}
+    every: set[str] = set()
+    for action in dict.fromkeys(actions):
+        like = Likes.of([action])
+        meant = {each for each in ACTIONS if like.holds(each)}
+        if not meant:
+            raise Malformed(f"The action {action[:64]} is not understood; {', '.join(sorted(ACTIONS))} are.")
         if not (on_bucket and meant & ON_BUCKETS) and not (names and meant & ON_OBJECTS):
             raise Malformed(f"The action {action[:64]} does not apply to any resource in the statement.")
+        every |= meant
     return Statement(
         Effect(members["Effect"]),
         _principals(members.get("Principal")),
-        actions,
-        names,
+        frozenset(every),
+        Likes.of(names),
         on_bucket,
         _conditions(members.get("Condition", {})),
     )
@@ -254,16 +295,5 @@ def _conditions(given: Any) -> tuple[Condition, ...]:
     for operator, keys in _members(given, OPERATORS.keys() | set(), "a condition").items():
         test, negated, known = OPERATORS[operator]
         for key, values in _members(keys, set(known), operator).items():
-            wanted = _texts(values, key)
-            if key == ADDRESS:
-                _check_networks(wanted)
-            found.append(Condition(test, negated, key, wanted))
+            found.append(Condition(test(_texts(values, key)), negated, key))
     return tuple(found)
-
-
-def _check_networks(given: tuple[str, ...]) -> None:
-    for each in given:
-        try:
-            ip_network(each)
-        except ValueError:
-            raise Malformed(f"{each[:64]} is no network.") from None

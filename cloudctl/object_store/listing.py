@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from attrs import evolve, frozen
 from sqlalchemy import ColumnElement, or_, select
@@ -156,12 +156,22 @@ def of_objects(conn: Connection, container: Container, wanted: Wanted, now: date
     return page(wanted, read)
 
 
-def of_containers(conn: Connection, project_id: str, wanted: Wanted) -> list[tuple[Container, Usage] | str]:
-    order = Container.name.desc() if wanted.reverse else Container.name.asc()
+class Outline(NamedTuple):
+    """What a listing shows of a container: its headers hold whole documents, and a page has ten thousand."""
 
-    def read(within: _Bounds, most: int) -> Sequence[Container]:
-        query = select(Container).where(Container.project_id == project_id, *within.where(Container.name))
-        return conn.execute(query.order_by(order).limit(most)).all()
+    id: str
+    name: str
+    created_at: datetime
+    updated_at: datetime
+
+
+def of_containers(conn: Connection, project_id: str, wanted: Wanted) -> list[tuple[Outline, Usage] | str]:
+    order = Container.name.desc() if wanted.reverse else Container.name.asc()
+    columns = Container.id, Container.name, Container.created_at, Container.updated_at
+
+    def read(within: _Bounds, most: int) -> Sequence[Outline]:
+        query = select(*columns).where(Container.project_id == project_id, *within.where(Container.name))
+        return [Outline(*row) for row in conn.execute(query.order_by(order).limit(most))]
 
     found = page(wanted, read)
     used = usages(conn, [each.id for each in found if not isinstance(each, str)])

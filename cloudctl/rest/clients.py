@@ -1,17 +1,36 @@
-"""Which addresses are one client."""
+"""Who is at the other end of a connection, and which addresses are one client."""
 
 from __future__ import annotations
 
 from functools import lru_cache
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
+from typing import Any
 
 # What one customer of an IPv6 network is given.
 NETWORK = 64
 
 
 @lru_cache(maxsize=1024)
+def plain(text: str) -> str:
+    """An address as it is written everywhere else: a socket of both families tells 192.0.2.1 as ::ffff:192.0.2.1."""
+    if ":" not in text:
+        return text
+    try:
+        found = ip_address(text)
+    except ValueError:
+        return text
+    return str(found.ipv4_mapped or found) if isinstance(found, IPv6Address) else text
+
+
+def host_of(address: Any) -> str:
+    """Of an address as Twisted tells it. Empty for a client without one, as on a UNIX socket."""
+    return plain(str(getattr(address, "host", None) or ""))
+
+
+@lru_cache(maxsize=1024)
 def network_of(client: str) -> str:
     """A client with IPv6 has more addresses than one: its network. Another address is itself."""
+    client = plain(client)
     if ":" not in client:
         return client
     try:

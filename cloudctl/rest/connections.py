@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection
+from typing import Any
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.protocol import connectionDone
@@ -18,7 +19,7 @@ from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel
 
 from cloudctl.config import AdmissionOptions
-from cloudctl.rest.clients import network_of
+from cloudctl.rest.clients import host_of, network_of
 
 log = Logger()
 
@@ -41,49 +42,51 @@ class Connections:
         self._held_by_all = 0
         self._walk: IDelayedCall | None = None
 
-    def admits(self, address: str) -> bool:
-        """Whether one more may come from there. `address` is empty for a client without one (a UNIX socket)."""
+    def client_of(self, peer: Any) -> str:
+        """Whose a connection from there is; empty: of many (a proxy), or of somebody without an address."""
+        host = host_of(peer)
+        return "" if host in self.proxies else network_of(host)
+
+    def admits(self, client: str) -> bool:
+        """Whether one more of this client may come."""
         if len(self.open) >= self.limits.connections:
             return False
-        return not self._counts(address) or self._of[address] < self.limits.connections_per_address
+        return not client or self._of[client] < self.limits.connections_per_address
 
     def add(self, channel: Channel) -> None:
         self.open.add(channel)
-        self._of[channel.address] += 1
+        self._of[channel.client] += 1
         if self._walk is None:
             self._walk = self.clock.callLater(PERIOD, self._look)
 
     def remove(self, channel: Channel) -> None:
         if channel in self.open:
             self.open.remove(channel)
-            _less(self._of, channel.address, 1)
+            _less(self._of, channel.client, 1)
         if not self.open and self._walk is not None:
             self._walk.cancel()
             self._walk = None
 
-    def hold(self, address: str, size: int) -> bool:
+    def hold(self, client: str, size: int) -> bool:
         """So many bytes more are kept for a client until `release`; False: there is no room, and they are not."""
         if self._held_by_all + size > self.limits.body_memory:
             return False
-        if self._counts(address) and self._held[address] + size > self.limits.body_memory_per_address:
+        if client and self._held[client] + size > self.limits.body_memory_per_address:
             return False
         self._held_by_all += size
-        self._held[address] += size
+        self._held[client] += size
         return True
 
-    def release(self, address: str, size: int) -> None:
+    def release(self, client: str, size: int) -> None:
         if size:
             self._held_by_all -= size
-            _less(self._held, address, size)
-
-    def _counts(self, address: str) -> bool:
-        return bool(address) and address not in self.proxies
+            _less(self._held, client, size)
 
     def _look(self) -> None:
         self._walk = self.clock.callLater(PERIOD, self._look)
         now = self.clock.seconds()
         for channel in [each for each in self.open if each.is_late(now, self.limits)]:
-            log.info("{address} does not get on with its request", address=channel.address or "a client")
+            log.info("{client} does not get on with its request", client=host_of(channel.getPeer()) or "a client")
             channel.forceAbortClient()
 
 
@@ -106,7 +109,7 @@ class Channel(HTTPChannel):
     """A connection that knows since when it has been receiving a request."""
 
     connections: Connections | None = None
-    address = ""
+    client = ""
     # When the first byte of the present request came, and the last one of its head; None: not yet, or it is complete.
     began: float | None = None
     body_began: float | None = None
@@ -118,7 +121,7 @@ class Channel(HTTPChannel):
     def connectionMade(self) -> None:
         super().connectionMade()
         if self.connections is not None:
-            self.address = network_of(getattr(self.getPeer(), "host", ""))
+            self.client = self.connections.client_of(self.getPeer())
             self.connections.add(self)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
@@ -167,7 +170,7 @@ class Channel(HTTPChannel):
         free = min(size, self.free)
         self.free -= free
         if size > free and self.connections is not None:
-            if not self.connections.hold(self.address, size - free):
+            if not self.connections.hold(self.client, size - free):
                 return False
             self.held += size - free
         return True
@@ -188,6 +191,6 @@ class Channel(HTTPChannel):
 
     def _release(self) -> None:
         if self.held and self.connections is not None:
-            self.connections.release(self.address, self.held)
+            self.connections.release(self.client, self.held)
         self.held = 0
         self.free = FREE

@@ -7,7 +7,7 @@ address the second time gains nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any
 
 from attrs import frozen
@@ -46,11 +46,12 @@ class Unreached(FetchError):
     """Nobody answered; it may work later."""
 
 
-# Not public, though nobody says so: what they lead to depends on translators and tunnels of the operator's networks.
-# NAT64, its local use, 6to4, Teredo, IPv4 in IPv6 and the loopback, discarded, once site-local.
-LEADING_ELSEWHERE = tuple(
-    IPv6Network(text)
-    for text in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96", "100::/64", "fec0::/10")
+# All that is given to anybody of the internet; RFC 4291, section 2.4. What is outside of it leads nowhere, or into the
+# operator's networks: by translators (64:ff9b::/96, ::ffff:0:0:0/96), to routers' segments (5f00::/16), once to sites.
+GLOBAL = IPv6Network("2000::/3")
+# Not public, though it looks so: protocols' own, Teredo among them; 6to4 and its relays; documentation.
+LEADING_ELSEWHERE: tuple[IPv4Network | IPv6Network, ...] = tuple(
+    ip_network(text) for text in ("2001::/23", "2002::/16", "3fff::/20", "192.0.0.0/24", "192.88.99.0/24")
 )
 
 
@@ -64,6 +65,8 @@ def permits(networks: Iterable[str]) -> Permitted:
             ip = ip.ipv4_mapped or ip
         if any(ip in network for network in allowed):
             return True
+        if isinstance(ip, IPv6Address) and ip not in GLOBAL:
+            return False
         return ip.is_global and not ip.is_multicast and not any(ip in network for network in LEADING_ELSEWHERE)
 
     return permitted

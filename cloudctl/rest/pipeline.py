@@ -9,7 +9,7 @@ service's error body here and nowhere else; what nobody foresaw is a 500 with th
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,6 @@ from attrs import evolve, frozen
 from twisted.internet.defer import CancelledError
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
-from twisted.web.http_headers import Headers
 
 from cloudctl import context
 from cloudctl.db.columns import utc
@@ -37,8 +36,10 @@ from cloudctl.rest.answers import Answer, Answers
 from cloudctl.rest.body import BodyError, Problem
 from cloudctl.rest.call import Call, Download, Parts, Query, Reply
 from cloudctl.rest.caller import Caller, forbidden
+from cloudctl.rest.clients import host_of, plain
 from cloudctl.rest.faults import UNAUTHENTICATED, UNFORESEEN, Faults, JsonObject
 from cloudctl.rest.formats import document
+from cloudctl.rest.header_text import InLowerCase, headers_are_text
 from cloudctl.rest.identity import ANONYMOUS, Authenticator, Identity, Signatures
 from cloudctl.rest.metrics import Metrics
 from cloudctl.rest.pages import Pages
@@ -87,7 +88,7 @@ class Http:
         scheme = "https" if request.isSecure() else "http"
         host = request.getHeader("host") or "localhost"
         prefix = request.where.prefix
-        if self.trusted_proxies and getattr(request.getClientAddress(), "host", None) in self.trusted_proxies:
+        if self.trusted_proxies and host_of(request.getClientAddress()) in self.trusted_proxies:
             scheme = request.getHeader("x-forwarded-proto") or scheme
             host = request.getHeader("x-forwarded-host") or host
             prefix = (request.getHeader("x-forwarded-prefix") or "").rstrip("/") + prefix
@@ -95,10 +96,10 @@ class Http:
 
     def client(self, request: Any) -> str:
         """The address that a request came from, as the nearest proxy that is believed says."""
-        host = str(getattr(request.getClientAddress(), "host", ""))
+        host = host_of(request.getClientAddress())
         if host in self.trusted_proxies:
             forwarded = request.getHeader("x-forwarded-for") or ""
-            return forwarded.rpartition(",")[2].strip()[:64] or host
+            return plain(forwarded.rpartition(",")[2].strip()[:64]) or host
         return host
 
 
@@ -157,8 +158,8 @@ class Pipeline:
             request.setHeader(self.transaction_id, told)
         call: Call | None = None
         try:
-            if self.http.admission is not None:
-                self.http.admission.of_address(getattr(request.getClientAddress(), "host", ""), started)
+            if self.http.admission is not None and not getattr(request, "counted", False):
+                self.http.admission.of_address(host_of(request.getClientAddress()), started)
             if not headers_are_text(request.requestHeaders):
                 raise Invalid("A header of the request is not valid UTF-8.")
             call = self._call(request, request_id, started, variables)
@@ -186,14 +187,17 @@ class Pipeline:
 
     async def admit(self, request: Any, bound: Bound, variables: Mapping[str, str]) -> Admitted:
         """Whether an upload may be, by its headers alone. Raises what it would be answered with, were it sent."""
+        # Here, and not again when its body is there.
+        request.counted = True
         if self.http.admission is not None:
-            host = getattr(request.getClientAddress(), "host", "")
-            self.http.admission.of_address(host, self.http.clock.seconds())
+            self.http.admission.of_address(host_of(request.getClientAddress()), self.http.clock.seconds())
         if not headers_are_text(request.requestHeaders):
             raise Invalid("A header of the request is not valid UTF-8.")
         call = self._call(request, context.new_request_id(), self.http.clock.seconds(), variables)
         call.arriving = True
         call.caller = call.caller.as_(await self._who(request, bound.operation))
+        if self.http.admission is not None:
+            self.http.admission.of_project(call.project_id, self.http.clock.seconds())
         self._check_project(request, call.identity)
         self._check_subresources(call, bound.operation)
         self._authorize(call, bound.operation)
@@ -227,7 +231,7 @@ class Pipeline:
         method = request.method.decode("ascii", "replace")
         if bound[0].operation.policy is not None:
             call.caller = call.caller.as_(await self._who(request, bound[0].operation))
-            if self.http.admission is not None:
+            if self.http.admission is not None and not getattr(request, "counted", False):
                 self.http.admission.of_project(call.project_id, self.http.clock.seconds())
             self._check_project(request, call.identity)
         if self.versions is not None and not request.where.plain:
@@ -476,25 +480,6 @@ class Pipeline:
 def tell(request: Any, headers: Mapping[str, str]) -> None:
     for name, value in headers.items():
         request.setHeader(name, value)
-
-
-class InLowerCase(Headers):
-    """Headers whose names are sent in lower case."""
-
-    def getAllRawHeaders(self) -> Iterator[tuple[bytes, Sequence[bytes]]]:
-        return ((name.lower(), values) for name, values in super().getAllRawHeaders())
-
-
-def headers_are_text(headers: Headers) -> bool:
-    """Whether all of them can be read as UTF-8, as nearly all are: by being ASCII."""
-    try:
-        for _, values in headers.getAllRawHeaders():
-            for value in values:
-                if not value.isascii():
-                    value.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "COPY"})

@@ -54,6 +54,8 @@ class LimitedRequest(Request):
     too_large = False
     # What the pipeline is to answer, whatever else comes: the upload may not be. Its body is thrown away.
     refusal: CloudError | None = None
+    # Its client's rates know of it.
+    counted = False
     hung_up = False
     # A request that has been answered has none.
     channel: Any = None
@@ -283,7 +285,7 @@ class CloudSite(Site):
 
     def buildProtocol(self, addr: Any) -> Any:
         """None, and the connection is closed, where there are too many already."""
-        if not self.connections.admits(getattr(addr, "host", "")):
+        if not self.connections.admits(self.connections.client_of(addr)):
             return None
         channel: Any = super().buildProtocol(addr)
         channel.connections = self.connections

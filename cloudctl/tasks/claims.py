@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import bindparam, case, exists, func, or_, select, update
 
 from cloudctl.db import Connection
 from cloudctl.tasks.tables import OPEN, RUNNING, UNDOING, TaskRow
+
+# So many times what it leaves to others, a project may have of the slots.
+PORTION = 3
 
 _older = TaskRow.table.alias("older")
 _blocked = exists().where(
@@ -20,13 +25,15 @@ _blocked = exists().where(
 )
 # Built once: building costs more than running it.
 _due = (
-    select(TaskRow.id)
+    select(TaskRow.id, TaskRow.project_id)
     .where(TaskRow.not_before <= bindparam("now"), TaskRow.owner.is_(None), TaskRow.state.in_(OPEN), ~_blocked)
     .order_by(TaskRow.not_before, TaskRow.id)
     .limit(bindparam("most"))
     .with_for_update(skip_locked=True)
 )
 _due_of_queues = _due.where(TaskRow.queue.in_(bindparam("queues", expanding=True)))
+_of_others = TaskRow.project_id.not_in(bindparam("full", expanding=True))
+_due_of_others, _due_of_others_and_queues = _due.where(_of_others), _due_of_queues.where(_of_others)
 _take = (
     update(TaskRow)
     .where(TaskRow.id.in_(bindparam("ids", expanding=True)))
@@ -68,6 +75,15 @@ _release_owned = _release.where(TaskRow.owner.in_(bindparam("owners", expanding=
 _release_expired = _release.where(TaskRow.owner != bindparam("by"), TaskRow.lease_until < bindparam("now"))
 
 
+def may_have(running: int, free: int) -> int:
+    """How many of `free` slots a project gets that has so many already.
+
+    It has at most PORTION times as many as it leaves free, so however long its tasks take, the next project finds some.
+    One that has none is kept from nothing.
+    """
+    return max(PORTION * (running + free) // (PORTION + 1) - running, 0 if running else min(free, 1))
+
+
 def claim(
     conn: Connection,
     owner: str,
@@ -76,23 +92,51 @@ def claim(
     limit: int,
     queues: Sequence[str] | None = None,
     busy: Collection[int] = (),
-) -> list[TaskRow]:
-    """Take up to `limit` due tasks of these queues (None: of all): raise their fence and lease them. Rows of `tasks`.
+    running: Mapping[str, int] = MappingProxyType({}),
+) -> tuple[list[TaskRow], bool]:
+    """Take up to `limit` due tasks of these queues (None: of all): raise their fence and lease them. Rows of `tasks`,
+    and whether any were left to other slots because their project has its share.
 
     Due: open, its time has come, nobody has it, and no older open task of the same resource. The ids in `busy` are
-    left alone: this process still runs them under a lease that it lost.
+    left alone: this process still runs them under a lease that it lost. `running`: how many tasks of each project it
+    runs. What is nobody's has no share.
     """
-    values: dict[str, Any] = {"now": now, "most": limit}
-    if queues is None:
-        due = conn.execute(_due, values)
+    taken: list[TaskRow] = []
+    having, full = Counter(running), set[str]()
+    while len(taken) < limit:
+        due = _due_tasks(conn, now, limit - len(taken), queues, full)
+        ids, passed_by = list[int](), False
+        for id, project in due:
+            if id in busy:
+                continue
+            if project and not may_have(having[project], limit - len(taken) - len(ids)):
+                full.add(project)
+                passed_by = True
+                continue
+            having[project] += 1
+            ids.append(id)
+        if ids:
+            rows = conn.execute(_take, {"ids": ids, "by": owner, "until": now + lease, "now": now}).all()
+            order = {id: place for place, id in enumerate(ids)}
+            taken += sorted(rows, key=lambda row: order[row.id])
+        if not passed_by:
+            break
+    return taken, bool(full)
+
+
+def _due_tasks(
+    conn: Connection, now: float, most: int, queues: Sequence[str] | None, full: Collection[str]
+) -> list[tuple[int, str]]:
+    """Ids and projects, not of those that are `full`."""
+    values: dict[str, Any] = {"now": now, "most": most}
+    if queues is not None:
+        values["queues"] = list(queues)
+    if full:
+        values["full"] = sorted(full)
+        query = _due_of_others if queues is None else _due_of_others_and_queues
     else:
-        due = conn.execute(_due_of_queues, {**values, "queues": list(queues)})
-    ids = [id for (id,) in due if id not in busy]
-    if not ids:
-        return []
-    rows = conn.execute(_take, {"ids": ids, "by": owner, "until": now + lease, "now": now}).all()
-    order = {id: place for place, id in enumerate(ids)}
-    return sorted(rows, key=lambda row: order[row.id])
+        query = _due if queues is None else _due_of_queues
+    return [(id, project) for id, project in conn.execute(query, values)]
 
 
 def has_work(conn: Connection, owner: str, now: float) -> bool:

@@ -250,12 +250,17 @@ class Engine(Service):
             self._release(conn, dropped)
         if sweep:
             claims.release_expired(conn, self.owner, now)
-        rows = []
+        rows: list[TaskRow] = []
+        are_left = False
         if free > 0:
-            rows = claims.claim(conn, self.owner, now, self.lease, free, self.queues, running)
+            # A copy: tasks end in another thread meanwhile.
+            of_projects = Counter(run.task.project_id for run in [*self._running.values()])
+            claimed = claims.claim(conn, self.owner, now, self.lease, free, self.queues, running, of_projects)
+            rows, are_left = claimed
             self._tell_starts(conn, rows, utc(now))
-        oldest = claims.oldest_due(conn, now) if sweep and len(rows) >= free else None
-        return Found(rows, len(rows) < free, now, claims.next_due(conn, now), oldest)
+        is_all = len(rows) < free and not are_left
+        oldest = claims.oldest_due(conn, now) if sweep and not is_all else None
+        return Found(rows, is_all, now, claims.next_due(conn, now), oldest)
 
     def _claim_within(self, conn: Connection) -> Found | None:
         """In the transaction that told of work, in the writer's thread: what it submitted is on the disk as claimed.

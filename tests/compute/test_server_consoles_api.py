@@ -283,15 +283,25 @@ def test_there_are_so_many_connections_and_so_much_patience(cloud: MemoryCloud, 
     assert all(each.transport.disconnected or each.transport.disconnecting for each in some)
 
 
-def test_nobody_keeps_others_out_who_has_no_token(cloud: MemoryCloud, demo: Asking, server_id: str) -> None:
+@pytest.mark.parametrize(
+    ("hosts", "other"),
+    [
+        (("192.0.2.1",), "192.0.2.2"),
+        (("::ffff:192.0.2.1", "192.0.2.1"), "::ffff:192.0.2.2"),
+        (("2001:db8::1", "2001:db8::2"), "2001:db8:1::1"),
+    ],
+)
+def test_nobody_keeps_others_out_who_has_no_token(
+    cloud: MemoryCloud, demo: Asking, server_id: str, hosts: tuple[str, ...], other: str
+) -> None:
     real = cloud.cloud.made(ConsoleServer)
     server = ConsoleServer(cloud.clock, real.rights, real.hypervisor, ComputeOptions(console_listen="tcp:6083"))
-    here, there = (IPv4Address("TCP", host, 1) for host in ("192.0.2.1", "192.0.2.2"))
-    made: list[Any] = [server.buildProtocol(here) for _ in range(MOST_UNPROVEN)]
+    here, there = [IPv4Address("TCP", host, 1) for host in hosts], IPv4Address("TCP", other, 1)
+    made: list[Any] = [server.buildProtocol(here[turn % len(here)]) for turn in range(MOST_UNPROVEN)]
     for each in made:
         assert each is not None
         each.makeConnection(StringTransport())
-    assert server.buildProtocol(here) is None
+    assert all(server.buildProtocol(each) is None for each in here)
     # Another one is let in, and who has opened a console takes the place of none.
     for _ in range(2):
         browser = Browser(server, address=there)

@@ -68,19 +68,19 @@ def test_nothing_is_attached_to_another_projects_server(
 LOOKS_LIKE = ("id", "ids", "uuid", "ref", "volid")
 
 
-def named(type_: Any, seen: frozenset[Any] = frozenset()) -> Iterator[str]:
+def named(type_: Any, looks_like: tuple[str, ...] = LOOKS_LIKE, seen: frozenset[Any] = frozenset()) -> Iterator[str]:
     """Names of fields, however deep, that say that an id stands there."""
     origin, arguments = get_origin(type_), get_args(type_)
     if origin is Annotated:
         arguments = arguments[:1]
     if arguments:
         for each in arguments:
-            yield from named(each, seen)
+            yield from named(each, looks_like, seen)
     elif isinstance(type_, type) and attrs.has(type_) and type_ not in seen:
         for name, each in wire_names(type_).items():
-            if name.lower().endswith(LOOKS_LIKE):
+            if name.lower().endswith(looks_like):
                 yield name
-            yield from named(each.type, seen | {type_})
+            yield from named(each.type, looks_like, seen | {type_})
 
 
 def fields(value: Any) -> Iterator[str]:

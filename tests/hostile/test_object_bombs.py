@@ -8,6 +8,7 @@ import json
 import resource
 import tarfile
 import time
+import tracemalloc
 
 import pytest
 
@@ -18,6 +19,7 @@ from cloudctl.object_store.api.s3.documents import MOST
 from cloudctl.testing.cloud import MemoryCloud
 from tests.object_store.asking import Account
 from tests.object_store.conftest import cloud, mine
+from tests.object_store.signing import S3
 from tests.object_store.test_object_access import FORM, KEY
 
 __all__ = ["cloud", "mine"]
@@ -166,3 +168,25 @@ def test_an_object_where_an_old_version_would_go_is_a_conflict(mine: Account) ->
     mine.put("c/o", b"1")
     assert mine.ask("PUT", "c/o", body=b"2").status == 409
     assert mine.get("c/o").body == b"1"
+
+
+# -- documents of buckets
+
+
+def test_a_list_of_buckets_reads_none_of_their_documents(cloud: MemoryCloud) -> None:
+    s3 = S3(cloud, cloud.client("demo"))
+    named = "".join(f"<AllowedHeader>x{number:09}</AllowedHeader>" for number in range(2400))
+    rule = f"<CORSRule><AllowedOrigin>*</AllowedOrigin><AllowedMethod>GET</AllowedMethod>{named}</CORSRule>"
+    rules = f"<CORSConfiguration>{rule}</CORSConfiguration>".encode()
+    for number in range(60):
+        s3.put(f"bucket{number}")
+        assert s3.ask("PUT", f"bucket{number}", "cors", body=rules).status == 200
+    account = f"/object-store/v1/AUTH_{s3.project_id}?format=json"
+    for ask in (lambda: s3.get(""), lambda: s3.client.get(account)):
+        assert ask().status == 200
+        tracemalloc.start()
+        assert b"bucket59" in ask().body
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        # All of them are 2 MiB before they are read.
+        assert most < 2**20, most

@@ -116,6 +116,8 @@ def test_everybody_has_a_turn_after_the_other() -> None:
         ("2001:db8:0:1::1", "2001:db8:0:2::1", False),
         ("fe80::1%eth0", "fe80::2%eth0", True),
         (":", "::", False),
+        ("::ffff:192.0.2.1", "192.0.2.1", True),
+        ("::ffff:192.0.2.1", "::ffff:192.0.2.2", False),
     ],
 )
 def test_a_network_of_version_6_is_one_client(one: str, other: str, same: bool) -> None:
@@ -131,6 +133,9 @@ def test_a_network_of_version_6_is_one_client(one: str, other: str, same: bool) 
         ("127.0.0.1", "198.51.100.1, 203.0.113.9", "203.0.113.9"),
         ("127.0.0.1", None, "127.0.0.1"),
         ("127.0.0.1", "", "127.0.0.1"),
+        ("::ffff:127.0.0.1", "203.0.113.9", "203.0.113.9"),
+        ("127.0.0.1", "::ffff:203.0.113.9", "203.0.113.9"),
+        ("::ffff:192.0.2.1", "203.0.113.9", "192.0.2.1"),
     ],
 )
 def test_the_client_is_who_a_believed_proxy_says(keystone: Any, peer: str, forwarded: str | None, client: str) -> None:

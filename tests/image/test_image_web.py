@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import AsyncIterator, Callable
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_twisted
 from attrs import define, evolve
+from hypothesis import given
+from hypothesis import strategies as st
 from twisted.internet.interfaces import IListeningPort
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Site
 
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.web import Web
-from cloudctl.rest.outgoing import FetchError, Unreached, permits
+from cloudctl.rest.outgoing import GLOBAL, FetchError, Unreached, permits
 
 
 class Answer(Resource):
@@ -200,11 +202,20 @@ def test_public_addresses_are_permitted(text: str) -> None:
         "::1",
         "fec0::1",
         "::ffff:10.0.0.1",
+        "::ffff:0:10.0.0.1",
+        "5f00::1",
+        "192.88.99.1",
+        "192.0.0.170",
     ],
 )
 def test_what_leads_to_inner_addresses_is_not_public(text: str) -> None:
     assert not permits(())(ip_address(text))
     assert permits(("::/0", "0.0.0.0/0"))(ip_address(text))
+
+
+@given(st.integers(0, 2**128 - 1).map(IPv6Address).filter(lambda ip: ip not in GLOBAL))
+def test_of_version_6_nothing_is_public_but_what_is_given_to_the_internet(ip: IPv6Address) -> None:
+    assert not permits(())(ip)
 
 
 class Names:

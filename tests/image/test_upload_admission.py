@@ -258,3 +258,28 @@ def test_an_image_that_changes_meanwhile_is_looked_at_again(cloud: MemoryCloud, 
     began.send(b"x" * 100_000)
     assert parse(began.transport.value(), "PUT").status == 409
     assert show(demo, image_id)["size"] == 4
+
+
+RATES = {"rates": True, "project_rate": 0.01, "address_rate": 0.01, "address_burst": 1000.0}
+
+
+def test_an_upload_is_counted_once_and_before_it_is_kept() -> None:
+    """By what its project and its address may ask for."""
+    cloud = MemoryCloud({"admission": {**RATES, "project_burst": 5.0}})
+    demo = cloud.client("demo")
+    paths = [f"{IMAGES}/{create(demo)['id']}/file" for _ in range(2)]
+    assert demo.put(paths[0], body=b"x" * 100, headers=DATA).status == 204
+    assert demo.get(IMAGES).status == 200
+    assert demo.get(IMAGES).status == 200
+    assert Upload(cloud, paths[1], demo.token).status() == 429
+    cloud.close()
+
+
+def test_an_upload_is_one_request_of_its_address() -> None:
+    cloud = MemoryCloud({"admission": {**RATES, "project_burst": 1000.0, "address_burst": 6.0}})
+    demo = cloud.client("demo")
+    path = f"{IMAGES}/{create(demo)['id']}/file"
+    assert demo.put(path, body=b"x" * 100, headers=DATA).status == 204
+    # The login, the image and the upload were three.
+    assert [demo.get(IMAGES).status for _ in range(4)] == [200, 200, 200, 429]
+    cloud.close()

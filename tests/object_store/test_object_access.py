@@ -94,6 +94,25 @@ def test_lists_that_are_none(shared: Account, value: str) -> None:
     assert shared.post("c", X_Container_Write=".r:*").status == 400
 
 
+def test_nobody_is_let_in_by_the_id_of_another_as_his_name(shared: Account, cloud: MemoryCloud, alt: Client) -> None:
+    """Who may make projects and users makes them of any name."""
+    admin, v3 = cloud.client("admin"), "/identity/v3"
+    theirs = project_of(alt)
+    shared.post("c", X_Container_Read=f"{theirs}:*")
+
+    def make(kind: str, **fields: str) -> str:
+        return str(admin.post(f"{v3}/{kind}s", {kind: {"domain_id": "default", **fields}}).json()[kind]["id"])
+
+    project_id, user_id = make("project", name=theirs), make("user", name="mallory", password="x")
+    (role,) = admin.get(f"{v3}/roles?name=member").json()["roles"]
+    assert admin.put(f"{v3}/projects/{project_id}/users/{user_id}/roles/{role['id']}").status == 204
+    proof = {"methods": ["password"], "password": {"user": {"id": user_id, "password": "x"}}}
+    wish = {"auth": {"identity": proof, "scope": {"project": {"id": project_id}}}}
+    token = cloud.anonymous().post(f"{v3}/auth/tokens", wish).headers["X-Subject-Token"]
+    assert Account(alt, shared.project_id).get("c/o").status == 200
+    assert Account(Client(cloud, str(token)), shared.project_id).get("c/o").status == 403
+
+
 def test_a_symlink_opens_nothing(shared: Account, nobody: Account) -> None:
     shared.put("open", b"", X_Container_Read=".r:*")
     shared.put("open/link", b"", X_Symlink_Target="c/o")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from typing import Any
 
 import pytest
@@ -58,8 +59,45 @@ def test_pages_of_other_sites(s3: S3, cloud: MemoryCloud) -> None:
     assert code(s3.get("bucket", "cors")) == (404, "NoSuchCORSConfiguration")
 
 
+def cors_of(*headers: str) -> bytes:
+    named = "".join(f"<AllowedHeader>{name}</AllowedHeader>" for name in headers)
+    return (
+        f"<CORSConfiguration><CORSRule><AllowedOrigin>*</AllowedOrigin><AllowedMethod>GET</AllowedMethod>{named}"
+        "</CORSRule></CORSConfiguration>"
+    ).encode()
+
+
+@pytest.mark.parametrize("kind", ["x{}", "x{}*"])
+def test_nobodys_question_about_many_rules_costs_much(s3: S3, cloud: MemoryCloud, kind: str) -> None:
+    """Whoever has no key asks; in seconds of processor time."""
+    many = cors_of(*(kind.format(number) for number in range(2200)))
+    assert s3.ask("PUT", "bucket", "cors", body=many).status == 200
+    told = {"Origin": PAGE, "Access-Control-Request-Method": "GET"}
+    spent = []
+    for count, status in ((1, 200), (100, 200), (1500, 403)):
+        sent = ",".join(f"x{number}" for number in range(count))
+        headers, took = {**told, "Access-Control-Request-Headers": sent}, []
+        for _ in range(3):
+            before = time.process_time()
+            asked = cloud.anonymous().request("OPTIONS", f"/s3/{s3.project_id}:bucket", headers=headers)
+            took.append(time.process_time() - before)
+            assert asked.status == status, count
+        spent.append(min(took))
+    assert max(spent) < 0.25, spent
+
+
+def test_rules_have_a_bounded_size_and_few_wildcards(s3: S3) -> None:
+    for refused in (cors_of("x" * 66_000), cors_of(*(f"*x{number}" for number in range(101)))):
+        assert code(s3.ask("PUT", "bucket", "cors", body=refused)) == (400, "InvalidRequest")
+
+
 def form(
-    s3: S3, conditions: list[Any], data: bytes = b"data", expires: str = "2030-01-01T00:00:00Z", **fields: str
+    s3: S3,
+    conditions: list[Any],
+    data: bytes = b"data",
+    expires: str = "2030-01-01T00:00:00Z",
+    to: str = "bucket",
+    **fields: str,
 ) -> Response:
     """A form that is signed, with a file."""
     document = {"expiration": expires, "conditions": conditions}
@@ -77,7 +115,7 @@ def form(
     ).encode()
     body += b'--xx\r\nContent-Disposition: form-data; name="file"; filename="f.txt"\r\n\r\n' + data + b"\r\n--xx--\r\n"
     headers = {"Content-Type": "multipart/form-data; boundary=xx"}
-    return request(s3.cloud.site, "POST", "/s3/bucket", headers=headers, body=body)
+    return request(s3.cloud.site, "POST", f"/s3/{to}", headers=headers, body=body)
 
 
 ALLOWED: list[Any] = [{"bucket": "bucket"}, ["starts-with", "$key", "up/"]]
@@ -110,6 +148,8 @@ WRONG: dict[str, tuple[dict[str, Any], tuple[int, str]]] = {
         (400, "InvalidArgument"),
     ),
     "another bucket": ({"conditions": [{"bucket": "other"}, ALLOWED[1]]}, (403, "AccessDenied")),
+    "whatever bucket": ({"conditions": ALLOWED[1:]}, (403, "AccessDenied")),
+    "a bucket that the sender names": ({"conditions": ALLOWED[1:], "bucket": "bucket"}, (403, "AccessDenied")),
     "no condition that there is": ({"conditions": [["like", "$key", "x"]]}, (400, "InvalidArgument")),
     "a name that no header has": (
         {"conditions": [*ALLOWED, ["eq", "$x-amz-meta-a: b", "c"]], "x-amz-meta-a: b": "c"},
@@ -134,6 +174,23 @@ def test_forms_that_are_refused(s3: S3, cloud: MemoryCloud, what: str) -> None:
     given = {"conditions": ALLOWED, "key": "up/x", **changes}
     assert code(form(s3, given.pop("conditions"), **given)) == expected
     assert files(cloud) == before
+
+
+def test_a_form_goes_where_who_signed_it_said_and_not_to_another_projects_bucket_of_that_name(
+    s3: S3, cloud: MemoryCloud
+) -> None:
+    """Whoever signed it may write there, too: it is not for the sender to use that."""
+    theirs, own = S3(cloud, cloud.client("admin")), s3.project_id
+    other = theirs.project_id
+    everybody = {"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{own}:root"}, "Action": "s3:PutObject"}
+    policy = {"Statement": [{**everybody, "Resource": "arn:aws:s3:::bucket/*"}]}
+    theirs.put("bucket")
+    assert theirs.ask("PUT", "bucket", "policy", body=json.dumps(policy).encode()).status == 204
+    assert form(s3, ALLOWED, to=f"{own}:bucket", key="up/x").status == 204
+    assert code(form(s3, ALLOWED, to=f"{other}:bucket", key="up/x")) == (403, "AccessDenied")
+    named = [{"bucket": f"{other}:bucket"}, ALLOWED[1]]
+    assert form(s3, named, to=f"{other}:bucket", key="up/x").status == 204
+    assert code(form(s3, named, key="up/x")) == (403, "AccessDenied")
 
 
 def test_what_is_no_form(s3: S3) -> None:

@@ -66,7 +66,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def site(clock: Clock) -> CloudSite:
-    return CloudSite(Page(), clock, None, 65.0, Connections(clock, LIMITS, ["192.0.2.99"]))
+    return CloudSite(Page(), clock, None, 65.0, Connections(clock, LIMITS, ["192.0.2.99", "2001:db8::99"]))
 
 
 def drip(wire: Wire, clock: Clock, data: bytes, every: float, seconds: float) -> None:
@@ -121,7 +121,26 @@ def test_connections_of_one_address_and_in_all_are_limited(site: CloudSite, cloc
     assert Wire(site).channel is not None
 
 
-@pytest.mark.parametrize("host", ["192.0.2.99", ""])
+# Addresses of one client, and those of another one.
+CLIENTS = {
+    "version 4": ("192.0.2.1", "192.0.2.1", "192.0.2.2"),
+    "version 4, on a socket of both": ("::ffff:192.0.2.1", "::ffff:192.0.2.1", "::ffff:192.0.2.2"),
+    "version 4, on sockets of both kinds": ("192.0.2.1", "::ffff:192.0.2.1", "192.0.2.2"),
+    "a network of version 6": ("2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"),
+}
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+def test_one_client_has_so_many_however_its_address_is_told(site: CloudSite, kind: str) -> None:
+    one, again, other = CLIENTS[kind]
+    wires = [Wire(site, host) for host in (one, again, one)]
+    assert Wire(site, again).channel is None
+    assert Wire(site, other).channel is not None
+    wires[0].end()
+    assert Wire(site, again).channel is not None
+
+
+@pytest.mark.parametrize("host", ["192.0.2.99", "::ffff:192.0.2.99", "2001:db8::99", ""])
 def test_a_proxy_and_a_socket_of_this_host_speak_for_many(site: CloudSite, host: str) -> None:
     assert all(Wire(site, host).channel is not None for _ in range(5))
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sqlalchemy import insert, update
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from cloudctl.tasks import Context, Transient, Wait, queue
+from cloudctl.tasks.claims import PORTION, may_have
 from cloudctl.tasks.run import Crash
 from cloudctl.tasks.tables import TaskRow
 from tests.conftest import LoggedFailures
-from tests.tasks.scene import ANYBODY, Scene
+from tests.tasks.scene import ANYBODY, Scene, Somebody
 from tests.tasks.test_task_cancel import Gate, commits
 
 
@@ -20,6 +24,45 @@ def gates(scene: Scene, kind: str, count: int) -> list[Gate]:
     made = [Gate() for _ in range(count)]
     scene.workflow(kind, scene.step(kind, *made))
     return made
+
+
+# -- shares
+
+
+@given(st.integers(1, 64), st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=120))
+def test_a_project_never_has_more_than_its_share_and_another_one_finds_a_slot(
+    slots: int, turns: list[tuple[int, bool]]
+) -> None:
+    """Whatever begins and ends: one that has nothing gets a slot as long as there is one."""
+    running = Counter[int]()
+    for project, begins in turns:
+        free = slots - running.total()
+        if not begins:
+            running[project] -= min(running[project], 1)
+        elif allowed := may_have(running[project], free):
+            assert allowed <= free
+            running[project] += allowed
+            assert running[project] == 1 or running[project] <= PORTION * (slots - running.total())
+        else:
+            assert not free or running[project]
+
+
+def test_however_many_long_tasks_a_project_has_another_one_is_not_kept_waiting(bare: Scene) -> None:
+    long = gates(bare, "fetch", 100)
+    bare.workflow("boot", bare.step("boot"))
+    greedy, other = (Somebody("u", name, "r") for name in ("greedy", "other"))
+    engine = bare.start(slots=8)
+    for number in range(40):
+        bare.submit("fetch", f"image {number}", by=greedy)
+    bare.pump()
+    assert (engine.active, bare.did.count("boot")) == (6, 0)
+    for number in range(5):
+        assert bare.state(bare.done("boot", f"server {number}", by=other)) == "done"
+    # What is nobody's has no share, and one that ends makes room for the next.
+    assert bare.state(bare.done("boot", "of the cloud")) == "done"
+    long[0].opened.callback(None)
+    bare.pump()
+    assert (engine.active, bare.did.count("fetch")) == (6, 7)
 
 
 # -- order

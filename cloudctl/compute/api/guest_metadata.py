@@ -23,6 +23,7 @@ from cloudctl.db import Database
 from cloudctl.drivers import boundary
 from cloudctl.drivers.interfaces import IGuestMetadata
 from cloudctl.errors import CloudError
+from cloudctl.rest.clients import host_of
 
 log = Logger()
 
@@ -62,7 +63,7 @@ class GuestMetadata(Resource):
         return NOT_DONE_YET
 
     async def _answer(self, request: Request) -> _Answer:
-        client = getattr(request.getClientAddress(), "host", "")
+        client = host_of(request.getClientAddress())
         path = [part.decode(errors="replace") for part in request.postpath or () if part]
         try:
             if request.method in (b"GET", b"HEAD"):

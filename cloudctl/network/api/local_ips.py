@@ -27,12 +27,14 @@ def create(conn: Connection, call: Call, owner: str | None, values: dict[str, An
     said = {name: values[name] for name in ("name", "description", "ip_mode")}
     new = NewLocalIp(**said, address=values.get("local_ip_address"))
     if port_id is not None:
-        port = ports.visible(conn, call.caller, port_id, lock=True)
+        port = ports.usable(conn, call.caller, port_id, lock=True)
         return local_ips.create(conn, project, new, port, call.now)
     if network_id is None:
         message = "Invalid input for operation: a local IP needs a network_id or a local_port_id."
         raise Invalid(message, type="InvalidInput")
     network = networks.attachable(conn, call.caller, network_id)
+    if new.address is not None:
+        networks.check_choice(call.caller, network)
     return local_ips.create_on(conn, project, new, network.id, call.now, call.caller)
 
 

@@ -31,7 +31,7 @@ from cloudctl.network.api.attributes import Family, Flag, Id, IpText, MacText, T
 from cloudctl.network.api.resource import Declared, standard
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
-from cloudctl.network.standard import owner_of_new, refuse_foreign, sees_all
+from cloudctl.network.standard import owner_of_new, sees_all
 from cloudctl.network.tables import IpAllocation, Network, Port, PortSecurityGroup, QosRule
 from cloudctl.rest.body import MISSING, Check, Items, Length, ValueProblem
 from cloudctl.rest.call import Call
@@ -316,7 +316,7 @@ def _check_fields(call: Call, network: Network, sent: dict[str, Any]) -> None:
     exact = any(each.ip_address is not None for each in sent.get("fixed_ips") or ())
     mine = {"mac_address", "port_security_enabled", "address_pairs"} & sent.keys()
     if exact or mine or port_security.is_network_owned(sent.get("device_owner") or ""):
-        refuse_foreign(call.caller, network, "network:ports:network_owner")
+        networks.check_choice(call.caller, network)
     if {"host", "profile"} & sent.keys():
         call.require("network:ports:binding")
     if {"data_plane_status", "hints", "trusted"} & sent.keys():

@@ -15,9 +15,9 @@ from cloudctl.errors import NotAcceptable, PreconditionFailed
 from cloudctl.object_store import numbered
 from cloudctl.object_store.api.headers import Headers, is_true
 from cloudctl.object_store.containers import Usage
-from cloudctl.object_store.listing import MOST, Wanted
+from cloudctl.object_store.listing import MOST, Outline, Wanted
 from cloudctl.object_store.names import check_text
-from cloudctl.object_store.tables import Container, Object, Version
+from cloudctl.object_store.tables import Object, Version
 from cloudctl.object_store.version_listing import Numbered
 from cloudctl.rest.accept import preferred
 from cloudctl.rest.call import Call, Reply
@@ -70,7 +70,7 @@ def wanted(call: Call) -> Wanted:
     )
 
 
-def of_container(found: tuple[Container, Usage] | str) -> Entry:
+def of_container(found: tuple[Outline, Usage] | str) -> Entry:
     if isinstance(found, str):
         return {"subdir": found}
     container, usage = found

@@ -18,11 +18,14 @@ from cloudctl.object_store.api.s3.objects import OBJECT
 from cloudctl.object_store.api.s3.xml import element
 from cloudctl.object_store.cors import Rule
 from cloudctl.object_store.intake import Intake
+from cloudctl.object_store.likes import wildcards
 from cloudctl.object_store.names import Place
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
 
 MOST = 100
+MOST_KEPT = 65_536  # bytes of all rules, which are read with each look at the bucket
+MOST_WILDCARDS = 100
 
 
 @frozen
@@ -51,7 +54,13 @@ class CrossOrigin:
         found = [_rule(each) for each in root.findall("CORSRule")]
         if not 0 < len(found) <= MOST:
             raise error("MalformedXML", f"Between 1 and {MOST} rules are expected.")
-        await self.intake.db.run(change, place, {cors.KEPT: cors.keep(found)}, call.now)
+        kept = cors.keep(found)
+        if len(kept) > MOST_KEPT:
+            raise error("InvalidRequest", f"The rules of a bucket come to at most {MOST_KEPT} bytes here.")
+        if sum(wildcards((*rule.origins, *rule.headers)) for rule in found) > MOST_WILDCARDS:
+            told = f"The rules of a bucket have at most {MOST_WILDCARDS} wildcards that are not at the end of a text."
+            raise error("InvalidRequest", told)
+        await self.intake.db.run(change, place, {cors.KEPT: kept}, call.now)
         return Reply(None, 200)
 
     @routes.delete(BUCKET, policy=UPDATE, anonymous=True, subresource="cors")

@@ -52,11 +52,10 @@ class Deletes:
         wanted = [(each.findtext("Key") or "", xml.text_of(each, "VersionId")) for each in root.findall("Object")]
         if not 0 < len(wanted) <= MOST or any(not key for key, _ in wanted):
             raise error("MalformedXML", f"Between 1 and {MOST} objects with a key each are expected.")
-        may = {
-            each
-            for each in wanted
-            if self.door.lets(call, container, action_of("s3:DeleteObject", each[1]), each[0], admitted)
-        }
+        present, versions = (
+            self.door.lets_of(call, container, action_of("s3:DeleteObject", version), admitted) for version in ("", "v")
+        )
+        may = {each for each in wanted if (versions if each[1] else present)(each[0])}
         if not may and not admitted:
             raise error("AccessDenied")
         short = [each for each in wanted if each in may and len(each[0].encode()) <= MOST_OF_OBJECT]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -169,6 +170,14 @@ class S3Door:
         said = None if policy is None else policy.decide(_asked(call, action, name))
         return said is Effect.ALLOW or (admitted and said is None)
 
+    def lets_of(self, call: Call, container: Container, action: str, admitted: bool) -> Callable[[str], bool]:
+        """The same of any number of objects, by their names: what is the same for all is asked once."""
+        policy = bucket_policy.of(container)
+        if policy is None:
+            return lambda name: admitted
+        said = policy.of_objects(_asked(call, action, "any"))
+        return lambda name: (effect := said.of(name)) is Effect.ALLOW or (admitted and effect is None)
+
     async def read(
         self, call: Call, bucket: str, key: str = "", rule: str | None = None, *, action: str = ""
     ) -> tuple[Place, Container]:
@@ -183,7 +192,7 @@ class S3Door:
         return place, await self.enter(call, place, acl.WRITE, action=action)
 
     async def many(self, call: Call, bucket: str) -> tuple[Place, Container, bool]:
-        """For what is done with many objects, each of which the policy is to be asked about (`lets`): the bucket, and
+        """For what is done with many objects, of each of which the policy is to be asked (`lets_of`): the bucket, and
         whether others than the policy let the caller in. Raises NoSuchBucket, AccessDenied.
         """
         place = self.place(call, bucket)

@@ -114,7 +114,10 @@ class Forms:
         if not access_rules.let(identity, "s3", (), call.method, call.path):
             raise error("AccessDenied")
         call.caller = evolve(call.caller, identity=identity)
-        return conditions(policy, {**fields, "bucket": bucket.rpartition(":")[2]}, call.now)
+        project, _, name = bucket.rpartition(":")
+        # Where it goes is not the sender's to choose: a bucket of another project is meant by its whole name only.
+        meant = name if project in ("", identity.project_id) else bucket
+        return conditions(policy, {**fields, "bucket": meant}, call.now)
 
 
 def _signature(fields: Mapping[str, str]) -> Signature:
@@ -151,7 +154,7 @@ def conditions(policy: str, fields: Mapping[str, str], now: datetime) -> tuple[i
         spoken_of.add(name)
         if not (found == value if kind == "eq" else found.startswith(value)):
             raise error("AccessDenied", f"Invalid according to Policy: Policy Condition failed: {kind}, {name[:64]}")
-    extra = [name for name in fields if name not in spoken_of and name != "bucket" and not name.startswith("x-ignore-")]
+    extra = [name for name in fields if name not in spoken_of and not name.startswith("x-ignore-")]
     if extra:
         raise error("AccessDenied", f"Invalid according to Policy: Extra input fields: {extra[0][:64]}")
     return least, most

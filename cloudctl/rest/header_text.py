@@ -1,0 +1,26 @@
+"""Headers as they come and go: whether they are text, and how their names are written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from twisted.web.http_headers import Headers
+
+
+class InLowerCase(Headers):
+    """Headers whose names are sent in lower case."""
+
+    def getAllRawHeaders(self) -> Iterator[tuple[bytes, Sequence[bytes]]]:
+        return ((name.lower(), values) for name, values in super().getAllRawHeaders())
+
+
+def headers_are_text(headers: Headers) -> bool:
+    """Whether all of them can be read as UTF-8, as nearly all are: by being ASCII."""
+    try:
+        for _, values in headers.getAllRawHeaders():
+            for value in values:
+                if not value.isascii():
+                    value.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
