@@ -42,6 +42,7 @@ from cloudctl.db.columns import metadata, utc
 from cloudctl.db.secrets import Seal
 from cloudctl.db.threads import Inline
 from cloudctl.drivers import hypervisors, loader
+from cloudctl.drivers.backends import Backends
 from cloudctl.drivers.drivers import Drivers
 from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.interfaces import IElsewhere, IHypervisor, IObjectData, IVolumeBackend
@@ -274,7 +275,8 @@ class Cloud(OrderedService):
         image_path = next((part.image_path for part in parts if part.image_path is not None), _no_images)
         volume = next((part.volume for part in parts if part.volume is not None), next(iter(self._volumes.values())))
         near = next((part.near for part in parts if part.near is not None), _as_it_is)
-        return parts, Drivers(near(hypervisor), near(volume), network, image_path, fencers)
+        volumes = volume.each(near) if isinstance(volume, Backends) else near(volume)
+        return parts, Drivers(near(hypervisor), volumes, network, image_path, fencers)
 
     @overload
     def _chosen(self, kind: Literal["hypervisor"], names: str | Mapping[str, str]) -> dict[str, IHypervisor]: ...

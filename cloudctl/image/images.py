@@ -21,7 +21,7 @@ from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound
 from cloudctl.image import kinds, properties
 from cloudctl.image.data import Measured
 from cloudctl.image.quotas import QUOTAS
-from cloudctl.image.store import DEFAULT
+from cloudctl.image.store import DEFAULT, WEB
 from cloudctl.image.tables import CachedImage, DeletedImage, ImageMember, ImageProperty
 from cloudctl.image.tables import Image as ImageRecord
 from cloudctl.rest import quota
@@ -41,6 +41,7 @@ MOVES = {
     "stage failed": Move(sources(UPLOADING), QUEUED),
     "import": Move(sources(QUEUED), IMPORTING),
     "import staged": Move(sources(UPLOADING), IMPORTING),
+    "locate": Move(sources(QUEUED), ACTIVE),
     "imported": Move(sources(IMPORTING), ACTIVE),
     "import failed": Move(sources(IMPORTING), QUEUED),
     "deactivate": Move(sources(ACTIVE), DEACTIVATED),
@@ -177,6 +178,10 @@ def get(conn: Connection, image_id: str, *, lock: bool = False) -> ImageRecord:
     if row is None:
         raise not_found(image_id)
     return row
+
+
+def find(conn: Connection, image_id: str) -> ImageRecord | None:
+    return conn.execute(_by_id, {"wanted": image_id}).first()
 
 
 def formats(image: ImageRecord) -> tuple[str, str]:
@@ -320,7 +325,8 @@ def leave(conn: Connection, row: ImageRecord, store_id: str, now: datetime, by: 
     if tasks.has_open(conn, kinds.IMAGE, row.id):
         raise Conflict(f"The data of the image {row.id} is being copied or removed; wait for the end of it.")
     tasks.submit(conn, kinds.DELETE_COPY, row.id, by, args={"store": store_id})
-    return change(conn, row, {"stores": [each for each in row.stores if each != store_id]}, now)
+    left: dict[str, Any] = {"stores": [each for each in row.stores if each != store_id]}
+    return change(conn, row, left | ({"locations": []} if store_id == WEB else {}), now)
 
 
 # -- removing

@@ -25,8 +25,8 @@ from cloudctl.image.images import ACTIVE, IMPORTING, QUEUED, STORED, UPLOADING, 
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.quotas import QUOTAS, mebibytes
 from cloudctl.image.regions import Elsewhere
-from cloudctl.image.store import DEFAULT
-from cloudctl.image.stores import WEB, Stores
+from cloudctl.image.store import DEFAULT, WEB
+from cloudctl.image.stores import Stores
 from cloudctl.image.tables import Image, ImageTask
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller

@@ -81,7 +81,8 @@ class ImageOptions:
     # faster than the stores', relative to the data directory. How many bytes of them; 0: there is no cache.
     cache_directory: str = "image-cache"
     cache_size: int = field(default=10 * 2**30, validator=_not_negative)
-    # Whether images show where their data is, with its checksums: anybody who sees an image learns paths of the host.
+    # Whether images show where their data is: anybody who sees an image learns paths of the host. Then patches may say,
+    # too, at which addresses it is, if there is a store "web": it is fetched and looked at once somebody needs it.
     show_multiple_locations: bool = False
     # Refuse data that is not in the image's disk format.
     require_format_match: bool = True

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surroundings
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.drivers import loader
 from cloudctl.identity.bootstrap import first_project
-from cloudctl.image import lifecycle
+from cloudctl.image import lifecycle, web
 from cloudctl.image.bootstrap import bootstrap, define, define_in_older
 from cloudctl.image.data import ImageData
 from cloudctl.image.kept import KeptStore
+from cloudctl.image.looking import Looking
 from cloudctl.image.near import Near
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.recovery import recover
@@ -33,6 +35,8 @@ def compose(cloud: Surroundings) -> Part:
     store = stores.default
     spool = Path(options.spool_directory) if options.spool_directory else store.directory
     threads, supports = cloud.threads("images", options.threads)
+    data = ImageData(stores, threads, cloud.reactor, options.require_format_match)
+    looking = Looking(db, data, web.fetches(cloud.reactor, options))
     limits = options.max_size, options.upload_budget, options.upload_share
     uploads = Uploads(spool, *limits, run=in_threads(threads, cloud.reactor))
 
@@ -56,18 +60,22 @@ def compose(cloud: Surroundings) -> Part:
     def build(http: Http) -> ApiApp:
         from cloudctl.image import api
 
-        return api.build(http, db, stores, threads, cloud.reactor, options, uploads)
+        return api.build(http, db, looking, options, uploads)
+
+    def near(driver: Any) -> Any:
+        here = Near(data, store)(driver) if isinstance(store, KeptStore) else driver
+        return looking.before(here) if options.web_store else here
 
     return Part(
         build,
-        lifecycle.workflows(db, stores, threads, cloud.reactor, options),
+        lifecycle.workflows(db, options, looking),
         prepare=prepare,
         bootstrap=first_rows,
         recover=clean,
         supports=supports,
         shown=(store, stores),
         image_path=stores.path,
-        near=Near(ImageData(stores, threads, cloud.reactor), store) if isinstance(store, KeptStore) else None,
+        near=near,
         keeps=in_the_data_directory(options),
         uploads=uploads,
     )

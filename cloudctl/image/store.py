@@ -24,7 +24,8 @@ from cloudctl.db.columns import new_id
 
 INCOMING, STAGED = "incoming-", "staged-"
 CHUNK = 2**20  # bytes that are in memory at once
-DEFAULT = "default"
+# Ids: where data arrives, and where what addresses gave is.
+DEFAULT, WEB = "default", "web"
 # Kinds of stores: of one whose data is what an address gave, nothing but such addresses can be said.
 FILE, HTTP = "file", "http"
 

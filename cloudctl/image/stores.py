@@ -17,9 +17,8 @@ from cloudctl.drivers.interfaces import IObjectData
 from cloudctl.errors import Invalid
 from cloudctl.image.kept import KeptStore
 from cloudctl.image.options import ImageOptions, StoreOptions
-from cloudctl.image.store import DEFAULT, HTTP, ImageStore
+from cloudctl.image.store import DEFAULT, HTTP, WEB, ImageStore
 
-WEB = "web"
 # Of the data directory.
 IMAGES, ADDRESSES = "images", "images-of-addresses"
 

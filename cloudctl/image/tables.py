@@ -34,6 +34,8 @@ class Image(Record, table="images"):
     stores: Field[list[str]] = json(list)  # ids of those that have the data, in their order
     # Where its data in the store "web" was fetched from.
     address: Field[str | None] = column(Text)
+    # Addresses that it is said to be at, and that nobody has to have looked at: {"url", "metadata"}, see `located`.
+    locations: Field[list[dict[str, Any]]] = json(list)
     # Ids with commas between them: the stores that an import or a copy still has before it, and those where the last
     # one failed. None: there was none.
     importing_to: Field[str | None] = column(Text)

@@ -6,7 +6,7 @@ redirect: a name that resolves to another address the second time gains nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,9 +24,12 @@ from zope.interface import implementer
 from cloudctl.errors import Invalid
 from cloudctl.image.imports import address
 from cloudctl.image.options import ImageOptions
-from cloudctl.rest.outgoing import CONNECT_TIMEOUT, NETWORK, FetchError, Permitted, PublicEndpoint, Unreached
+from cloudctl.rest.outgoing import CONNECT_TIMEOUT, NETWORK, FetchError, Permitted, PublicEndpoint, Unreached, permits
 
 REDIRECTS = 5
+
+# `fetch(uri, path)` writes what an address gives to a file.
+Fetch = Callable[[str, Path], Awaitable[None]]
 
 
 @implementer(IAgentEndpointFactory)
@@ -130,6 +133,11 @@ class Web:
             raise Unreached(f"The server cannot be reached: {error}") from error
         except ResponseFailed as error:
             raise _told(error.reasons) from error
+
+
+def fetches(reactor: Any, options: ImageOptions) -> Fetch:
+    """Over the network of `reactor`."""
+    return Web(reactor, options, permits(options.import_networks)).fetch
 
 
 def _told(reasons: Sequence[Failure]) -> FetchError:

@@ -31,6 +31,7 @@ from cloudctl.drivers.interfaces import (
     ISnapshot,
     ISuspend,
     ISwapVolume,
+    IVncConsole,
 )
 from cloudctl.drivers.specs import GuestSpec, GuestState, ImageSource, PortSpec, Power, VolumeConnection
 from cloudctl.testing.driver_checks import (
@@ -383,6 +384,21 @@ def hypervisor_suite(make: Make) -> type[Any]:
                 await last.gone
                 await refused(InvalidPower, driver.open_serial, ID, Reader())
 
+        async def test_the_screen_of_a_guest_that_is_on_can_be_seen_by_several(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                need(driver, IVncConsole)
+                await refused(UnknownGuest, driver.open_vnc, ID, Reader())
+                await self.running(driver, tmp_path)
+                first, second = Reader(), Reader()
+                for reader in (first, second):
+                    await driver.open_vnc(ID, reader)
+                    assert (await reader.told(12)).startswith(b"RFB 003.")
+                first.transport.loseConnection()
+                await first.gone
+                await driver.ensure_stopped(ID, 0.0)
+                await second.gone
+                await refused(InvalidPower, driver.open_vnc, ID, Reader())
+
         async def test_a_running_guest_can_get_a_password(self, tmp_path: Path) -> None:
             async with driving(make, tmp_path) as driver:
                 need(driver, IPassword)
@@ -424,6 +440,21 @@ class Reader(Protocol):
 
     def __init__(self) -> None:
         self.gone: Deferred[None] = Deferred()
+        self.heard = b""
+        self._wanted: tuple[int, Deferred[bytes]] | None = None
+
+    def told(self, count: int) -> Deferred[bytes]:
+        """The first bytes, once there are so many."""
+        self._wanted = count, Deferred()
+        waiting = self._wanted[1]
+        self.dataReceived(b"")
+        return waiting
+
+    def dataReceived(self, data: bytes) -> None:
+        self.heard += data
+        if self._wanted is not None and len(self.heard) >= self._wanted[0]:
+            (count, waiting), self._wanted = self._wanted, None
+            waiting.callback(self.heard[:count])
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self.gone.callback(None)

@@ -90,6 +90,18 @@ def test_the_default_class_shows_the_defaults(admin: Asking, demo: Asking) -> No
     assert demo.get("/os-quota-class-sets/default").status == 403
 
 
+def test_quotas_of_networks_left_classes_later_than_projects(admin: Asking, project: str) -> None:
+    networks = {"fixed_ips", "floating_ips", "security_groups", "security_group_rules"}
+    for path, key, last in (
+        (f"/os-quota-sets/{project}", "quota_set", 35),
+        ("/os-quota-class-sets/default", "quota_class_set", 49),
+    ):
+        assert networks <= set(admin.get(path, f"2.{last}").json()[key])
+        assert not networks & set(admin.get(path, f"2.{last + 1}").json()[key])
+        assert admin.put(path, {key: {"floating_ips": 10}}, f"2.{last}").status == 200
+        assert admin.put(path, {key: {"floating_ips": 10}}, f"2.{last + 1}").status == 400
+
+
 def test_the_default_class_sets_the_defaults_of_everybody_else(demo: Asking, admin: Asking, project: str) -> None:
     admin.put(f"/os-quota-sets/{project}", {"quota_set": {"cores": 7}})
     changed = admin.put("/os-quota-class-sets/default", {"quota_class_set": {"instances": 0, "cores": 5}}, LATEST)

@@ -329,6 +329,17 @@ def test_one_project_cannot_take_all_consoles(cloud: MemoryCloud, demo: Asking, 
     assert isinstance(Browser(server).ask(opened(demo, server_id))[0], AcceptConnection)
 
 
+def test_the_screen_of_a_guest_is_seen(demo: Asking, server_id: str, browsers: Any) -> None:
+    vnc = {"remote_console": {"protocol": "vnc", "type": "novnc"}}
+    url = demo.post(f"/servers/{server_id}/remote-consoles", vnc, LATEST).json()["remote_console"]["url"]
+    browser = browsers()
+    accepted, greeting = browser.ask(url)
+    assert isinstance(accepted, AcceptConnection) and bytes(greeting.data) == b"RFB 003.008\n"
+    (types,) = browser.send(BytesMessage(b"RFB 003.008\n"))
+    assert bytes(types.data) == b"\1\1"
+    browser.leave()
+
+
 def test_who_speaks_no_websocket_is_told_so(browsers: Any) -> None:
     for said in (b"GET /?token=x HTTP/1.1\r\nHost: here\r\n\r\n", b"\x16\x03\x01 nothing of this kind\r\n\r\n"):
         browser = browsers().connect()
@@ -349,9 +360,9 @@ def test_who_may_open_consoles_and_of_what(demo: Asking, server_id: str) -> None
     old = demo.act(server_id, {"os-getSerialConsole": {"type": "serial"}}, "2.5").json()["console"]
     assert old["type"] == "serial" and old["url"].startswith(f"{BASE}/?token=")
     assert demo.act(server_id, {"os-getSerialConsole": {"type": "serial"}}, "2.6").status == 404
-    vnc = {"remote_console": {"protocol": "vnc", "type": "novnc"}}
-    told = refusal(demo.post(f"/servers/{server_id}/remote-consoles", vnc, LATEST))
-    assert told == (400, "badRequest", "Unavailable console type novnc.")
+    spice = {"remote_console": {"protocol": "spice", "type": "spice-html5"}}
+    told = refusal(demo.post(f"/servers/{server_id}/remote-consoles", spice, LATEST))
+    assert told == (400, "badRequest", "Unavailable console type spice-html5.")
     assert demo.act(server_id, {"lock": {}}, LATEST).status == 202
     opened(demo, server_id)
     demo.act(server_id, {"unlock": None})

@@ -203,6 +203,16 @@ def test_managers_migrate_and_do_not_choose_hosts(
     wanted = next(each for each in HOSTS if each != host(admin, server_id))
     assert migrate(manager, server_id, wanted).status == 403
     assert migrate(manager, server_id).status == 202
+    # Nor do they learn of them.
+    places = ("source_compute", "source_node", "dest_compute", "dest_node", "dest_host")
+    (shown,) = manager.get(f"/servers/{server_id}/migrations", LATEST).json()["migrations"]
+    (listed,) = manager.get(f"/os-migrations?instance_uuid={server_id}", LATEST).json()["migrations"]
+    for each in (shown, listed):
+        assert [each[name] for name in places] == [None] * 5
+    (told,) = admin.get(f"/os-migrations?instance_uuid={server_id}", LATEST).json()["migrations"]
+    assert told["source_compute"] == host(admin, server_id)
+    for name in ("host", "source_compute"):
+        assert manager.get(f"/os-migrations?{name}={HOSTS[0]}", LATEST).status == 403
 
 
 # -- on its way

@@ -211,9 +211,18 @@ def test_a_credential_with_rules_may_call_only_what_they_say(keystone: Any, demo
     assert keystone.ask("HEAD", "/auth/projects", token=token).status == 401
 
 
-def test_an_empty_list_of_rules_matches_nothing(keystone: Any, demo: str) -> None:
-    token = token_for(keystone, made(keystone, demo, access_rules=[]))
-    assert keystone.ask("GET", "/auth/projects", token=token).status == 401
+def test_an_empty_list_of_rules_is_what_clients_send_who_want_none(keystone: Any, demo: str) -> None:
+    credential = made(keystone, demo, access_rules=[])
+    assert "access_rules" not in credential
+    token = token_for(keystone, credential)
+    assert keystone.ask("GET", "/auth/domains", token=token).status == 200
+
+
+def test_an_empty_list_of_rules_frees_nobody_from_those_of_his_token(keystone: Any, demo: str) -> None:
+    mine = {**PROJECTS, "path": "/v3/users/*/application_credentials", "method": "POST"}
+    token = token_for(keystone, made(keystone, demo, access_rules=[PROJECTS, mine], unrestricted=True))
+    passed_on = made(keystone, token, name="passed on", access_rules=[])
+    assert {rule["path"] for rule in passed_on["access_rules"]} == {PROJECTS["path"], mine["path"]}
 
 
 def test_a_validator_that_knows_no_rules_is_told_404(keystone: Any, demo: str) -> None:

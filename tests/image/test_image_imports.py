@@ -12,7 +12,7 @@ import pytest
 
 from cloudctl.app import Cloud
 from cloudctl.errors import Invalid
-from cloudctl.image import lifecycle
+from cloudctl.image import web
 from cloudctl.image.imports import Address, address
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.store import ImageStore
@@ -46,8 +46,7 @@ class Origin:
 @pytest.fixture
 def origin(monkeypatch: pytest.MonkeyPatch) -> Origin:
     made = Origin()
-    workflows: Callable[..., Any] = lifecycle.workflows
-    monkeypatch.setattr(lifecycle, "workflows", lambda *arguments: workflows(*arguments, made.fetch))
+    monkeypatch.setattr(web, "fetches", lambda *_: made.fetch)
     return made
 
 

@@ -7,7 +7,7 @@ from io import BytesIO
 from struct import pack
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cloudctl.image.inspection import (
@@ -126,6 +126,7 @@ def test_what_is_in_an_archive_is_not_looked_at() -> None:
     assert refusal("vmdk", "ova", look(b"a tar file")) is None
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sampled_from([qcow2(), vmdk(b"streamOptimized"), vdi(), vhd(3), vhdx(0)]),
     st.lists(st.tuples(st.integers(0, 2**18), st.binary(min_size=1, max_size=8)), max_size=6),

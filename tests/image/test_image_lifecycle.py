@@ -17,10 +17,12 @@ from cloudctl.db.columns import utc
 from cloudctl.db.threads import Inline
 from cloudctl.image import images as domain
 from cloudctl.image import imports
+from cloudctl.image.data import ImageData
 from cloudctl.image.images import NewImage
 from cloudctl.image.imports import NewImport
 from cloudctl.image.kinds import ACTIVATE_IMAGE
 from cloudctl.image.lifecycle import workflows
+from cloudctl.image.looking import Looking
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.store import ImageStore
 from cloudctl.image.stores import Stores
@@ -66,7 +68,8 @@ class Scene:
 
     def engine(self) -> Engine:
         inline: Any = Inline()
-        made = workflows(self.db, Stores(self.store), inline, inline, OPTIONS, self.fetch)
+        looking = Looking(self.db, ImageData(Stores(self.store), inline, inline), self.fetch)
+        made = workflows(self.db, OPTIONS, looking)
         return Engine(self.db, self.clock, None, made, exclusive=True)
 
     def begin(self) -> None:

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from cloudctl.rest.outgoing import FetchError, Unreached
 from cloudctl.testing.cloud import Client, MemoryCloud
+from tests.compute.asking import Asking
 from tests.image.asking import IMAGES, create, patch, show, stored
 from tests.image.test_image_imports import URL, Origin, origin, task_of
+from tests.image.test_image_inspection import qcow2
 
 __all__ = ["origin"]
 
@@ -49,17 +52,13 @@ def test_images_do_not_tell(demo: Client) -> None:
     assert "locations" not in stored(demo)
 
 
-def test_where_it_is_switched_on_they_tell_with_checksums() -> None:
+def test_where_it_is_switched_on_they_tell() -> None:
     cloud = MemoryCloud({"image": {"show_multiple_locations": True}})
     demo = cloud.client("demo")
     assert create(demo)["locations"] == []
     shown = stored(demo)
     (told,) = shown["locations"]
-    assert told["validation_data"] == {
-        "checksum": hashlib.md5(b"data").hexdigest(),
-        "os_hash_algo": "sha512",
-        "os_hash_value": DATA_HASH,
-    }
+    assert set(told) == {"url", "metadata"} and told["metadata"] == {"store": "default"}
     listed = {each["id"]: each["locations"] for each in demo.get(IMAGES).json()["images"]}
     assert listed[shown["id"]] == shown["locations"]
     cloud.close()
@@ -83,40 +82,164 @@ def located_by_patch(client: Client, **wish: Any) -> tuple[str, int]:
     return image_id, answer.status
 
 
-def test_an_image_gets_its_location_by_a_patch(shown: MemoryCloud) -> None:
+def added(client: Client, image_id: str, url: str, **wish: Any) -> int:
+    return patch(client, image_id, {"op": "add", "path": "/locations/-", "value": {"url": url, **wish}}).status
+
+
+def test_an_image_is_active_once_a_patch_says_where_its_data_is(shown: MemoryCloud, origin: Origin) -> None:
     demo = shown.client("demo")
-    said = {"validation_data": {"checksum": "0" * 32, **sums(b"from the web", "sha256")}, "metadata": {}}
-    image_id, status = located_by_patch(demo, **said)
-    assert (status, show(demo, image_id)["status"]) == (200, "importing")
-    shown.settle()
+    image_id, status = located_by_patch(demo, metadata={"foo": "bar"})
     found = show(demo, image_id)
-    assert (found["status"], found["stores"], found["os_hash_algo"]) == ("active", "web", "sha256")
-    assert [each["url"] for each in found["locations"]] == [URL]
-    # What it shows may be said again; nothing else takes its place, and the only one stays.
+    assert (status, found["status"], found["stores"]) == (200, "active", "web")
+    assert found["locations"] == [{"url": URL, "metadata": {"foo": "bar", "store": "web"}}]
+    assert [found[name] for name in ("size", "checksum", "os_hash_algo", "os_hash_value")] == [None] * 4
+    shown.settle()
+    assert origin.asked == []
+    # Whoever wants the data has it looked at, once.
+    for _ in range(2):
+        assert demo.get(f"{IMAGES}/{image_id}/file").body == b"from the web"
+    assert origin.asked == [URL]
+    found = show(demo, image_id)
+    assert (found["size"], found["os_hash_value"]) == (12, sums(b"from the web")["os_hash_value"])
+    assert shown.cloud.drivers.image_path(image_id).read_bytes() == b"from the web"
+    assert demo.delete(f"{IMAGES}/{image_id}").status == 204
+    shown.settle()
+    assert not shown.cloud.drivers.image_path(image_id).exists()
+
+
+def test_what_is_said_of_the_data_is_shown_and_holds(shown: MemoryCloud, origin: Origin) -> None:
+    demo = shown.client("demo")
+    said = {"checksum": hashlib.md5(b"from the web").hexdigest(), **sums(b"from the web", "sha256")}
+    image_id, _ = located_by_patch(demo, validation_data=said)
+    assert {name: show(demo, image_id)[name] for name in said} == said
+    assert demo.get(f"{IMAGES}/{image_id}/file").status == 200
+    assert {name: show(demo, image_id)[name] for name in said} == said
+    for wrong in ({"checksum": "1" * 32}, sums(b"something else")):
+        image_id, _ = located_by_patch(demo, validation_data={**said, **wrong})
+        assert demo.get(f"{IMAGES}/{image_id}/file").status == 409
+        assert (show(demo, image_id)["status"], show(demo, image_id)["size"]) == ("active", None)
+    origin.data = qcow2(backing=4096)
+    image_id, _ = located_by_patch(demo)
+    assert demo.get(f"{IMAGES}/{image_id}/file").status == 409
+    origin.data = Unreached("nobody there")
+    image_id, _ = located_by_patch(demo)
+    assert demo.get(f"{IMAGES}/{image_id}/file").status == 503
+    # Nothing of all this was kept.
+    assert len(list((shown.cloud.config.data_dir / "images-of-addresses").iterdir())) == 1
+
+
+def test_the_same_data_may_be_at_more_addresses(shown: MemoryCloud, origin: Origin) -> None:
+    demo = shown.client("demo")
+    said = {"checksum": "1" * 32, "os_hash_algo": "sha512", "os_hash_value": "deadbeef" * 16}
+    image_id, _ = located_by_patch(demo, validation_data=said)
+    for name, value in {"checksum": "2" * 32, "os_hash_value": "beefdead" * 16, "os_hash_algo": "sha256"}.items():
+        assert added(demo, image_id, f"{URL}#new", validation_data={**said, name: value}) == 409
+    assert added(demo, image_id, f"{URL}#new", validation_data=said, metadata={"speed": "88mph"}) == 200
+    assert added(demo, image_id, f"{URL}#new") == 400
+    assert added(demo, image_id, "http://127.0.0.1/x") == 400
+    assert added(demo, image_id, f"{URL}#large", metadata={"x": "x" * 5000}) == 400
+    first = {"op": "add", "path": "/locations/0", "value": {"url": f"{URL}#first"}}
+    assert patch(demo, image_id, first).status == 200
+    there = show(demo, image_id)["locations"]
+    assert [each["url"] for each in there] == [f"{URL}#first", URL, f"{URL}#new"]
+    # Their metadata and their order may change; an address is removed, not replaced.
+    changed = [{**there[1], "metadata": {"date": "2015-10-15"}}, there[0], there[2]]
     replaced = {"op": "replace", "path": "/locations"}
-    assert patch(demo, image_id, {**replaced, "value": found["locations"]}).status == 200
-    other = {**found["locations"][0], "url": f"{URL}2"}
-    moved = {**found["locations"][0], "metadata": {"date": "2015-10-15"}}
-    wrong: list[Any] = [[], [other], [moved], [*found["locations"], other], "x", [{"metadata": {}}]]
+    assert patch(demo, image_id, {**replaced, "value": changed}).status == 200
+    found = show(demo, image_id)["locations"]
+    assert found == [{"url": URL, "metadata": {"date": "2015-10-15", "store": "web"}}, there[0], there[2]]
+    other = {**there[0], "url": f"{URL}#other"}
+    wrong: list[Any] = [
+        [],
+        found[:2],
+        [other, *found[1:]],
+        [{**found[0], "metadata": {"store": "fast"}}, *found[1:]],
+        "x",
+    ]
     for value in wrong:
         assert patch(demo, image_id, {**replaced, "value": value}).status == 400
     for path, status in (
-        ("/locations/0", 403),
-        ("/locations/1", 400),
+        ("/locations/3", 400),
         (f"/locations/{'1' * 5000}", 400),
         ("/locations/-", 400),
         ("/locations", 403),
+        ("/locations/1", 200),
+        ("/locations/1", 200),
+        ("/locations/0", 403),
     ):
         assert patch(demo, image_id, {"op": "remove", "path": path}).status == status
-    assert patch(demo, image_id, {"op": "remove", "path": f"/locations/{'1' * 5000}"}).status == 400
-    assert show(demo, image_id) == found
+    assert show(demo, image_id)["locations"] == found[:1]
+    for number in range(9):
+        assert added(demo, image_id, f"{URL}#{number}") == 200
+    assert added(demo, image_id, f"{URL}#10") == 413
 
 
-def test_a_location_that_is_not_as_said_leaves_the_image_without(shown: MemoryCloud) -> None:
+def test_an_address_that_gives_nothing_is_made_up_for_by_the_next(shown: MemoryCloud, origin: Origin) -> None:
     demo = shown.client("demo")
-    image_id, _ = located_by_patch(demo, validation_data=sums(b"something else"))
+    image_id, _ = located_by_patch(demo)
+    assert added(demo, image_id, f"{URL}2") == 200
+
+    def answer() -> None:
+        origin.data = FetchError("The server answered 404.") if origin.asked[-1] == URL else b"from the second"
+
+    origin.during = answer
+    assert demo.get(f"{IMAGES}/{image_id}/file").body == b"from the second"
+    assert origin.asked == [URL, f"{URL}2"]
+
+
+def test_servers_and_volumes_are_made_of_data_that_nobody_has_looked_at(shown: MemoryCloud, origin: Origin) -> None:
+    demo = shown.client("demo")
+    image_id, _ = located_by_patch(demo)
+    volume = {"volume": {"size": 1, "imageRef": image_id}}
+    volume_id = demo.post("/volume/v3/volumes", volume).json()["volume"]["id"]
     shown.settle()
-    assert (show(demo, image_id)["status"], show(demo, image_id)["locations"]) == ("queued", [])
+    assert demo.get(f"/volume/v3/volumes/{volume_id}").json()["volume"]["status"] == "available"
+    assert (origin.asked, show(demo, image_id)["size"]) == ([URL], 12)
+    origin.data = FetchError("The server answered 404.")
+    image_id, _ = located_by_patch(demo)
+    asking = Asking(demo)
+    server_id = asking.create(imageRef=image_id).json()["server"]["id"]
+    shown.settle()
+    server = asking.get(f"/servers/{server_id}").json()["server"]
+    assert server["status"] == "ERROR" and "404" in server["fault"]["message"]
+
+
+def test_copies_are_made_of_data_that_nobody_has_looked_at(shown: MemoryCloud) -> None:
+    demo, admin = shown.client("demo"), shown.client("admin")
+    image_id, _ = located_by_patch(demo)
+    wish = {"method": {"name": "copy-image"}, "stores": ["fast"]}
+    assert admin.post(f"{IMAGES}/{image_id}/import", wish).status == 202
+    shown.settle()
+    found = show(demo, image_id)
+    assert (sorted(found["stores"].split(",")), found["size"]) == (["fast", "web"], 12)
+    # The address goes with its store.
+    assert patch(demo, image_id, {"op": "remove", "path": f"/locations/{_of(found, URL)}"}).status == 200
+    shown.settle()
+    (left,) = show(demo, image_id)["locations"]
+    assert left["metadata"] == {"store": "fast"}
+    assert demo.get(f"{IMAGES}/{image_id}/file").body == b"from the web"
+
+
+def _of(found: dict[str, Any], url: str) -> int:
+    return [each["url"] for each in found["locations"]].index(url)
+
+
+def test_only_an_image_without_data_is_told_where_it_is(shown: MemoryCloud, origin: Origin) -> None:
+    demo = shown.client("demo")
+    kept = stored(demo)
+    assert added(demo, kept["id"], URL) == 400
+    replaced = {"op": "replace", "path": "/locations"}
+    moved = [{**kept["locations"][0], "metadata": {"store": "default", "date": "2015-10-15"}}]
+    assert patch(demo, kept["id"], {**replaced, "value": kept["locations"]}).status == 200
+    assert patch(demo, kept["id"], {**replaced, "value": moved}).status == 400
+    image_id = create(demo)["id"]
+    several = [{"url": URL, "metadata": {}}, {"url": f"{URL}2", "metadata": {}}]
+    assert patch(demo, image_id, {**replaced, "value": []}).status == 200
+    assert patch(demo, image_id, {**replaced, "value": several}).status == 200
+    assert [each["url"] for each in show(demo, image_id)["locations"]] == [URL, f"{URL}2"]
+    unformed = create(demo, disk_format=None)["id"]
+    assert added(demo, unformed, URL) == 400
+    assert origin.asked == []
 
 
 @pytest.mark.parametrize(

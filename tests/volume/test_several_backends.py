@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from cloudctl.errors import ConfigError
 from cloudctl.testing.cloud import Client, MemoryCloud
 from tests.volume.asking import LATEST, V3, act, volume
 
-TABLES = {
+TABLES: dict[str, Any] = {
     "drivers": {"volume": {"fast": "fake", "large": "fake"}},
     "driver": {"volume": {"fast": {"total_gib": 10}, "large": {"total_gib": 100}}},
 }
@@ -47,6 +48,24 @@ def host(admin: Client, volume_id: str) -> str:
 
 
 Make = Callable[..., dict[str, Any]]
+
+
+@pytest.mark.parametrize("driver", ["", "file"])
+def test_they_are_found_where_data_of_images_is_brought_to_them(driver: str, tmp_path: Path) -> None:
+    stores = {"default": {"driver": driver}} if driver else {}
+    objects = {"file": {"directory": str(tmp_path / "contents")}}
+    made = MemoryCloud(
+        {
+            "drivers": TABLES["drivers"],
+            "driver": {**TABLES["driver"], "objects": objects},
+            "image": {"stores": stores, "web_store": not driver},
+        }
+    )
+    demo, admin = made.client("demo"), made.client("admin")
+    volume_id = demo.post(f"{V3}/volumes", {"volume": {"size": 1}}).json()["volume"]["id"]
+    made.settle()
+    assert (volume(demo, volume_id)["status"], host(admin, volume_id)) == ("available", LARGE)
+    made.close()
 
 
 def test_a_type_chooses_the_backend(admin: Client, make: Make, at: dict[str, FakeVolumeBackend]) -> None:

@@ -163,7 +163,10 @@ def test_a_disabled_service_takes_no_volumes(cloud: Any, demo: Any, admin: Any) 
     assert volume(demo, id)["status"] == "error"
     (message,) = demo.get(f"{V3}/messages", headers=LATEST).json()["messages"]
     assert message["event_id"] == "VOLUME_VOLUME_001_003"
-    assert admin.put(f"{V3}/os-services/enable", service).json()["status"] == "enabled"
+    enabled = admin.put(f"{V3}/os-services/enable", service).json()
+    assert (enabled["status"], enabled["disabled_reason"]) == ("enabled", None)
+    assert "disabled_reason" not in admin.put(f"{V3}/os-services/disable", service).json()
+    assert admin.put(f"{V3}/os-services/enable", service).status == 200
     id = demo.post(f"{V3}/volumes", {"volume": {"size": 1}}).json()["volume"]["id"]
     cloud.settle()
     assert volume(demo, id)["status"] == "available"

@@ -15,6 +15,7 @@ from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.rest import listing
 from cloudctl.rest.call import Call
+from cloudctl.rest.caller import forbidden
 from cloudctl.rest.formats import micros
 from cloudctl.rest.listing import Condition, Page, Paging, paging
 from cloudctl.rest.route import Routes
@@ -22,6 +23,7 @@ from cloudctl.rest.versions import ALWAYS, since
 from cloudctl.rest.views import Fields
 
 ALL = "compute:migrations:list:all"
+HOSTS = "compute:migrations:hosts"
 PAGED = since(2, 59)
 OWNED = since(2, 80)
 
@@ -55,16 +57,24 @@ LATER = Fields[[Migration]](
 )
 
 
+def places(call: Call, row: Migration) -> dict[str, str | None]:
+    """Where it leads from and to; nothing for those who are not to know of hosts."""
+    source, destination = (row.source_host, row.dest_host) if call.may(HOSTS) else (None, None)
+    return {
+        "source_compute": source,
+        "source_node": source,
+        "dest_compute": destination,
+        "dest_node": destination,
+        "dest_host": None,
+    }
+
+
 def view(call: Call, row: Migration) -> dict[str, Any]:
     shown = {
         "id": row.number,
         "instance_uuid": row.server_id,
         "status": row.status,
-        "source_compute": row.source_host,
-        "source_node": row.source_host,
-        "dest_compute": row.dest_host,
-        "dest_node": row.dest_host,
-        "dest_host": None,
+        **places(call, row),
         "old_instance_type_id": _number(row.old_flavor_id),
         "new_instance_type_id": _number(row.new_flavor_id),
         "created_at": micros(row.created_at),
@@ -102,6 +112,8 @@ class Migrations:
 
 def _conditions(call: Call) -> list[Condition]:
     table, filters = migrations.LISTING.table, migrations.LISTING.filters
+    if any(call.query.get(name) is not None for name in ("host", "source_compute")) and not call.may(HOSTS):
+        raise forbidden(HOSTS)
     found = [] if call.may(ALL) else [table.c.project_id == call.project_id]
     for name in FILTERS:
         if values := call.query.all(name):

@@ -28,7 +28,7 @@ from cloudctl.rest.call import Call
 from cloudctl.rest.caller import forbidden
 from cloudctl.rest.quota import UNLIMITED
 from cloudctl.rest.route import Routes
-from cloudctl.rest.versions import ALWAYS, until
+from cloudctl.rest.versions import ALWAYS, Span, until
 from cloudctl.rest.views import Fields
 
 OTHERS = "compute:quotas:others"
@@ -40,7 +40,9 @@ Limit = Annotated[LooseInt, Range(UNLIMITED)]
 
 
 @frozen
-class QuotaClassSet:
+class Everywhere:
+    """What may be limited at every place."""
+
     instances: Limit | Missing = MISSING
     cores: Limit | Missing = MISSING
     ram: Limit | Missing = MISSING
@@ -51,23 +53,37 @@ class QuotaClassSet:
     injected_files: Limit | Missing = gated(until(2, 56))
     injected_file_content_bytes: Limit | Missing = gated(until(2, 56))
     injected_file_path_bytes: Limit | Missing = gated(until(2, 56))
+
+
+@frozen
+class QuotaClassSet(Everywhere):
+    """Those of networks have left classes later than projects."""
+
+    fixed_ips: Limit | Missing = gated(until(2, 49))
+    floating_ips: Limit | Missing = gated(until(2, 49))
+    security_groups: Limit | Missing = gated(until(2, 49))
+    security_group_rules: Limit | Missing = gated(until(2, 49))
+
+
+@frozen
+class QuotaSet(Everywhere):
     fixed_ips: Limit | Missing = gated(until(2, 35))
     floating_ips: Limit | Missing = gated(until(2, 35))
     security_groups: Limit | Missing = gated(until(2, 35))
     security_group_rules: Limit | Missing = gated(until(2, 35))
-
-
-@frozen
-class QuotaSet(QuotaClassSet):
     force: LooseBool | Missing = MISSING
 
 
+def _spans(body: type) -> dict[str, Span]:
+    return {path.removeprefix("."): span for path, (span,) in spans(body).items()}
+
+
 # They are shown as long as they are taken.
-SPANS = {path.removeprefix("."): span for path, (span,) in spans(QuotaClassSet).items()}
+SPANS, SPANS_OF_CLASSES = _spans(QuotaSet), _spans(QuotaClassSet)
 
 
-def shown(call: Call, values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if call.version in SPANS.get(name, ALWAYS)}
+def shown(call: Call, values: dict[str, Any], spans: dict[str, Span] = SPANS) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if call.version in spans.get(name, ALWAYS)}
 
 
 @frozen
@@ -180,7 +196,7 @@ def absolute(call: Call, allowed: dict[str, int], used: dict[str, int]) -> dict[
 
 
 def _shown_of_class(call: Call, values: dict[str, Any]) -> dict[str, Any]:
-    found = shown(call, values)
+    found = shown(call, values, SPANS_OF_CLASSES)
     if call.version not in gates.CLASS_SERVER_GROUPS:
         return {name: value for name, value in found.items() if not name.startswith("server_group")}
     return found

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from attrs import evolve, frozen
 
 from cloudctl.compute import moving
-from cloudctl.compute.api import gates, query
+from cloudctl.compute.api import gates, migrations, query
 from cloudctl.compute.api.server_actions import PATH, able
 from cloudctl.compute.moving import Destination
 from cloudctl.compute.tables import Migration
@@ -103,11 +103,7 @@ def view(call: Call, row: Migration, progress: MigrationProgress | None) -> dict
         "id": row.number,
         "server_uuid": row.server_id,
         "status": row.status,
-        "source_compute": row.source_host,
-        "source_node": row.source_host,
-        "dest_compute": row.dest_host,
-        "dest_node": row.dest_host,
-        "dest_host": None,
+        **migrations.places(call, row),
         "created_at": micros(row.created_at),
         "updated_at": micros(row.updated_at),
         **_progress(progress),

@@ -1,4 +1,4 @@
-"""What a fake guest writes to its serial console, and the cable that leads to who reads it."""
+"""What a fake guest writes to its serial console, and the cable that leads to who reads it, or sees its screen."""
 
 from __future__ import annotations
 
@@ -82,6 +82,13 @@ class Cable:
         """The guest has written this."""
         self._kept = (self._kept + text.replace("\n", "\r\n").encode("latin-1", "replace"))[-KEPT:]
         self._flush()
+
+    def send(self, data: bytes, most: int) -> None:
+        """Nothing of this may be left out: a client that leaves more than `most` bytes unread is hung up on."""
+        self._kept += data
+        self._flush()
+        if len(self._kept) > most:
+            self.loseConnection()
 
     def _flush(self) -> None:
         if self._kept and not self._paused and not self._is_out:

@@ -15,6 +15,7 @@ from cloudctl.drivers.errors import Aborted, HostDown, InvalidPower, Unfit, Unkn
 from cloudctl.drivers.fake import console
 from cloudctl.drivers.fake.behaviour import Behaviour, delays_of, sleep
 from cloudctl.drivers.fake.console import Cable
+from cloudctl.drivers.fake.screen import Screens
 from cloudctl.drivers.fake.store import Store, check_writable, directory, head, open_store, spill
 from cloudctl.drivers.interfaces import (
     ICrashDump,
@@ -31,6 +32,7 @@ from cloudctl.drivers.interfaces import (
     ISnapshot,
     ISuspend,
     ISwapVolume,
+    IVncConsole,
 )
 from cloudctl.drivers.specs import (
     ConnectionInfo,
@@ -59,6 +61,7 @@ INTERFACES = (
     IDiagnostics,
     ICrashDump,
     ISerialConsole,
+    IVncConsole,
     IResizeAttached,
     ISwapVolume,
     IGuestEvents,
@@ -145,6 +148,7 @@ class FakeHypervisor:
     guests: Store[Guest]
     changed: Callable[[str], None] | None = None
     cables: dict[str, Cable] = field(factory=dict)  # of the consoles that are open, by the ids of their guests
+    screens: Screens = field(factory=Screens)
     elsewhere: bool = False
 
     async def check(self) -> None:
@@ -153,6 +157,7 @@ class FakeHypervisor:
     async def close(self) -> None:
         for cable in list(self.cables.values()):
             cable.loseConnection()
+        self.screens.close()
 
     # -- what tests do to it
 
@@ -238,6 +243,7 @@ class FakeHypervisor:
             if self._find(id) is not None:
                 self.guests.delete(id)
                 self._unplug(id)
+                self.screens.darken(id)
 
     async def console_output(self, id: str, lines: int | None = None) -> str:
         async with self.behaviour.around("console_output", id):
@@ -414,6 +420,12 @@ class FakeHypervisor:
             client.makeConnection(cable)
             cable.show(guest.log)
 
+    async def open_vnc(self, id: str, client: IProtocol) -> None:
+        async with self.behaviour.around("open_vnc", id):
+            guest = self._guest(id)
+            demand(guest, *ON)
+            self.screens.open(id, guest.spec.name, client)
+
     def _typed(self, id: str, data: bytes) -> None:
         guest = self.guests.get(id)
         if guest is not None and guest.power is Power.RUNNING:
@@ -458,6 +470,8 @@ class FakeHypervisor:
         cable = self.cables.get(guest.spec.id)
         before = self.guests.get(guest.spec.id) if cable is not None else None
         self.guests.put(guest.spec.id, guest)
+        if guest.power in OFF:
+            self.screens.darken(guest.spec.id)
         if cable is not None and before is not None:
             cable.show(console.news(before.log, guest.log))
             if guest.power in OFF:

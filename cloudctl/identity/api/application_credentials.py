@@ -137,7 +137,8 @@ class ApplicationCredentials:
             expires_at=expires_at,
             unrestricted=body.unrestricted,
             roles=None if not body.roles else [_role(conn, role) for role in body.roles],
-            rules=None if body.access_rules in (MISSING, None) else [_rule(rule) for rule in body.access_rules],
+            # Stock clients send an empty list where their user has said nothing of rules.
+            rules=None if not body.access_rules else [_rule(rule) for rule in body.access_rules],
         )
         limits = domain.Limits(self.options.application_credential_limit, self.options.access_rule_limit)
         row = domain.create(conn, call.caller, new, limits)

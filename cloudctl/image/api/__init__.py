@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from cloudctl.db import Database
-from cloudctl.db.threads import Threads
 from cloudctl.image.api.cache import Cache
 from cloudctl.image.api.data import Data
 from cloudctl.image.api.definitions import Definitions
@@ -21,9 +20,8 @@ from cloudctl.image.api.stores import StoresInfo
 from cloudctl.image.api.tag_definitions import TagDefinitions
 from cloudctl.image.api.tags import Tags
 from cloudctl.image.api.versions import Versions
-from cloudctl.image.data import ImageData
+from cloudctl.image.looking import Looking
 from cloudctl.image.options import ImageOptions
-from cloudctl.image.stores import Stores
 from cloudctl.image.uploads import Intake
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.outgoing import permits
@@ -31,16 +29,13 @@ from cloudctl.rest.pipeline import Http, Pipeline
 from cloudctl.rest.uploads import Uploads
 
 
-def build(
-    http: Http, db: Database, stores: Stores, threads: Threads, reactor: Any, options: ImageOptions, uploads: Uploads
-) -> ApiApp:
-    """`threads` read and write the data; `reactor` is where their results come back."""
-    data = ImageData(stores, threads, reactor, options.require_format_match)
+def build(http: Http, db: Database, looking: Looking, options: ImageOptions, uploads: Uploads) -> ApiApp:
+    data, stores = looking.data, looking.data.stores
     permitted = permits(options.import_networks)
     asking = Asking(stores, options, permitted)
     resources: tuple[Any, ...] = (
         Images(db, asking),
-        Data(db, data, Intake(db, data, options.max_size, uploads)),
+        Data(db, looking, Intake(db, data, options.max_size, uploads)),
         Members(db, options),
         Tags(db, options),
         Imports(db, options, permitted, stores),

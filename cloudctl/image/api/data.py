@@ -8,14 +8,17 @@ from functools import partial
 from attrs import frozen
 
 from cloudctl.db import Database
-from cloudctl.errors import Forbidden, Invalid, RangeNotSatisfiable, Unavailable, UnsupportedMediaType
+from cloudctl.errors import Conflict, Forbidden, Invalid, RangeNotSatisfiable, Unavailable, UnsupportedMediaType
 from cloudctl.image import cache
 from cloudctl.image import images as domain
 from cloudctl.image.api.stores import named_store, offers
 from cloudctl.image.data import ImageData
 from cloudctl.image.images import SAVING, UPLOADING
+from cloudctl.image.looking import Looking
+from cloudctl.image.tables import Image
 from cloudctl.image.uploads import Intake
 from cloudctl.rest.call import Call, Download, Reply
+from cloudctl.rest.outgoing import FetchError
 from cloudctl.rest.route import Routes
 from cloudctl.rest.uploads import Admitted
 
@@ -74,8 +77,12 @@ class Data:
     routes = Routes("Image data")
 
     db: Database
-    data: ImageData
+    looking: Looking
     intake: Intake
+
+    @property
+    def data(self) -> ImageData:
+        return self.looking.data
 
     @routes.put("/images/<image_id>/file", policy="image:images:upload", raw=True, status=204, admits="may_upload")
     async def upload(self, call: Call, image_id: str) -> Reply:
@@ -107,6 +114,8 @@ class Data:
         image = await self.db.read(domain.visible, call.caller, image_id)
         if image.status == domain.DEACTIVATED and not call.may("image:images:download_deactivated"):
             raise Forbidden(f"The image {image.id} is deactivated; its data cannot be read.")
+        if image.locations:
+            image = await self._looked_at(image)
         size = image.size
         if image.status not in domain.STORED or size is None:
             return Reply(None, 204)
@@ -130,3 +139,13 @@ class Data:
         if image.checksum is not None:
             headers.append(("Content-MD5", image.checksum))
         return Reply(Download(opened, 0, size), 200, tuple(headers))
+
+    async def _looked_at(self, image: Image) -> Image:
+        """Once its data is here. Raises Unavailable if it cannot be had, Conflict for data that is not the image's."""
+        try:
+            await self.looking.look(image.id)
+        except (FetchError, OSError) as error:
+            raise Unavailable(f"The data of the image {image.id} cannot be read now: {error}") from error
+        except (Invalid, UnsupportedMediaType) as error:
+            raise Conflict(f"What is at the address of image {image.id} is not its data: {error}") from error
+        return await self.db.read(domain.get, image.id)

@@ -13,7 +13,7 @@ from cloudctl.errors import Forbidden, Invalid, OverQuota, TooLarge, Unsupported
 from cloudctl.image import images as domain
 from cloudctl.image import patching, properties
 from cloudctl.image.api import listing, locations
-from cloudctl.image.api.locations import Asking, with_checksums
+from cloudctl.image.api.locations import Asking
 from cloudctl.image.api.stores import offers
 from cloudctl.image.images import COMMUNITY, PUBLIC, QUEUED, Image, NewImage
 from cloudctl.image.listing import FILTERS, OTHERS
@@ -193,7 +193,7 @@ class Images:
 
     def _view(self, image: Image) -> dict[str, Any]:
         shows = self.asking.options.show_multiple_locations
-        return view(image, with_checksums(image.row, self.asking.stores) if shows else None)
+        return view(image, locations.view(image.row, self.asking.stores) if shows else None)
 
     @routes.get("/images", policy="image:images:list", pure=True, query=(*FILTERS, *OTHERS))
     async def list(self, call: Call) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Reference: image.md, sections 3 and 6.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -15,15 +15,16 @@ from attrs import field, frozen
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Forbidden, Invalid
 from cloudctl.image import images as domain
-from cloudctl.image import imports
+from cloudctl.image import imports, located
 from cloudctl.image.data import Hash
 from cloudctl.image.imports import URI_LENGTH
+from cloudctl.image.located import Said
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.patching import LOCATIONS, Operation
-from cloudctl.image.store import ImageStore
-from cloudctl.image.stores import WEB, Stores
+from cloudctl.image.store import WEB, ImageStore
+from cloudctl.image.stores import Stores
 from cloudctl.image.tables import Image
-from cloudctl.rest.body import MISSING, Body, Length, Missing, structure
+from cloudctl.rest.body import MISSING, Body, Length, Missing, given, structure
 from cloudctl.rest.call import Call
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.outgoing import Permitted
@@ -48,7 +49,7 @@ class AddLocation:
 
 @frozen
 class PatchData(ValidationData):
-    checksum: Annotated[str, Length(32, 32)] | Missing | None = MISSING  # the hash is what is looked at
+    checksum: Annotated[str, Length(32, 32)] | Missing | None = MISSING  # MD5
 
 
 @frozen
@@ -70,25 +71,19 @@ class Asking:
 
 
 def view(image: Image, stores: Stores) -> list[dict[str, Any]]:
-    """The heaviest store first."""
+    """The heaviest store first; addresses that were said in their order."""
     held = {store.id: store for store in stores}
-    return [
-        {"url": _address(image, held[store_id]), "metadata": {"store": store_id}}
-        for store_id in image.stores
-        if store_id in held
-    ]
+    return [each for store_id in image.stores if store_id in held for each in _in(image, held[store_id])]
 
 
-def _address(image: Image, store: ImageStore) -> str:
-    if store.id == WEB and image.address is not None:
-        return image.address
-    return f"file://{quote(str(store.path(image.id)))}"
-
-
-def with_checksums(image: Image, stores: Stores) -> list[dict[str, Any]]:
-    """As images show them, where that is switched on: with what the data there can be checked by."""
-    known = {"checksum": image.checksum, "os_hash_algo": image.os_hash_algo, "os_hash_value": image.os_hash_value}
-    return [{**each, "validation_data": known} for each in view(image, stores)]
+def _in(image: Image, store: ImageStore) -> Iterator[dict[str, Any]]:
+    if store.id == WEB and image.locations:
+        for each in image.locations:
+            yield {"url": each["url"], "metadata": {**each["metadata"], "store": WEB}}
+    elif store.id == WEB and image.address is not None:
+        yield {"url": image.address, "metadata": {"store": WEB}}
+    else:
+        yield {"url": f"file://{quote(str(store.path(image.id)))}", "metadata": {"store": store.id}}
 
 
 def expectation(data: ValidationData | Missing) -> Hash | None:
@@ -105,22 +100,41 @@ def expectation(data: ValidationData | Missing) -> Hash | None:
     return Hash(data.os_hash_algo, data.os_hash_value)
 
 
-def add(conn: Connection, caller: Caller, image_id: str, wish: AddLocation | Location, asking: Asking) -> None:
+def check(url: str, asking: Asking) -> None:
+    """That data may be fetched from there. Raises Invalid."""
+    if not asking.options.web_store:
+        raise Invalid("This cloud has no store of what is at addresses; import it by web-download instead.")
+    imports.check(url, asking.options, asking.permitted)
+
+
+def add(conn: Connection, caller: Caller, image_id: str, wish: AddLocation, asking: Asking) -> None:
     """Its data is fetched, looked at and kept, in the background.
 
     Raises Invalid, NotFound, Forbidden, Conflict, OverQuota.
     """
     expected = expectation(wish.validation_data)
-    if not asking.options.web_store:
-        raise Invalid("This cloud has no store of what is at addresses; import it by web-download instead.")
-    imports.check(wish.url, asking.options, asking.permitted)
+    check(wish.url, asking)
     imports.add_location(conn, caller, image_id, wish.url, expected, asking.options)
 
 
-def patch(conn: Connection, caller: Caller, image_id: str, operation: Operation, asking: Asking) -> None:
-    """What one operation says of LOCATIONS. The first that an image has is added; one of several is removed.
+def said(wish: Location, asking: Asking, *, known: bool) -> Said:
+    """What a patch says. `known`: there are sums to compare with, so that wrong ones are told from nonsense by these.
 
-    Raises Invalid, BodyError, NotFound, Forbidden, Conflict, OverQuota.
+    Raises Invalid.
+    """
+    check(wish.url, asking)
+    data = wish.validation_data
+    if not known:
+        expectation(data)
+    sums = {} if data is MISSING else {name: value for name, value in given(data).items() if value is not None}
+    return Said(wish.url, wish.metadata, sums)
+
+
+def patch(conn: Connection, caller: Caller, image_id: str, operation: Operation, asking: Asking) -> None:
+    """What one operation says of LOCATIONS.
+
+    An image without data gets it by this; to one that has it from addresses others are added. Of any other image one of
+    several locations is removed. Raises Invalid, BodyError, NotFound, Forbidden, Conflict, OverQuota.
     """
     image = domain.get(conn, image_id, lock=True)
     there, member = view(image, asking.stores), operation.member
@@ -129,16 +143,23 @@ def patch(conn: Connection, caller: Caller, image_id: str, operation: Operation,
             raise Forbidden(f"Property '{LOCATIONS}' may not be removed.")
         if (place := _place(member)) is None or place >= len(there):
             raise Invalid("Invalid position for removing a location.")
-        caller.require("image:stores:delete", project_id=image.owner or "")
-        domain.leave(conn, image, there[place]["metadata"]["store"], caller.now, caller)
+        _remove(conn, caller, image, there, place)
     elif operation.op == "add":
-        if member is None or (member != "-" and ((place := _place(member)) is None or place > len(there))):
+        place = len(there) if member == "-" else _place(member or "")
+        if place is None or place > len(there):
             raise Invalid("Invalid position for adding a location.")
-        _add_first(conn, caller, image_id, [structure(operation.value, Location, f"$.{LOCATIONS}")], there, asking)
+        wish = said(structure(operation.value, Location, f"$.{LOCATIONS}"), asking, known=bool(image.locations))
+        if image.locations:
+            located.add(conn, caller, image, wish, place)
+        elif there:
+            raise Invalid("The data of the image is kept here; an address is said of a new image.")
+        else:
+            located.locate(conn, caller, image, [wish])
     elif member is not None:
         raise Invalid(f"'{LOCATIONS}' is replaced as a whole.")
     else:
-        _add_first(conn, caller, image_id, structure(operation.value, list[Location], f"$.{LOCATIONS}"), there, asking)
+        wishes = structure(operation.value, list[Location], f"$.{LOCATIONS}")
+        _replace(conn, caller, image, there, wishes, asking)
 
 
 def _place(member: str) -> int | None:
@@ -146,19 +167,29 @@ def _place(member: str) -> int | None:
     return int(member) if member.isascii() and member.isdecimal() and len(member) < 10 else None
 
 
-def _add_first(
-    conn: Connection, caller: Caller, image_id: str, said: Sequence[Location], there: Sequence[Any], asking: Asking
+def _remove(conn: Connection, caller: Caller, image: Image, there: Sequence[Any], place: int) -> None:
+    store_id = there[place]["metadata"]["store"]
+    addresses = [each for each in there if each["metadata"]["store"] == store_id]
+    if image.locations and store_id == WEB and (len(addresses) > 1 or len(there) == 1):
+        located.remove(conn, caller, image, addresses.index(there[place]))
+    else:
+        caller.require("image:stores:delete", project_id=image.owner or "")
+        domain.leave(conn, image, store_id, caller.now, caller)
+
+
+def _replace(
+    conn: Connection, caller: Caller, image: Image, there: Sequence[Any], wishes: Sequence[Location], asking: Asking
 ) -> None:
     """What is said may be what there is: then nothing happens."""
-    kept = {each["url"]: each["metadata"] for each in there}
-    if said and any(each.metadata != kept.get(each.url, {}) for each in said):
-        raise Invalid("The metadata of a location is its store, and cannot be changed.")
-    if kept and {each.url for each in said} == set(kept) and len(said) == len(kept):
+    if [(each.url, dict(each.metadata)) for each in wishes] == [(each["url"], each["metadata"]) for each in there]:
         return
-    if there or len(said) > 1:
-        raise Invalid("An image has one address, and no other can be put in its place: add it to a new image.")
-    for each in said:
-        add(conn, caller, image_id, each, asking)
+    if there and not image.locations:
+        raise Invalid("The data of the image is kept here; what is shown of that cannot be changed.")
+    found = [said(each, asking, known=bool(there)) for each in wishes]
+    if there:
+        located.replace(conn, caller, image, found)
+    else:
+        located.locate(conn, caller, image, found)
 
 
 @frozen

@@ -6,15 +6,18 @@ from datetime import datetime
 
 from cloudctl.db import Connection
 from cloudctl.image import cache, kinds
-from cloudctl.image.data import ImageData
+from cloudctl.image.looking import Looking
 from cloudctl.image.options import ImageOptions
+from cloudctl.rest.outgoing import Unreached
 from cloudctl.tasks import Context, Step, Transient, Workflow
 from cloudctl.tasks.workflow import Task
 
 ATTEMPTS = 3
 
 
-def caching(data: ImageData, options: ImageOptions) -> Workflow:
+def caching(looking: Looking, options: ImageOptions) -> Workflow:
+    data = looking.data
+
     async def ensure_copied(ctx: Context) -> None:
         near, image_id = data.stores.cache, ctx.resource_id
         if near is None or await ctx.read(cache.is_cached, image_id):
@@ -24,9 +27,10 @@ def caching(data: ImageData, options: ImageOptions) -> Workflow:
             return
         try:
             if not await data.run(near.path(image_id).exists):
+                await looking.look(image_id)
                 source = await data.run(data.stores.fetch, image_id)
                 await data.run(near.receive, source, image_id)
-        except OSError as error:
+        except (Unreached, OSError) as error:
             raise Transient(f"the copy cannot be made: {error}") from error
         if not await ctx.write(cache.keep, image_id, ctx.now):
             await drop(ctx)

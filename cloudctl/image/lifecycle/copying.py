@@ -7,20 +7,26 @@ from typing import Any
 
 from cloudctl.db import Connection
 from cloudctl.image import imports, kinds
-from cloudctl.image.data import ImageData
 from cloudctl.image.lifecycle.placing import ensure_placed
+from cloudctl.image.looking import Looking
 from cloudctl.image.options import ImageOptions
+from cloudctl.rest.outgoing import Unreached
 from cloudctl.tasks import Context, Step, Transient, Workflow
 from cloudctl.tasks.workflow import Task
 
 ATTEMPTS = 3
 
 
-def copying(data: ImageData, options: ImageOptions) -> Workflow:
+def copying(looking: Looking, options: ImageOptions) -> Workflow:
+    data = looking.data
     kept = options.import_kept
 
     async def ensure_copied(ctx: Context) -> None:
         image = await ctx.write(imports.copying, ctx.args["task_id"], ctx.resource_id, ctx.now)
+        try:
+            await looking.look(image.id)
+        except (Unreached, OSError) as error:
+            raise Transient(str(error)) from error
         source = await data.run(data.stores.fetch, image.id)
         if not await data.run(source.exists):
             raise Transient("the data of the image cannot be read")

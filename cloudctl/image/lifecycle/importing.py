@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from cloudctl.db import Connection, Database
+from cloudctl.db import Connection
 from cloudctl.errors import Invalid
 from cloudctl.image import images, imports, kinds, regions
-from cloudctl.image.data import HASH, ImageData
+from cloudctl.image.data import HASH
 from cloudctl.image.lifecycle.placing import ensure_placed
+from cloudctl.image.looking import Looking
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.store import CHUNK
 from cloudctl.image.stores import Stores
@@ -24,10 +24,9 @@ from cloudctl.tasks.workflow import Task
 ATTEMPTS = 3
 
 
-def importing(
-    db: Database, data: ImageData, options: ImageOptions, fetch: Callable[[str, Path], Awaitable[None]]
-) -> Workflow:
-    store, kept = data.store, options.import_kept
+def importing(looking: Looking, options: ImageOptions) -> Workflow:
+    data, kept = looking.data, options.import_kept
+    store = data.store
 
     async def ensure_fetched(ctx: Context) -> None:
         await ctx.write(imports.processing, ctx.args["task_id"], ctx.resource_id, ctx.now)
@@ -35,9 +34,10 @@ def importing(
         origin = await ctx.read(regions.source, ctx.args)
         try:
             if origin is not None:
+                await looking.look(origin.row.id)
                 await data.run(copy, data.stores, origin.row.id, staged)
             elif uri is not None:
-                await fetch(uri, staged)
+                await looking.fetch(uri, staged)
             if origin is not None or uri is not None:
                 await data.run(store.stage, staged, ctx.resource_id)
         except (Unreached, OSError) as error:

@@ -160,14 +160,15 @@ class Services:
 
     async def _switch(self, body: Switch, disabled: bool, reason: str | None = None) -> Any:
         found = await self.db.run(services.switch, self.options, body.host, body.name, disabled, reason)
-        return {
+        told = {
             "host": found.host,
             "service": found.binary,
             "binary": found.binary,
             "status": "disabled" if disabled else "enabled",
             "disabled": disabled,
-            "disabled_reason": reason,
         }
+        # Who disables without a reason is told of none.
+        return told if disabled and reason is None else {**told, "disabled_reason": reason}
 
     def _view(self, call: Call, service: services.Service) -> dict[str, Any]:
         body: dict[str, Any] = {
