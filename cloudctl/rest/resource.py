@@ -162,9 +162,18 @@ def sort_keys(attributes: Attributes) -> dict[str, ColumnElement[Any]]:
 
 def require_filters(call: Call, attributes: Attributes) -> None:
     """Raises Forbidden for a filter on what the caller may not see."""
-    for each in attributes:
-        if each.rule is not None and each.name in call.query:
-            call.require(each.rule)
+    for each in _ruled_filters(call, attributes):
+        call.require(each)
+
+
+def may_filter(call: Call, attributes: Attributes) -> bool:
+    """Whether the caller is shown all that the query filters by. What one is not shown, no record of one's list has."""
+    return all(map(call.may, _ruled_filters(call, attributes)))
+
+
+def _ruled_filters(call: Call, attributes: Attributes) -> list[str]:
+    """The rules of attributes that the query filters by."""
+    return [each.rule for each in attributes if each.rule is not None and each.name in call.query]
 
 
 # -- views

@@ -53,6 +53,7 @@ LOGS = Declared(
     name="log",
     path="/log/logs",
     noun="a log of packets",
+    sight="network:logs:see",
     record=NetworkLog,
     needs=IPacketLogs,
     attributes=(
@@ -81,4 +82,5 @@ class LoggableResources:
     @routes.get("/log/loggable-resources", policy="network:logs:list")
     async def list(self, call: Call) -> Json:
         """List the types of resources that can be logged."""
-        return {"loggable_resources": [{"type": SECURITY_GROUP}]}
+        seen = call.may("network:logs:see")
+        return {"loggable_resources": [{"type": SECURITY_GROUP}] if seen else []}
