@@ -84,7 +84,7 @@ RULES_OF_METERS = Declared(
         Attribute("id", _r.id, filter=any_of, sort=True),
         Attribute("metering_label_id", _r.metering_label_id, Id, post=REQUIRED, filter=any_of, sort=True),
         Attribute("direction", _r.direction, Literal["ingress", "egress"], post=REQUIRED, filter=any_of, sort=True),
-        *(Attribute(name, _r.table.c[name], IpText | None, post=None, filter=any_of) for name in PREFIXES),
+        *(Attribute(name, _r.table.c[name], IpText | None, post=None, filter=any_of, sort=True) for name in PREFIXES),
         Attribute("excluded", _r.excluded, Flag, post=False, filter=lists.truths, sort=True),
         *owners(MeteringRule),
     ),

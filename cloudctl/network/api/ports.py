@@ -394,7 +394,7 @@ PORTS = Declared(
         Attribute("dns_name", c.dns_name, Label, post=MISSING, put=True, filter=any_of),
         Attribute("dns_domain", c.dns_domain, Domain, post=MISSING, put=True, filter=any_of),
         Attribute("dns_assignment", view=Beside(ports.fixed_ips_of, assignments)),
-        Attribute("ip_allocation", c.ip_allocation),
+        Attribute("ip_allocation", c.ip_allocation, filter=any_of, sort=True),
         Attribute("trunk_details", view=trunk_details, needs=ITrunks),
         Attribute("data_plane_status", c.data_plane_status, Literal["ACTIVE", "DOWN"] | None, put=True, filter=any_of),
         Attribute("propagate_uplink_status", c.propagate_uplink_status, Flag, post=MISSING, put=True),
