@@ -229,6 +229,9 @@ class Cloud(OrderedService):
         checks["totals"] = quota.check_totals(self.db)
         self.audit = Audit(self.clock, config.tasks.audit_period, checks)
         self.metrics.add(TaskMetrics(self.engine, self.audit))
+        for part in self.parts if ENGINE in config.server.roles else ():
+            for source in part.metrics:
+                self.metrics.ask(source)
         self._serve()
 
     # -- parts

@@ -26,6 +26,7 @@ from cloudctl.drivers.interfaces import IBus, IHypervisor, INetworkBackend, IObj
 from cloudctl.log_levels import LogLevels
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.identity import Authenticator
+from cloudctl.rest.metrics import Source
 from cloudctl.rest.pipeline import Http
 from cloudctl.rest.policy import Policy
 from cloudctl.rest.uploads import Uploads
@@ -130,6 +131,8 @@ class Part:
     supports: Sequence[IService] = ()
     # What looks at the backends and serves their guests: runs where tasks are done, from before the first of them.
     watches: Sequence[IService] = ()
+    # What /metrics shows of it where tasks are done: asked whenever somebody scrapes.
+    metrics: Sequence[Source] = ()
     # What others may be shown; they find it by its class.
     shown: Sequence[object] = ()
     # What a cloud needs from one of its services.

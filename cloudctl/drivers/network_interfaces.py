@@ -8,6 +8,7 @@ from twisted.web.resource import IResource
 from zope.interface import Interface
 
 from cloudctl.drivers.driver_interface import IDriver
+from cloudctl.drivers.network_specs import Metered
 from cloudctl.drivers.specs import (
     NetworkInventory,
     NetworkSpec,
@@ -111,6 +112,12 @@ class INdpProxies(Interface):
 
 class IMetering(Interface):
     """Traffic between routers and the outside is counted: `RouterSpec.meters` is obeyed."""
+
+    async def metered() -> tuple[Metered, ...]:
+        """What is counted, sorted by router and meter: all meters of all routers that have a gateway.
+
+        Numbers only grow, but for meters and routers that were made anew: these begin at 0.
+        """
 
 
 class IGatewayLimits(Interface):

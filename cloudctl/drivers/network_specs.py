@@ -48,3 +48,13 @@ class Meter:
 
     id: str
     rules: tuple[MeterRule, ...]
+
+
+@frozen
+class Metered:
+    """What one meter has counted at one router."""
+
+    router_id: str
+    meter_id: str
+    packets: int
+    bytes: int

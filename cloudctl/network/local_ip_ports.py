@@ -77,10 +77,10 @@ def address_of(conn: Connection, port: Port, wanted: str | None) -> str:
             raise Invalid(f"Port {port.id} does not have address {address}.", type="LocalIPRequestedIPNotFound")
         return address
     if not found:
-        raise Invalid(f"Port {port.id} has no addresses.", type="LocalIPNoFixedIPs")
+        raise Invalid(f"Port {port.id} has no addresses.", type="LocalIPNoIP")
     if len(found) > 1:
         message = f"Port {port.id} has several addresses: one must be specified."
-        raise Invalid(message, type="LocalIPSeveralFixedIPs")
+        raise Invalid(message, type="LocalIPNoRequestedIP")
     return found[0]
 
 

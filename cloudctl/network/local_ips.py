@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from ipaddress import ip_address
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 from sqlalchemy import select
 
 from cloudctl.db import Connection
-from cloudctl.errors import Conflict
-from cloudctl.network import local_ip_ports, ports, standard
+from cloudctl.errors import Conflict, Invalid
+from cloudctl.network import ipam, local_ip_ports, ports, standard
 from cloudctl.network.extension_tables import LocalIp
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.owned import Owned
@@ -53,10 +54,19 @@ def create(conn: Connection, project_id: str, new: NewLocalIp, port: Port, now: 
 def create_on(
     conn: Connection, project_id: str, new: NewLocalIp, network_id: str, now: datetime, by: Origin
 ) -> LocalIp:
-    """One with a port of its own on a network. Raises what `ports.create` raises."""
+    """One with a port of its own on a network, and its IPv4 address. Raises what `ports.create` raises, Invalid."""
     fixed = None if new.address is None else (FixedIpRequest(ip_address=new.address),)
     wanted = NewPort(network_id, fixed_ips=fixed, device_owner=local_ip_ports.OWNER, port_security_enabled=False)
-    return create(conn, project_id, new, ports.create(conn, project_id, wanted, now, by), now)
+    port = ports.create(conn, project_id, wanted, now, by)
+    if new.address is None:
+        # On a network with IPv6, too, the port has several.
+        found = (row.ip_address for row in ipam.of_ports(conn, [port.id]).get(port.id, ()))
+        address = next((each for each in found if ip_address(each).version == 4), None)
+        if address is None:
+            message = f"Bad local_ip request: Network {network_id} does not contain any IPv4 subnet."
+            raise Invalid(message, type="BadRequest")
+        new = evolve(new, address=address)
+    return create(conn, project_id, new, port, now)
 
 
 def change(conn: Connection, row: LocalIp, changes: Mapping[str, Any], now: datetime) -> LocalIp:

@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
+from sqlalchemy import bindparam, select
+
+from cloudctl.db import Connection
+from cloudctl.network.standard import batches
+from cloudctl.network.tables import Network, Port
+
+# Built once: building a statement costs more than running it.
+_domains = (
+    select(Port.id, Network.dns_domain)
+    .join_from(Port, Network, Network.id == Port.network_id)
+    .where(Port.id.in_(bindparam("ports", expanding=True)), Network.dns_domain != "")
+)
 LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
 # What every port is in that names no other domain.
 DOMAIN = "openstacklocal."
@@ -11,8 +24,11 @@ DOMAIN = "openstacklocal."
 
 def check_label(text: str) -> str:
     """A name of one label or several, or none. Raises ValueError."""
-    if text and not all(LABEL.fullmatch(label) for label in text.removesuffix(".").split(".")):
+    labels = text.removesuffix(".").split(".")
+    if text and not all(map(LABEL.fullmatch, labels)):
         raise ValueError(f"{text[:64]!r} is not a valid DNS name")
+    if len(labels) > 1 and labels[-1].isdigit():
+        raise ValueError(f"{text[:64]!r} is not a valid DNS name: the last label must not be all numeric")
     return text
 
 
@@ -23,8 +39,16 @@ def check_domain(text: str) -> str:
     return check_label(text)
 
 
-def assignment(name: str, address: str) -> dict[str, str]:
-    """An entry of `dns_assignment`."""
+def domains_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, str]:
+    """Port id → the domain of its network. Those of networks without one are missing."""
+    found: dict[str, str] = {}
+    for some in batches(port_ids):
+        found |= dict(conn.execute(_domains, {"ports": some}).all())
+    return found
+
+
+def assignment(name: str, address: str, domain: str = "") -> dict[str, str]:
+    """An entry of `dns_assignment`. `domain`: of the port, or of its network; "": neither has one."""
     hostname = name or "host-" + re.sub(r"[.:]+", "-", address).strip("-")
-    fqdn = hostname if hostname.endswith(".") else f"{hostname}.{DOMAIN}"
+    fqdn = hostname if hostname.endswith(".") else f"{hostname}.{domain or DOMAIN}"
     return {"hostname": hostname, "ip_address": address, "fqdn": fqdn}

@@ -42,6 +42,8 @@ from cloudctl.tasks import Origin, queue
 # The least that each family can work with, bytes.
 MTU_LEAST = {4: 68, 6: 1280}
 SHOWN_IDS = 20
+# What ports show of their network, and servers of their ports.
+SHOWN_OF_PORTS = ("name", "qos_policy_id", "dns_domain")
 
 
 @frozen
@@ -248,7 +250,7 @@ def change(
     standard.change(conn, Network.table, row.id, now, **changes)
     if "mtu" in changes:
         router_ports.network_changed(conn, row.id)
-    if any(changes.get(name, getattr(row, name)) != getattr(row, name) for name in ("name", "qos_policy_id")):
+    if any(changes.get(name, getattr(row, name)) != getattr(row, name) for name in SHOWN_OF_PORTS):
         shown.network_changed(conn, row.id)
     if changes.get("qos_policy_id", row.qos_policy_id) != row.qos_policy_id:
         qos_rules.network_changed(conn, row.id, by)

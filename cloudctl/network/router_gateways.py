@@ -20,6 +20,7 @@ from cloudctl.network import (
     ndp_proxies,
     networks,
     ports,
+    router_hosts,
     router_ports,
     standard,
 )
@@ -62,7 +63,8 @@ def set(conn: Connection, router: Router, wanted: Gateway, now: datetime, by: Or
         if present is not None:
             _remove(conn, router, present, now, by)
         _add(conn, router, wanted, 0 if present is None else present.position, now, by)
-    _changed(conn, router, now, by, enable_snat=wanted.enable_snat)
+    placed = router_hosts.of_connected(conn, router)
+    _changed(conn, router, now, by, enable_snat=wanted.enable_snat, **placed)
 
 
 def clear(conn: Connection, router: Router, now: datetime, by: Origin) -> None:
@@ -90,7 +92,7 @@ def add(conn: Connection, router: Router, wanted: Sequence[Gateway], now: dateti
         _check_network(conn, each)
         _add(conn, router, each, position + count, now, by)
     first = {} if present or not wanted else {"enable_snat": wanted[0].enable_snat}
-    _changed(conn, router, now, by, **first)
+    _changed(conn, router, now, by, **first, **router_hosts.of_connected(conn, router))
 
 
 def alter(conn: Connection, router: Router, wanted: Sequence[Gateway], now: datetime, by: Origin) -> None:

@@ -1,4 +1,4 @@
-"""On which host a new router is: an alive one with few of them. `agents` moves them."""
+"""On which host a router is: an alive one with few of them. `agents` moves them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ AGENT = "L3 agent"
 # Built once: building a statement costs more than running it.
 _closed = select(Agent.host).where(Agent.agent_type == AGENT, Agent.admin_state_up.is_(False))
 _loads = select(Router.host, func.count()).group_by(Router.host)
+
+
+def of_connected(conn: Connection, router: Router) -> dict[str, str]:
+    """What changes of a router that is given a port. Before the first it is on no host: administrators may choose."""
+    return {} if router.host else {"host": choose(conn)}
 
 
 def choose(conn: Connection) -> str:

@@ -12,7 +12,7 @@ from sqlalchemy import delete, insert, select
 from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid, NotFound
-from cloudctl.network import associations, fixed_ips, kinds, ndp_proxies, ports, router_ports, standard
+from cloudctl.network import associations, fixed_ips, kinds, ndp_proxies, ports, router_hosts, router_ports, standard
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
 from cloudctl.network.router_ports import INTERFACE, bad
@@ -64,7 +64,7 @@ def add_subnet(
         )
         port_id = str(ports.create(conn, router.project_id, new, now, by).id)
         _join(conn, router.id, port_id, subnet.network_id)
-    _changed(conn, router, now, by)
+    _changed(conn, router, now, by, **router_hosts.of_connected(conn, router))
     return Interface(port_id, subnet.network_id, (subnet.id,))
 
 
@@ -94,7 +94,7 @@ def add_port(conn: Connection, router: Router, port: Port, now: datetime, by: Or
     router_ports.check_addresses(conn, router.id, None, on)
     standard.change(conn, Port.table, port.id, now, device_id=router.id, device_owner=INTERFACE)
     _join(conn, router.id, port.id, port.network_id)
-    _changed(conn, router, now, by)
+    _changed(conn, router, now, by, **router_hosts.of_connected(conn, router))
     return Interface(port.id, port.network_id, tuple(dict.fromkeys(subnet.id for subnet in on)))
 
 
@@ -160,6 +160,6 @@ def _join(conn: Connection, router_id: str, port_id: str, network_id: str) -> No
     conn.execute(insert(RouterPort).values(port_id=port_id, router_id=router_id, network_id=network_id))
 
 
-def _changed(conn: Connection, router: Router, now: datetime, by: Origin) -> None:
-    standard.change(conn, Router.table, router.id, now)
+def _changed(conn: Connection, router: Router, now: datetime, by: Origin, **columns: str) -> None:
+    standard.change(conn, Router.table, router.id, now, **columns)
     tasks.submit_once(conn, kinds.ENSURE_ROUTER, router.id, by)

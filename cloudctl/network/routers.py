@@ -30,7 +30,6 @@ from cloudctl.network import (
     qos_rules,
     quotas,
     router_gateways,
-    router_hosts,
     router_ports,
     standard,
 )
@@ -90,7 +89,7 @@ def create(
             status=ACTIVE,
             admin_state_up=wanted.admin_state_up,
             availability_zone_hints=list(wanted.availability_zone_hints),
-            host=router_hosts.choose(conn),
+            host="",
             flavor_id=wanted.flavor_id,
             distributed=wanted.distributed,
             ha=wanted.ha,

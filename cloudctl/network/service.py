@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surroundings
 from cloudctl.db import Connection
-from cloudctl.drivers.interfaces import IRouters
+from cloudctl.drivers.interfaces import IMetering, IRouters
 from cloudctl.identity.bootstrap import first_project
 from cloudctl.network import audit
 from cloudctl.network.bootstrap import bootstrap
 from cloudctl.network.lifecycle import WORKFLOWS
+from cloudctl.network.metered import Meters
 from cloudctl.network.options import NetworkOptions
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.pipeline import Http
@@ -31,6 +32,7 @@ def compose(cloud: Surroundings) -> Part:
         WORKFLOWS,
         bootstrap=first_rows,
         checks={"network": audit.check(cloud.db, cloud.network)},
+        metrics=(Meters(cloud.db, cloud.network, cloud.clock).look,) if IMetering.providedBy(cloud.network) else (),
     )
 
 

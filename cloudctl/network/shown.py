@@ -26,7 +26,7 @@ def port_changed(conn: Connection, port_id: str | None) -> None:
 
 
 def network_changed(conn: Connection, network_id: str) -> None:
-    """The network has another name or QoS policy."""
+    """The network has another name, QoS policy or domain."""
     _say(conn, _network, network_id)
 
 

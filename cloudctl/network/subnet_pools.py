@@ -114,8 +114,8 @@ def change(conn: Connection, caller: Caller, pool: SubnetPool, changes: Mapping[
         if wanted[0].version != pool.ip_version:
             raise Invalid("Cannot mix IPv4 and IPv6 prefixes in a subnet pool.", type="PrefixVersionMismatch")
         if not all(prefixes.within(each, wanted) for each in present):
-            message = "Illegal subnetpool update : Existing prefixes must be a subset of the new prefixes."
-            raise Invalid(message, type="IllegalSubnetPoolUpdate")
+            message = "Illegal update to prefixes: Existing prefixes must be a subset of the new prefixes."
+            raise Invalid(message, type="IllegalSubnetPoolPrefixUpdate")
         columns["prefixes"] = [str(each) for each in wanted]
     if columns.get("is_default") and not pool.is_default:
         _check_default(conn, pool.ip_version)
@@ -253,7 +253,7 @@ def _check_scope(
         raise Invalid(message, type="IllegalSubnetPoolAssociationToAddressScope")
     if scope.ip_version != wanted[0].version:
         message = f"Illegal subnetpool association: subnetpool is not of address scope {scope_id}'s IP version."
-        raise Invalid(message, type="IllegalSubnetPoolIpVersionAffinity")
+        raise Invalid(message, type="IllegalSubnetPoolIpVersionAssociationToAddressScope")
     # Two pools that are put into the scope at once take turns.
     queue.lock_resource(conn, "address_scope", scope_id)
     for other_id, theirs in conn.execute(_in_scope, {"scope": scope_id}):

@@ -58,5 +58,5 @@ class MetricsPage:
     @routes.get("/metrics", policy=None)
     async def show(self, call: Call) -> Reply:
         """All metrics in Prometheus' text format."""
-        text, content_type = self.metrics.render()
+        text, content_type = await self.metrics.page()
         return Reply(text, headers=(("Content-Type", content_type),))

@@ -6,16 +6,17 @@ A request only raises plain numbers. `prometheus_client` is imported when somebo
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
     from prometheus_client.registry import Collector
 
+Source = Callable[[], Awaitable[Sequence["Metric"]]]
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -36,6 +37,16 @@ class Times:
     sum: float = 0.0
 
 
+@frozen(eq=False)
+class Found:
+    """A Collector of what was looked for before."""
+
+    metrics: Sequence[Metric]
+
+    def collect(self) -> Sequence[Metric]:
+        return self.metrics
+
+
 class Metrics:
     """The counts of one cloud, so that several fit in one process."""
 
@@ -44,6 +55,7 @@ class Metrics:
         self._requests: dict[tuple[str, str, int], Count] = {}
         self._seconds: dict[str, Times] = {}
         self._others: list[Collector] = []
+        self._sources: list[Source] = []
 
     def answered(self, api: str, method: str, status: int, seconds: float, now: float) -> None:
         key = (api, method, status)
@@ -79,12 +91,20 @@ class Metrics:
         yield seconds
         yield GaugeMetricFamily("cloudctl_http_requests_running", "Requests being answered.", value=self.running)
 
-    def render(self) -> tuple[bytes, str]:
+    def ask(self, source: Source) -> None:
+        """Show what `source` finds, too, whenever somebody scrapes."""
+        self._sources.append(source)
+
+    async def page(self) -> tuple[bytes, str]:
+        """As `render`, with what has to be looked for first."""
+        return self.render([metric for source in self._sources for metric in await source()])
+
+    def render(self, found: Sequence[Metric] = ()) -> tuple[bytes, str]:
         """All metrics in Prometheus' text format, and its content type."""
         from prometheus_client import CollectorRegistry, generate_latest
         from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
         registry = CollectorRegistry()
-        for collector in (self, *self._others):
+        for collector in (self, *self._others, Found(found)):
             registry.register(collector)
         return generate_latest(registry), CONTENT_TYPE_LATEST

@@ -363,13 +363,13 @@ class Pipeline:
     def _authorize(self, call: Call, operation: Operation) -> None:
         assert operation.policy is not None
         call.rule, caller = operation.policy, call.caller
-        if operation.anonymous:
-            # Also for a caller whom the rule does not name: others may have opened it to him.
+        if operation.anonymous:  # Also for a caller whom the rule does not name: others may have opened it to him.
             return
         if caller.may(operation.policy):
             caller.decided.add(operation.policy)
         elif not self.http.policy.might(operation.policy, caller.identity, caller.target):
-            raise forbidden(operation.policy)
+            knows = operation.sight is None or caller.may(operation.sight)
+            raise forbidden(operation.policy) if knows else NotFound(self.faults.unknown_path)
         # Else what decides is not in the path: the handler reads the record and calls `require`.
 
     # -- bodies

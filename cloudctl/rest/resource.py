@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, ParamSpec, TypeVar
 
 import attrs
 from attrs import NOTHING, frozen
-from sqlalchemy import Column, ColumnElement
+from sqlalchemy import Column, ColumnElement, func
 from zope.interface import Interface
 
 from cloudctl.db import Connection
@@ -70,8 +70,8 @@ class Attribute:
 
     `type` is what bodies hold. `post`: what a create body without it means (MISSING: nothing), or REQUIRED, or REFUSED.
     `put`: whether an update body may have it; or the type that it has there. `filter` makes the filter of the column.
-    `sort`: whether it is a sort key, or what to sort by. `view` None: it is not shown. `rule`: who passes it is shown
-    the attribute, and may filter by it. `span`: the microversions that have it.
+    `sort`: whether it is a sort key (NULL first), or what to sort by. `view` None: it is not shown. `rule`: who passes
+    it is shown the attribute, and may filter by it. `span`: the microversions that have it.
     """
 
     name: str  # in JSON
@@ -153,18 +153,36 @@ def sort_keys(attributes: Attributes) -> dict[str, ColumnElement[Any]]:
     for each in attributes:
         if each.sort is False:
             continue
-        by = each.column if each.sort is True else each.sort
-        if by is None:
+        if each.sort is not True:
+            found[each.name] = each.sort
+        elif each.column is None:
             raise ValueError(f"{each.name} is sorted by nothing")
-        found[each.name] = by
+        else:
+            found[each.name] = _sorted_by(each.column)
     return found
+
+
+def _sorted_by(column: Column[Any]) -> ColumnElement[Any]:
+    """NULL comes before everything: pages go on behind a value, and nothing is behind NULL."""
+    if not column.nullable:
+        return column
+    return func.coalesce(column, -1 if column.type.python_type is int else "")
 
 
 def require_filters(call: Call, attributes: Attributes) -> None:
     """Raises Forbidden for a filter on what the caller may not see."""
-    for each in attributes:
-        if each.rule is not None and each.name in call.query:
-            call.require(each.rule)
+    for each in _ruled_filters(call, attributes):
+        call.require(each)
+
+
+def may_filter(call: Call, attributes: Attributes) -> bool:
+    """Whether the caller is shown all that the query filters by. What one is not shown, no record of one's list has."""
+    return all(map(call.may, _ruled_filters(call, attributes)))
+
+
+def _ruled_filters(call: Call, attributes: Attributes) -> list[str]:
+    """The rules of attributes that the query filters by."""
+    return [each.rule for each in attributes if each.rule is not None and each.name in call.query]
 
 
 # -- views

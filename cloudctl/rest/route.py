@@ -57,6 +57,8 @@ class Operation:
     until: Version | None = None  # inclusive
     # Names that the handler reads; at versions outside of its span a name is as good as not sent.
     query: Mapping[str, Span] = field(default=(), converter=_parameters)
+    # The rule of who may know of what it is about: to others, should they not pass `policy`, that does not exist.
+    sight: str | None = None
     # The answer depends on the database, the caller and the request alone: see `rest.answers`.
     pure: bool = False
     raw: bool = False  # the handler reads the request's content itself

@@ -8,7 +8,8 @@ from typing import Any
 from attrs import evolve
 
 from cloudctl.drivers.errors import InUse, UnknownNetwork, UnknownPort
-from cloudctl.drivers.interfaces import IRouters, ISecurityGroups
+from cloudctl.drivers.interfaces import IMetering, IRouters, ISecurityGroups
+from cloudctl.drivers.network_specs import Meter, MeterRule
 from cloudctl.drivers.specs import (
     FixedIp,
     FloatingIp,
@@ -179,6 +180,21 @@ def network_suite(make: Make, hosts: tuple[str, str] = ("host-1", "host-2")) -> 
 
                 await twice(driver, moves, look)
                 await at_once(driver, moves, look)
+
+        async def test_what_is_counted_is_of_meters_that_there_are(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                need(driver, IRouters)
+                need(driver, IMetering)
+                assert await driver.metered() == ()
+                await driver.ensure_network(self.network())
+                meters = tuple(Meter(id, (MeterRule("egress", remote_prefix="0.0.0.0/0"),)) for id in (GROUP, PORT))
+                await driver.ensure_router(evolve(self.router(), meters=meters))
+                found = await driver.metered()
+                # Without packets in between, and a dry run has none at all.
+                assert [(each.router_id, each.meter_id) for each in found] in ([], [(ROUTER, PORT), (ROUTER, GROUP)])
+                assert {(each.packets, each.bytes) for each in found} <= {(0, 0)}
+                await driver.ensure_router_absent(ROUTER)
+                assert await driver.metered() == ()
 
         async def test_security_groups_live_and_go(self, tmp_path: Path) -> None:
             async with driving(make, tmp_path) as driver:

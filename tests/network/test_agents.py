@@ -62,8 +62,9 @@ def test_administrators_say_something_of_them(neutron: Neutron) -> None:
     path, body = f"/agents/{agent['id']}", {"agent": {"admin_state_up": False, "description": "closed"}}
     changed = neutron.expect(200, "PUT", path, body, "admin")["agent"]
     assert (changed["admin_state_up"], changed["description"]) == (False, "closed")
+    outside = neutron.external()
     for _ in range(3):
-        neutron.create("router")
+        neutron.router(external=outside)
     assert neutron.get(f"{path}/l3-routers", "admin") == {"routers": []}
     neutron.expect(204, "DELETE", path, user="admin")
     again = one(neutron, "L3 agent", "h1")
@@ -80,7 +81,8 @@ def test_nobody_else_sees_them(neutron: Neutron) -> None:
 
 
 def test_routers_are_spread_and_moved(neutron: Neutron) -> None:
-    router, other = neutron.create("router"), neutron.create("router")
+    outside = neutron.external()
+    router, other = neutron.router(external=outside), neutron.router(external=outside)
     (on,) = neutron.get(f"/routers/{router['id']}/l3-agents", "admin")["agents"]
     (elsewhere,) = neutron.get(f"/routers/{other['id']}/l3-agents", "admin")["agents"]
     assert {on["host"], elsewhere["host"]} == {"h1", "h2"}
@@ -122,3 +124,24 @@ def test_zones_are_found_by_what_they_are_of(neutron: Neutron) -> None:
     (zone,) = neutron.get("/availability_zones?resource=router&state=available")["availability_zones"]
     assert zone["resource"] == "router"
     neutron.expect(400, "GET", "/availability_zones?x=y")
+
+
+@pytest.mark.parametrize("connect", ["gateway", "subnet", "port"])
+def test_a_router_without_ports_is_where_an_administrator_puts_it(neutron: Neutron, connect: str) -> None:
+    """Else it is placed with its first port, as neutron's schedulers do."""
+    agent, outside, network = one(neutron, "L3 agent", "h2"), neutron.external(), neutron.network()
+    routers = [neutron.create("router") for _ in range(2)]
+    for router in routers:
+        assert neutron.get(f"/routers/{router['id']}/l3-agents", "admin") == {"agents": []}
+    put = {"router_id": routers[0]["id"]}
+    neutron.expect(201, "POST", f"/agents/{agent['id']}/l3-routers", put, "admin")
+    for router in routers:
+        if connect == "gateway":
+            sent = {"router": {"external_gateway_info": {"network_id": outside["id"]}}}
+            neutron.expect(200, "PUT", f"/routers/{router['id']}", sent)
+        elif connect == "subnet" and router is routers[0]:
+            neutron.join(router, subnet_id=network["subnets"][0])
+        else:
+            neutron.join(router, port_id=neutron.create("port", network_id=network["id"])["id"])
+    on = [neutron.get(f"/routers/{router['id']}/l3-agents", "admin")["agents"][0]["host"] for router in routers]
+    assert on == ["h2", "h1"]

@@ -95,10 +95,47 @@ def test_their_quota(neutron: Neutron, theirs: Any) -> None:
 
 
 def test_the_wire_of_a_shared_network_is_not_found_by_filters(neutron: Neutron) -> None:
-    made = neutron.network(user="admin", shared=True)
-    id = neutron.get(f"/networks/{made['id']}", "admin")["network"]["provider:segmentation_id"]
-    neutron.expect(403, "GET", f"/networks?provider:segmentation_id={id}")
-    assert neutron.get(f"/networks?provider:segmentation_id={id}", "admin")["networks"]
+    """Nor is that of one's own: none is shown to who asks, so none has the one that is looked for."""
+    for made in (neutron.network(user="admin", shared=True), neutron.network()):
+        id = neutron.get(f"/networks/{made['id']}", "admin")["network"]["provider:segmentation_id"]
+        for query in (f"segmentation_id={id}", "network_type=vxlan", "physical_network=", "network_type=x"):
+            assert neutron.get(f"/networks?provider:{query}") == {"networks": []}
+        found = neutron.get(f"/networks?provider:segmentation_id={id}", "admin")["networks"]
+        assert [each["id"] for each in found] == [made["id"]]
+
+
+OPERATION = {
+    "service_profiles": ("service_profile", {"metainfo": "x"}),
+    "network_segment_ranges": (
+        "network_segment_range",
+        {"network_type": "vxlan", "minimum": 9_000, "maximum": 9_001, "shared": False, "project_id": "demo"},
+    ),
+    "metering/metering-labels": ("metering_label", {"project_id": "demo"}),
+    "log/logs": ("log", {"resource_type": "security_group", "project_id": "demo"}),
+}
+
+
+@pytest.mark.parametrize("collection", [*OPERATION, "segments", "network-ip-availabilities"])
+def test_what_runs_the_cloud_is_seen_by_who_runs_it(neutron: Neutron, collection: str) -> None:
+    """To others there is none of it, as in neutron: lists are empty, and no id is known, even of their own project."""
+    neutron.network()
+    if collection in OPERATION:
+        name, body = OPERATION[collection]
+        neutron.expect(201, "POST", f"/{collection}", {name: body}, "admin")
+    key = collection.rpartition("/")[2].replace("-", "_")
+    seen = neutron.get(f"/{collection}", "admin")[key]
+    assert seen
+    id = seen[0].get("id") or seen[0]["network_id"]
+    for user in ("demo", "reader", "other"):
+        assert neutron.get(f"/{collection}", user) == {key: []}
+        assert neutron.get(f"/{collection}?id={id}" if "id" in seen[0] else f"/{collection}?network_id={id}", user) == {
+            key: []
+        }
+        neutron.expect(404, "GET", f"/{collection}/{id}", user=user)
+        neutron.expect(404, "GET", f"/{collection}?marker={id}", user=user)
+        if collection in OPERATION:
+            neutron.expect(404, "DELETE", f"/{collection}/{id}", user=user)
+    neutron.get(f"/{collection}/{id}", "admin")
 
 
 def test_subnets_of_shared_and_external_networks_are_seen(neutron: Neutron) -> None:

@@ -6,15 +6,29 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from twisted.internet.task import Clock
 
-from cloudctl.network.api import lists, networks, routers
+from cloudctl.drivers.fake import network as fake
+from cloudctl.drivers.specs import DriverResources
+from cloudctl.network.api import agents, lists, networks, routers, segments
+from cloudctl.network.api.address_groups import ADDRESS_GROUPS
+from cloudctl.network.api.address_scopes import ADDRESS_SCOPES
+from cloudctl.network.api.flavors import FLAVORS_OF_ROUTERS, SERVICE_PROFILES
 from cloudctl.network.api.floating_ips import FLOATING_IPS
+from cloudctl.network.api.local_ips import LOCAL_IPS
+from cloudctl.network.api.logs import LOGS
+from cloudctl.network.api.metering import LABELS_OF_METERS, RULES_OF_METERS
+from cloudctl.network.api.ndp_proxies import NDP_PROXIES
 from cloudctl.network.api.ports import PORTS
 from cloudctl.network.api.qos_policies import QOS_POLICIES
+from cloudctl.network.api.rbac_policies import RBAC_POLICIES
 from cloudctl.network.api.resource import Declared
+from cloudctl.network.api.rule_templates import RULE_TEMPLATES
 from cloudctl.network.api.security_group_rules import SECURITY_GROUP_RULES
 from cloudctl.network.api.security_groups import SECURITY_GROUPS
+from cloudctl.network.api.subnet_pools import SUBNET_POOLS
 from cloudctl.network.api.subnets import SUBNETS
+from cloudctl.network.api.trunks import TRUNKS
 from cloudctl.network.options import NetworkOptions
 from tests.network.conftest import Neutron
 from tests.there import there
@@ -146,6 +160,9 @@ def test_fields_are_chosen_in_lists_and_records(neutron: Neutron, five: Any) -> 
         ("changed_since=2027-01-15T08:00:00Z", "abcde"),
         ("changed_since=2027-01-15T08:00:01Z", ""),
         ("created_at=2027-01-15T08:00:00Z", "abcde"),
+        ("created_at=2027-01-15T08:00:00.9", "abcde"),
+        ("created_at=2027-01-15T08:00:01Z", ""),
+        ("updated_at=2027-01-15T07:59:59Z", ""),
         ("revision_number=0", "abcde"),
         ("tags=red", "ab"),
         ("tags=red,blue", "b"),
@@ -156,6 +173,7 @@ def test_fields_are_chosen_in_lists_and_records(neutron: Neutron, five: Any) -> 
     ],
 )
 def test_filters(neutron: Neutron, query: str, names: str) -> None:
+    neutron.clock.advance(0.5)  # times are shown, and asked for, in whole seconds
     for name, tags in [("a", ["red"]), ("b", ["red", "blue"]), ("c", ["green"]), ("d", []), ("e", [])]:
         neutron.create("network", name=name, tags=tags)
     found = neutron.get(f"/networks?{query}&sort_key=name&sort_dir=asc")["networks"]
@@ -163,6 +181,22 @@ def test_filters(neutron: Neutron, query: str, names: str) -> None:
 
 
 RESOURCES = (
+    ADDRESS_GROUPS,
+    ADDRESS_SCOPES,
+    FLAVORS_OF_ROUTERS,
+    LABELS_OF_METERS,
+    LOGS,
+    LOCAL_IPS,
+    NDP_PROXIES,
+    RBAC_POLICIES,
+    RULE_TEMPLATES,
+    RULES_OF_METERS,
+    SERVICE_PROFILES,
+    SUBNET_POOLS,
+    TRUNKS,
+    agents.declared(fake.create(fake.Config(), DriverResources(Clock(), "fake"))),
+    segments.declared(NetworkOptions(), (), True),
+    segments.ranges(NetworkOptions()),
     networks.declared(NetworkOptions(), ()),
     SUBNETS,
     PORTS,
@@ -186,3 +220,36 @@ def test_every_filter_and_sort_key_can_be_used(neutron: Neutron, resource: Decla
     for name in described.listing.sort_keys:
         for direction in ("asc", "desc"):
             neutron.get(f"{path}?sort_key={name}&sort_dir={direction}&limit=1", user="admin")
+
+
+def test_rules_are_found_by_the_networks_of_their_prefixes(neutron: Neutron) -> None:
+    group = neutron.create("security_group", name="g")
+    own = {"security_group_id": group["id"], "direction": "ingress"}
+    prefixes = {1: "10.0.0.9/24", 2: "110.0.0.0/24", 3: "0.0.0.0/0", 4: None, 5: "2001:db8::1/32", 6: "::/0"}
+    made = {
+        neutron.create(
+            "security_group_rule",
+            **own,
+            protocol="tcp",
+            port_range_min=port,
+            port_range_max=port,
+            ethertype="IPv6" if ":" in (prefix or "") else "IPv4",
+            remote_ip_prefix=prefix,
+        )["id"]: port
+        for port, prefix in prefixes.items()
+    }
+    for query, ports in [
+        ("normalized_cidr=10.0.0.0/24", {1}),
+        ("normalized_cidr=110.0.0.0/24&normalized_cidr=2001:db8::/32", {2, 5}),
+        ("normalized_cidr=0.0.0.0/0", {3}),
+        ("normalized_cidr=::/0", {6}),
+        ("normalized_cidr=10.0.0.9/24", set()),
+        ("normalized_cidr=%25", set()),
+        ("belongs_to_default_sg=true&direction=ingress", set()),
+        ("belongs_to_default_sg=false&direction=ingress", {1, 2, 3, 4, 5, 6}),
+    ]:
+        found = neutron.get(f"/security-group-rules?{query}")["security_group_rules"]
+        assert {made[rule["id"]] for rule in found if rule["id"] in made} == ports, query
+        assert all(rule["id"] in made for rule in found) or "true" in query
+    ordered = neutron.get("/security-group-rules?protocol=tcp&sort_key=port_range_min&sort_dir=desc&limit=3")
+    assert [rule["port_range_min"] for rule in ordered["security_group_rules"]] == [6, 5, 4]

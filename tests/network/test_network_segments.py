@@ -81,7 +81,7 @@ def test_wires_are_for_administrators(neutron: Neutron) -> None:
     body = {"segment": {"network_id": network["id"], "network_type": "geneve"}}
     neutron.expect(403, "POST", "/segments", body)
     (wire,) = segments_of(neutron, network)
-    neutron.expect(403, "DELETE", f"/segments/{wire['id']}")
+    neutron.expect(404, "DELETE", f"/segments/{wire['id']}")
 
 
 def test_a_wire_comes_and_goes(neutron: Neutron) -> None:

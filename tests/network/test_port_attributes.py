@@ -53,10 +53,36 @@ class TestNames:
         assert port["dns_assignment"] == [{"hostname": host, "ip_address": address, "fqdn": f"{host}.openstacklocal."}]
         named = changed(neutron, port, dns_name="web", dns_domain="example.org.")
         assert (named["dns_name"], named["dns_domain"]) == ("web", "example.org.")
-        assert named["dns_assignment"][0]["fqdn"] == "web.openstacklocal."
+        assert named["dns_assignment"][0]["fqdn"] == "web.example.org."
         assert neutron.get("/ports?dns_name=web")["ports"][0]["id"] == port["id"]
 
-    @pytest.mark.parametrize("fields", [{"dns_name": "-x"}, {"dns_name": "a b"}, {"dns_domain": "example.org"}])
+    def test_a_name_is_in_the_domain_of_its_network(self, neutron: Neutron) -> None:
+        """But in the port's own, if it has one; a page that was shown before tells it, too."""
+        network = neutron.network()
+        own = {"network_id": network["id"], "dns_name": "web"}
+        port, other = neutron.create("port", **own), neutron.create("port", **own, dns_domain="example.com.")
+
+        def shown() -> set[str]:
+            ports = neutron.get(f"/ports?network_id={network['id']}&limit=9")["ports"]
+            return {each["dns_assignment"][0]["fqdn"] for each in ports}
+
+        assert shown() == {"web.openstacklocal.", "web.example.com."}
+        neutron.expect(200, "PUT", f"/networks/{network['id']}", {"network": {"dns_domain": "example.org."}})
+        assert shown() == {"web.example.org.", "web.example.com."}
+        changed(neutron, other, dns_domain="")
+        assert shown() == {"web.example.org."}
+        assert neutron.get(f"/ports/{port['id']}")["port"]["dns_assignment"][0]["hostname"] == "web"
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"dns_name": "-x"},
+            {"dns_name": "a b"},
+            {"dns_name": "x.1"},
+            {"dns_domain": "example.org"},
+            {"dns_domain": "example.1234."},
+        ],
+    )
     def test_what_is_no_name(self, neutron: Neutron, port: Any, fields: Any) -> None:
         neutron.expect(400, "PUT", f"/ports/{port['id']}", {"port": fields})
 

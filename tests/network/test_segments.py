@@ -27,7 +27,6 @@ def test_a_network_has_a_segment_and_subnets_say_so(neutron: Neutron) -> None:
     other = neutron.network(None, "admin")
     body = {"subnet": {"network_id": other["id"], "ip_version": 4, "cidr": "10.8.0.0/24", "segment_id": segment["id"]}}
     neutron.refused(400, "NetworkIdsDontMatch", "POST", "/subnets", body, "admin")
-    neutron.expect(403, "GET", "/segments")
     neutron.expect(204, "DELETE", f"/networks/{network['id']}", user="admin")
     neutron.refused(404, "SegmentNotFound", "GET", path, user="admin")
 
@@ -87,7 +86,6 @@ def test_the_configurations_are_listed_and_stay(neutron: Neutron) -> None:
     assert again["network_segment_ranges"] == [vlan, vxlan]
     path = f"{RANGES}/{vlan['id']}"
     neutron.refused(409, "NetworkSegmentRangeDefaultReadOnly", "DELETE", path, user="admin")
-    neutron.expect(403, "GET", RANGES)
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ class TestPools:
         body = {"subnetpool": {"prefixes": ["10.0.0.0/9"]}}
         assert neutron.expect(200, "PUT", path, body)["subnetpool"]["prefixes"] == ["10.0.0.0/9"]
         body = {"subnetpool": {"prefixes": ["10.0.0.0/16"]}}
-        neutron.refused(400, "IllegalSubnetPoolUpdate", "PUT", path, body)
+        neutron.refused(400, "IllegalSubnetPoolPrefixUpdate", "PUT", path, body)
 
     def test_prefixes_are_added_and_removed(self, neutron: Neutron) -> None:
         made = pool(neutron, default_prefixlen=24)
@@ -219,7 +219,7 @@ class TestScopes:
         theirs = scope(neutron, "other")
         refused_pool(neutron, 404, "AddressScopeNotFound", address_scope_id=theirs["id"])
         six = scope(neutron, ip_version=6)
-        refused_pool(neutron, 400, "IllegalSubnetPoolIpVersionAffinity", address_scope_id=six["id"])
+        refused_pool(neutron, 400, "IllegalSubnetPoolIpVersionAssociationToAddressScope", address_scope_id=six["id"])
         neutron.expect(403, "POST", "/address-scopes", {"address_scope": {"ip_version": 4, "shared": True}})
         shared = scope(neutron, "admin", shared=True)
         mine = pool(neutron, address_scope_id=shared["id"])

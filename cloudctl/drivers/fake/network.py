@@ -40,6 +40,7 @@ from cloudctl.drivers.interfaces import (
     ITrunks,
     IWatchedGateways,
 )
+from cloudctl.drivers.network_specs import Metered
 from cloudctl.drivers.specs import (
     DriverResources,
     NetworkInventory,
@@ -129,6 +130,7 @@ class FakeNetworkBackend:
     groups: Store[SecurityGroupSpec]
     silent: set[str] = field(factory=set)  # hosts that tests have made so
     changed: set[str] = field(factory=set)  # ids of what tests call changed by others
+    counted: dict[tuple[str, str], tuple[int, int]] = field(factory=dict)  # router and meter → packets and bytes
     elsewhere: bool = False
 
     async def check(self) -> None:
@@ -193,6 +195,13 @@ class FakeNetworkBackend:
     async def drifted(self) -> frozenset[str]:
         async with self.behaviour.around("drifted"):
             return frozenset(self.changed)
+
+    async def metered(self) -> tuple[Metered, ...]:
+        async with self.behaviour.around("metered"):
+            metered = sorted(
+                (each.id, meter.id) for each in self.routers.values() if each.ways_out for meter in each.meters
+            )
+            return tuple(Metered(*pair, *self.counted.get(pair, (0, 0))) for pair in metered)
 
     async def ensure_router(self, spec: RouterSpec) -> None:
         async with self.behaviour.around("ensure_router", spec.id):

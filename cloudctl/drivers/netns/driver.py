@@ -43,6 +43,7 @@ from cloudctl.drivers.netns.names import Names, read
 from cloudctl.drivers.netns.records import Network, Port, Records, free_index, make_readable, records
 from cloudctl.drivers.netns.routers import Routers
 from cloudctl.drivers.netns.underlay import Underlay
+from cloudctl.drivers.network_specs import Metered
 from cloudctl.drivers.programs import Programs, require
 from cloudctl.drivers.specs import (
     DriverResources,
@@ -328,6 +329,16 @@ class NetnsBackend:
         async with self._locks.hold("router", id):
             self.records.routers.delete(id)
             await self.routers.ensure_absent(id)
+
+    async def metered(self) -> tuple[Metered, ...]:
+        await self._restore()
+        found: list[Metered] = []
+        for each in self.records.routers.values():
+            # Its namespace does not go meanwhile.
+            async with self._locks.hold("router", each.id):
+                spec = self.records.routers.get(each.id)
+                found += await self.routers.metered(spec) if spec is not None else ()
+        return tuple(found)
 
     # -- security groups
 

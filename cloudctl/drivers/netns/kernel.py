@@ -66,6 +66,14 @@ class Kernel:
         """Apply an nftables script: all of it or nothing."""
         await self.programs.change("nft", "-f", "-", stdin=ruleset.encode(), namespace=namespace or None)
 
+    async def counters(self, namespace: str) -> dict[str, tuple[int, int]]:
+        """Packets and bytes of nftables' counters by name; nothing for a namespace that is not there."""
+        if not self._is_real(namespace):
+            return {}
+        said = orjson.loads(await self.programs.read("nft", "-j", "list", "counters", namespace=namespace or None))
+        found = (each["counter"] for each in said["nftables"] if "counter" in each)
+        return {each["name"]: (each["packets"], each["bytes"]) for each in found}
+
     async def forget(self, namespace: str, lines: Sequence[str]) -> None:
         """Have conntrack run these lines; connections that it does not know are no error."""
         if lines:

@@ -14,6 +14,7 @@ from cloudctl.drivers.netns.kernel import Kernel
 from cloudctl.drivers.netns.names import Names
 from cloudctl.drivers.netns.records import Records
 from cloudctl.drivers.netns.routing import Leg
+from cloudctl.drivers.network_specs import Metered
 from cloudctl.drivers.specs import RouterInterface, RouterSpec
 
 
@@ -65,6 +66,14 @@ class Routers:
         self._announce(spec, namespace, legs)
         told = routing.inner_links(self.names, legs) if spec.admin_state_up else {}
         await self.advertisers.ensure(spec.id, namespace, told)
+
+    async def metered(self, spec: RouterSpec) -> list[Metered]:
+        """What its meters have counted. Raises ProgramFailed."""
+        if not spec.meters:
+            return []
+        found = await self.kernel.counters(self.names.router_namespace(spec.id))
+        counted = ((meter.id, found.get(meters.counter(meter.id))) for meter in spec.meters)
+        return [Metered(spec.id, id, *numbers) for id, numbers in sorted(counted) if numbers is not None]
 
     async def ensure_absent(self, id: str) -> None:
         self._metered.pop(id, None)

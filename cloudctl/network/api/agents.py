@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Column, func, select
+from sqlalchemy import Column, ColumnElement, case, func, select
 
 from cloudctl.db import Connection, Database
 from cloudctl.drivers.interfaces import IDhcpPorts, IRouters, IServiceHosts
@@ -47,8 +47,7 @@ def _any_case(column: Column[str]) -> Filter:
 
 
 def _alive(values: Sequence[str]) -> Condition:
-    up = select(Host.name).where(Host.up.is_(True), Host.forced_down.is_(False))
-    return lists.truths_of("alive", lambda wanted: Agent.host.in_(up) if wanted else Agent.host.not_in(up))(values)
+    return lists.truths_of("alive", lambda wanted: Agent.host.in_(_up) if wanted else Agent.host.not_in(_up))(values)
 
 
 def _of_kind(name: str) -> Filter:
@@ -58,6 +57,22 @@ def _of_kind(name: str) -> Filter:
         return Agent.agent_type.in_([kind.name for kind in KINDS.values() if getattr(kind, name) in values])
 
     return test
+
+
+def _in_zone(values: Sequence[str]) -> Condition:
+    return Agent.host.in_(select(Host.name).where(Host.zone.in_(values)))
+
+
+# -- sort keys
+
+_up = select(Host.name).where(Host.up.is_(True), Host.forced_down.is_(False))
+_is_up = case((Agent.host.in_(_up), 1), else_=0)
+_seen = select(Host.seen_at).where(Host.name == Agent.host).scalar_subquery()
+
+
+def _by_kind(name: str) -> ColumnElement[str]:
+    """What follows from the kind of an agent."""
+    return case({kind.name: getattr(kind, name) for kind in KINDS.values()}, value=Agent.agent_type, else_="")
 
 
 # -- views
@@ -107,20 +122,27 @@ def declared(driver: Any) -> Declared[Agent]:
         attributes=(
             Attribute("id", _c.id, filter=any_of, sort=True),
             Attribute("agent_type", _c.agent_type, filter=_any_case, sort=True),
-            Attribute("binary", view=of_each(lambda agent: KINDS[agent.agent_type].binary)),
-            Attribute("topic", view=of_each(lambda agent: KINDS[agent.agent_type].topic)),
+            Attribute("binary", view=of_each(lambda agent: KINDS[agent.agent_type].binary), sort=_by_kind("binary")),
+            Attribute("topic", view=of_each(lambda agent: KINDS[agent.agent_type].topic), sort=_by_kind("topic")),
             Attribute("host", _c.host, filter=any_of, sort=True),
             Attribute("availability_zone", view=of_host(lambda agent, host: host.zone if host else None)),
             Attribute("admin_state_up", _c.admin_state_up, Flag, put=True, filter=lists.truths, sort=True),
-            Attribute("alive", view=of_host(lambda agent, host: host is not None and hosts.is_alive(host))),
+            Attribute(
+                "alive", view=of_host(lambda agent, host: host is not None and hosts.is_alive(host)), sort=_is_up
+            ),
             Attribute("created_at", _c.created_at, sort=True, view=of_each(lambda a: a.created_at.strftime(MOMENT))),
-            Attribute("started_at", view=of_each(lambda agent: agent.created_at.strftime(MOMENT))),
-            Attribute("heartbeat_timestamp", view=of_host(_heartbeat)),
+            Attribute("started_at", view=of_each(lambda agent: agent.created_at.strftime(MOMENT)), sort=_c.created_at),
+            Attribute("heartbeat_timestamp", view=of_host(_heartbeat), sort=func.coalesce(_seen, _c.created_at)),
             Attribute("description", _c.description, put=Text | None, filter=any_of, sort=True),
             Attribute("resources_synced", view=of_each(lambda agent: None)),
             Attribute("configurations", view=configurations),
         ),
-        filters={"alive": _alive, "binary": _of_kind("binary"), "topic": _of_kind("topic")},
+        filters={
+            "alive": _alive,
+            "availability_zone": _in_zone,
+            "binary": _of_kind("binary"),
+            "topic": _of_kind("topic"),
+        },
         visible=agents.visible,
         visible_to=agents.visible_to,
         not_found=agents.not_found,

@@ -65,6 +65,7 @@ AVAILABILITIES = Declared(
     id="network_id",
     title="Network IP availabilities",
     noun="how many addresses of a network are taken",
+    sight="network:network_ip_availabilities:see",
     record=Network,
     attributes=(
         Attribute("network_id", _c.id, filter=any_of, sort=True),

@@ -146,6 +146,7 @@ SERVICE_PROFILES = Declared(
     name="service_profile",
     noun="a service profile",
     title="Network flavors",
+    sight="network:service_profiles:see",
     record=ServiceProfile,
     attributes=(
         Attribute("id", _p.id, filter=any_of, sort=True),

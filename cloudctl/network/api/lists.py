@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar, cast
 
 import orjson
 from attrs import field, frozen
-from sqlalchemy import Column, or_
+from sqlalchemy import Column, and_, or_
 
 from cloudctl.db import Connection
 from cloudctl.errors import Invalid, NotFound
@@ -68,7 +68,13 @@ def truths_of(name: str, holds: Callable[[bool], Condition]) -> Filter:
 
 
 def times(column: Column[datetime]) -> Filter:
-    return _times(lambda when: column == when)
+    """Within that second: more is not shown of a time."""
+
+    def within(when: datetime) -> Condition:
+        second = when.replace(microsecond=0)
+        return and_(column >= second, column < second + timedelta(seconds=1))
+
+    return _times(within)
 
 
 def since(column: Column[datetime]) -> Filter:

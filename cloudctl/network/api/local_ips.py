@@ -30,8 +30,8 @@ def create(conn: Connection, call: Call, owner: str | None, values: dict[str, An
         port = ports.usable(conn, call.caller, port_id, lock=True)
         return local_ips.create(conn, project, new, port, call.now)
     if network_id is None:
-        message = "Invalid input for operation: a local IP needs a network_id or a local_port_id."
-        raise Invalid(message, type="InvalidInput")
+        message = "Either Port ID or Network ID must be specified for Local IP create."
+        raise Invalid(message, type="LocalIPPortOrNetworkRequired")
     network = networks.attachable(conn, call.caller, network_id)
     if new.address is not None:
         networks.check_choice(call.caller, network)

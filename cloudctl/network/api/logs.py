@@ -53,15 +53,16 @@ LOGS = Declared(
     name="log",
     path="/log/logs",
     noun="a log of packets",
+    sight="network:logs:see",
     record=NetworkLog,
     needs=IPacketLogs,
     attributes=(
         Attribute("id", _c.id, filter=any_of, sort=True),
         Attribute("name", _c.name, Text, post="", put=True, filter=any_of, sort=True),
         Attribute("resource_type", _c.resource_type, Text, post=REQUIRED, filter=any_of, sort=True),
-        Attribute("resource_id", _c.resource_id, Id | None, post=None, filter=any_of),
-        Attribute("target_id", _c.target_id, Id | None, post=None, filter=any_of),
-        Attribute("event", _c.event, Literal["ACCEPT", "DROP", "ALL"], post="ALL", filter=any_of),
+        Attribute("resource_id", _c.resource_id, Id | None, post=None, filter=any_of, sort=True),
+        Attribute("target_id", _c.target_id, Id | None, post=None, filter=any_of, sort=True),
+        Attribute("event", _c.event, Literal["ACCEPT", "DROP", "ALL"], post="ALL", filter=any_of, sort=True),
         Attribute("enabled", _c.enabled, Flag, post=True, put=True, filter=lists.truths, sort=True),
         *(each for each in standard(NetworkLog) if each.name != "tags"),
     ),
@@ -81,4 +82,5 @@ class LoggableResources:
     @routes.get("/log/loggable-resources", policy="network:logs:list")
     async def list(self, call: Call) -> Json:
         """List the types of resources that can be logged."""
-        return {"loggable_resources": [{"type": SECURITY_GROUP}]}
+        seen = call.may("network:logs:see")
+        return {"loggable_resources": [{"type": SECURITY_GROUP}] if seen else []}

@@ -35,6 +35,7 @@ LABELS_OF_METERS = Declared(
     name="metering_label",
     path="/metering/metering-labels",
     noun="a metering label",
+    sight="network:metering:see",
     record=MeteringLabel,
     needs=IMetering,
     attributes=(
@@ -76,13 +77,14 @@ RULES_OF_METERS = Declared(
     name="metering_label_rule",
     path="/metering/metering-label-rules",
     noun="a rule of a metering label",
+    sight="network:metering:see",
     record=MeteringRule,
     needs=IMetering,
     attributes=(
         Attribute("id", _r.id, filter=any_of, sort=True),
         Attribute("metering_label_id", _r.metering_label_id, Id, post=REQUIRED, filter=any_of, sort=True),
         Attribute("direction", _r.direction, Literal["ingress", "egress"], post=REQUIRED, filter=any_of, sort=True),
-        *(Attribute(name, _r.table.c[name], IpText | None, post=None, filter=any_of) for name in PREFIXES),
+        *(Attribute(name, _r.table.c[name], IpText | None, post=None, filter=any_of, sort=True) for name in PREFIXES),
         Attribute("excluded", _r.excluded, Flag, post=False, filter=lists.truths, sort=True),
         *owners(MeteringRule),
     ),

@@ -192,12 +192,20 @@ def _pairs(wanted: Sequence[AddressPair] | None) -> tuple[tuple[str, str | None]
 # -- views
 
 
-FixedIpsOf = Mapping[str, Sequence[dict[str, str]]]
-"""Of each port, by its id."""
+@frozen
+class Addresses:
+    """By port id."""
+
+    fixed_ips: Mapping[str, Sequence[dict[str, str]]]
+    domains: Mapping[str, str]  # of networks
 
 
-def fixed_ips(found: FixedIpsOf, port: Port) -> Sequence[dict[str, str]]:
-    return found.get(port.id, [])
+def addresses(conn: Connection, port_ids: Sequence[str]) -> Addresses:
+    return Addresses(ports.fixed_ips_of(conn, port_ids), names.domains_of(conn, port_ids))
+
+
+def fixed_ips(found: Addresses, port: Port) -> Sequence[dict[str, str]]:
+    return found.fixed_ips.get(port.id, [])
 
 
 def groups(conn: Connection, call: Call, records: Sequence[Port]) -> list[list[str]]:
@@ -215,8 +223,9 @@ def trunk_details(conn: Connection, call: Call, records: Sequence[Port]) -> list
     return [found.get(port.id, MISSING) for port in records]
 
 
-def assignments(found: FixedIpsOf, port: Port) -> list[dict[str, str]]:
-    return [names.assignment(port.dns_name, each["ip_address"]) for each in found.get(port.id, ())]
+def assignments(found: Addresses, port: Port) -> list[dict[str, str]]:
+    domain = port.dns_domain or found.domains.get(port.id, "")
+    return [names.assignment(port.dns_name, each["ip_address"], domain) for each in fixed_ips(found, port)]
 
 
 def profiles(conn: Connection, call: Call, records: Sequence[Port]) -> list[dict[str, Any]]:
@@ -376,9 +385,7 @@ PORTS = Declared(
         Attribute("status", c.status, filter=any_of, sort=True),
         Attribute("device_id", c.device_id, Text, post="", put=Text | None, filter=any_of, sort=True),
         Attribute("device_owner", c.device_owner, Text, post="", put=Text | None, filter=any_of, sort=True),
-        Attribute(
-            "fixed_ips", None, FixedIps | None, post=MISSING, put=True, view=Beside(ports.fixed_ips_of, fixed_ips)
-        ),
+        Attribute("fixed_ips", None, FixedIps | None, post=MISSING, put=True, view=Beside(addresses, fixed_ips)),
         Attribute("security_groups", None, Groups | None, post=MISSING, put=True, view=groups),
         Attribute("port_security_enabled", c.port_security_enabled, Flag, post=MISSING, put=True, filter=lists.truths),
         Attribute(
@@ -393,8 +400,8 @@ PORTS = Declared(
         Attribute("extra_dhcp_opts", c.dhcp_options, DhcpOptions | None, post=MISSING, put=True, needs=IDhcpOptions),
         Attribute("dns_name", c.dns_name, Label, post=MISSING, put=True, filter=any_of),
         Attribute("dns_domain", c.dns_domain, Domain, post=MISSING, put=True, filter=any_of),
-        Attribute("dns_assignment", view=Beside(ports.fixed_ips_of, assignments)),
-        Attribute("ip_allocation", c.ip_allocation),
+        Attribute("dns_assignment", view=Beside(addresses, assignments)),
+        Attribute("ip_allocation", c.ip_allocation, filter=any_of, sort=True),
         Attribute("trunk_details", view=trunk_details, needs=ITrunks),
         Attribute("data_plane_status", c.data_plane_status, Literal["ACTIVE", "DOWN"] | None, put=True, filter=any_of),
         Attribute("propagate_uplink_status", c.propagate_uplink_status, Flag, post=MISSING, put=True),

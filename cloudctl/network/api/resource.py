@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 import orjson
 from attrs import Factory, evolve, field, frozen
-from sqlalchemy import Column, Select, bindparam, select
+from sqlalchemy import Column, Select, bindparam, false, select
 from zope.interface import Interface
 
 from cloudctl.db import Connection, Database
@@ -95,6 +95,8 @@ class Declared(Generic[R]):
     says: Mapping[str, str] = field(factory=dict)
     pure: bool = True
     needs: type[Interface] | None = None  # what the driver must be capable of
+    # The rule of who runs the cloud: to whoever does not pass it lists are empty, and there is no record of any id.
+    sight: str | None = None
     # Of the record, if it is another one after whatever changes what is shown of it: then pages are kept as JSON.
     edition: Column[int] | None = None
 
@@ -138,9 +140,9 @@ class Declared(Generic[R]):
         add("GET", one, "show", f"Show {self.noun}.", pure=self.pure)
         if self.change:
             body = Body(resource.body(f"Update {name}", attributes, update=True), name)
-            add("PUT", one, "update", f"Change {self.noun}.", body=body)
+            add("PUT", one, "update", f"Change {self.noun}.", body=body, sight=self.sight)
         if self.remove:
-            add("DELETE", one, "delete", f"Delete {self.noun}.", status=204)
+            add("DELETE", one, "delete", f"Delete {self.noun}.", status=204, sight=self.sight)
         return routes
 
 
@@ -200,8 +202,7 @@ class Resource(Generic[R]):
         return self.declared.routes
 
     async def list(self, call: Call) -> Json | Reply:
-        resource.require_filters(call, self.declared.attributes)
-        if self.declared.before_list is not None:
+        if self.declared.before_list is not None and self._sees(call):
             await self.declared.before_list(self.db, call)
         wanted = lists.asked(call, self.declared.collection)
         if wanted.limit is not None or wanted.reverse:
@@ -232,8 +233,13 @@ class Resource(Generic[R]):
         return views, listing.following(conn, self.declared.collection.listing, wanted, page.rows[-1].id)
 
     def _page(self, conn: Connection, call: Call, wanted: Paging) -> Page:
-        visible = self.declared.visible_to(conn, call.caller)
-        return lists.fetch(conn, call, self.declared.collection, visible, paging=wanted)
+        declared = self.declared
+        sees = self._sees(call) and resource.may_filter(call, declared.attributes)
+        visible = declared.visible_to(conn, call.caller) if sees else false()
+        return lists.fetch(conn, call, declared.collection, visible, paging=wanted)
+
+    def _sees(self, call: Call) -> bool:
+        return self.declared.sight is None or call.may(self.declared.sight)
 
     def _shown(self, conn: Connection, call: Call, rows: Sequence[Any]) -> Sequence[Item]:
         """What a page shows: of its records, or of their ids and editions."""
@@ -275,6 +281,8 @@ class Resource(Generic[R]):
         return {self.declared.name: lists.narrowed(call, found)}
 
     def _show(self, conn: Connection, call: Call, id: str) -> Json:
+        if not self._sees(call):
+            raise self.declared.not_found(id)
         return self.views(conn, call, [self.declared.visible(conn, call.caller, id)])[0]
 
     async def update(self, call: Call, body: Any, **path: str) -> Json:

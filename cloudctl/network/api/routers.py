@@ -217,7 +217,7 @@ def declared(options: NetworkOptions, has_kinds: bool, has_limits: bool) -> Decl
                 sort=func.coalesce(c.evpn_vni, 0),
                 needs=IEvpn,
             ),
-            Attribute("flavor_id", c.flavor_id, Id | None, post=None, filter=any_of),
+            Attribute("flavor_id", c.flavor_id, Id | None, post=None, filter=any_of, sort=True),
             Attribute("service_type_id", None, NoneType, post=None, view=always(None)),
             *standard(Router),
             # Who may choose how a router is realised may know it.

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ipaddress import ip_network
 from typing import Annotated, Any, Literal
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import and_, bindparam, or_, select
 
 from cloudctl.db import Connection
 from cloudctl.errors import Invalid
 from cloudctl.network import address_groups, rules, security_groups
+from cloudctl.network.api import lists
 from cloudctl.network.api.attributes import Id, Text
 from cloudctl.network.api.resource import Declared, Wanted, standard
 from cloudctl.network.rules import NewRule
@@ -17,7 +19,7 @@ from cloudctl.network.standard import batches, owner_of_new
 from cloudctl.network.tables import SecurityGroup, SecurityGroupRule
 from cloudctl.rest.body import Length, Loose
 from cloudctl.rest.call import Call
-from cloudctl.rest.listing import any_of, number
+from cloudctl.rest.listing import Condition, any_of, number
 from cloudctl.rest.resource import REQUIRED, Attribute, of_each
 
 Word = Annotated[str, Length(0, 255)]
@@ -38,19 +40,39 @@ def of_default(conn: Connection, call: Call, records: Sequence[SecurityGroupRule
 
 
 _rule = SecurityGroupRule
+
+
+def _of_network(values: Sequence[str]) -> Condition:
+    """By the prefix with its host bits cleared: a rule's meaning ends with it, unless that is everybody."""
+    found = [
+        and_(_rule.ethertype == f"IPv{ip_network(value).version}", _rule.remote_ip_prefix.endswith("/0"))
+        if value in rules.ANYWHERE
+        else _rule.meaning.endswith(f" {value}", autoescape=True)
+        for value in values
+    ]
+    return and_(_rule.remote_ip_prefix.is_not(None), or_(*found))
+
+
+def _of_default_group(wanted: bool) -> Condition:
+    defaults = select(SecurityGroup.id).where(SecurityGroup.is_default)
+    return _rule.security_group_id.in_(defaults) if wanted else _rule.security_group_id.not_in(defaults)
+
+
 ATTRIBUTES = (
     Attribute("id", _rule.id, filter=any_of, sort=True),
     Attribute("security_group_id", _rule.security_group_id, Id, post=REQUIRED, filter=any_of, sort=True),
     Attribute("direction", _rule.direction, Literal["ingress", "egress"], post=REQUIRED, filter=any_of, sort=True),
     Attribute("ethertype", _rule.ethertype, Word | None, post=None, filter=any_of, sort=True),
-    Attribute("protocol", _rule.protocol, Word | int | None, post=None, filter=any_of),
-    Attribute("port_range_min", _rule.port_range_min, Port | None, post=None, filter=number),
-    Attribute("port_range_max", _rule.port_range_max, Port | None, post=None, filter=number),
-    Attribute("remote_ip_prefix", _rule.remote_ip_prefix, Word | None, post=None, filter=any_of),
+    Attribute("protocol", _rule.protocol, Word | int | None, post=None, filter=any_of, sort=True),
+    Attribute("port_range_min", _rule.port_range_min, Port | None, post=None, filter=number, sort=True),
+    Attribute("port_range_max", _rule.port_range_max, Port | None, post=None, filter=number, sort=True),
+    Attribute("remote_ip_prefix", _rule.remote_ip_prefix, Word | None, post=None, filter=any_of, sort=True),
     Attribute("normalized_cidr", view=of_each(lambda rule: rules.normalized(rule.remote_ip_prefix))),
     # One that is no UUID is unknown, like any other.
-    Attribute("remote_group_id", _rule.remote_group_id, Word | None, post=None, filter=any_of),
-    Attribute("remote_address_group_id", _rule.remote_address_group_id, Word | None, post=None, filter=any_of),
+    Attribute("remote_group_id", _rule.remote_group_id, Word | None, post=None, filter=any_of, sort=True),
+    Attribute(
+        "remote_address_group_id", _rule.remote_address_group_id, Word | None, post=None, filter=any_of, sort=True
+    ),
     Attribute("belongs_to_default_sg", view=of_default),
     *standard(_rule, description=Text | None, changeable=False, tagged=False),
 )
@@ -89,6 +111,10 @@ SECURITY_GROUP_RULES = Declared(
     id="rule_id",
     record=SecurityGroupRule,
     attributes=ATTRIBUTES,
+    filters={
+        "normalized_cidr": _of_network,
+        "belongs_to_default_sg": lists.truths_of("belongs_to_default_sg", _of_default_group),
+    },
     visible=security_groups.visible_rule,
     visible_to=security_groups.rules_visible_to,
     not_found=security_groups.rule_not_found,

@@ -77,6 +77,7 @@ def declared(options: NetworkOptions, types: tuple[str, ...], several: bool) -> 
     c = Segment
     return Declared(
         name="segment",
+        sight="network:segments:see",
         record=Segment,
         attributes=(
             Attribute("id", c.id, filter=any_of, sort=True),
@@ -164,6 +165,7 @@ def ranges(options: NetworkOptions) -> Declared[SegmentRange]:
     return Declared(
         name="network_segment_range",
         noun="a range of numbers of networks",
+        sight="network:network_segment_ranges:see",
         record=SegmentRange,
         attributes=(
             Attribute("id", c.id, filter=any_of, sort=True),

@@ -13,7 +13,7 @@ import pytest
 from attrs import evolve
 
 from cloudctl.drivers.netns import inside, meters
-from cloudctl.drivers.network_specs import Meter, MeterRule
+from cloudctl.drivers.network_specs import Meter, Metered, MeterRule
 from cloudctl.drivers.specs import (
     BandwidthLimit,
     ConntrackHelper,
@@ -111,6 +111,8 @@ async def test_what_guests_send_outside_is_counted(lab: Lab) -> None:
     assert outside.receives(made, "203.0.113.1", packets=200) == 200
     # Each has 1000 bytes, and 28 of headers.
     assert counted(lab) == {meters.counter(everything.id): (400, 400 * 1028), meters.counter(others.id): (0, 0)}
+    told = Metered(router().id, everything.id, 400, 400 * 1028), Metered(router().id, others.id, 0, 0)
+    assert await lab.driver.metered() == told
     await ensure(lab, router(meters=(everything,)))
     assert counted(lab) == {meters.counter(everything.id): (400, 400 * 1028)}
 
