@@ -5,17 +5,19 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Mapping
 from io import BytesIO
 from typing import IO, cast
 
-from attrs import define, field, frozen
+from attrs import define, frozen
 
+from cloudctl.db.threads import Inline, Threads
 from cloudctl.object_store.api.s3 import checksums
-from cloudctl.object_store.api.s3.checksums import ALGORITHMS, HEADER, Digest
+from cloudctl.object_store.api.s3.checksums import ALGORITHMS, HEADER
 from cloudctl.object_store.api.s3.chunks import Chunks, Signing
 from cloudctl.object_store.api.s3.faults import error
 from cloudctl.object_store.api.s3.signature import UNSIGNED
-from cloudctl.object_store.store import HashedFile
+from cloudctl.object_store.store import Digest, HashedFile
 from cloudctl.rest.call import Call
 
 # What is said of a chunked body in the place of its hash, and whether it is signed, and has a trailer.
@@ -91,21 +93,12 @@ class Incoming:
     file: HashedFile
     expected: Expected
     chunks: Chunks | None
-    _digests: dict[str, Digest] = field(init=False)
-
-    @_digests.default
-    def _made(self) -> dict[str, Digest]:
-        wanted = {name: ALGORITHMS[name]() for name in self.expected.checksums}
-        if self.expected.payload != UNSIGNED and self.chunks is None and "sha256" not in wanted:
-            wanted["sha256"] = ALGORITHMS["sha256"]()
-        return wanted
+    _digests: Mapping[str, Digest]  # what the file reckons, beside its MD5
 
     def write(self, data: bytes) -> int:
         """Raises what is wrong with it."""
         for piece in (data,) if self.chunks is None else self.chunks.feed(data):
             self.file.write(piece)
-            for digest in self._digests.values():
-                digest.update(piece)
         return len(data)
 
     def finish(self) -> IO[bytes]:
@@ -153,11 +146,15 @@ class Incoming:
         self.file.close()
 
 
-def incoming(file: IO[bytes], expected: Expected, signing: Signing | None) -> Incoming:
+def incoming(file: IO[bytes], expected: Expected, signing: Signing | None, threads: Threads | None = None) -> Incoming:
+    """`threads` hash what is much."""
     chunks = None
+    wanted = {name: ALGORITHMS[name]() for name in expected.checksums}
     if expected.size is not None:
         chunks = Chunks(expected.size, signing, STREAMING[expected.payload][1])
-    return Incoming(HashedFile(file), expected, chunks)
+    elif expected.payload != UNSIGNED and "sha256" not in wanted:
+        wanted["sha256"] = ALGORITHMS["sha256"]()
+    return Incoming(HashedFile(file, threads or Inline(), tuple(wanted.values())), expected, chunks, wanted)
 
 
 def received(body: IO[bytes], expected: Expected, signing: Signing | None) -> Incoming:

@@ -28,7 +28,10 @@ class Documents:
         """Data may come for this place. Raises what is wrong with what is said of them."""
         expected = Expected.of(call)
         signing = await self.signed.signing(call, expected)
-        return Admitted(place.project_id, through=lambda file: cast(IO[bytes], body.incoming(file, expected, signing)))
+        threads = self.intake.store.hashing
+        return Admitted(
+            place.project_id, through=lambda file: cast(IO[bytes], body.incoming(file, expected, signing, threads))
+        )
 
     async def data(self, call: Call) -> Incoming:
         """What has come. Raises what is wrong with it."""
