@@ -9,7 +9,7 @@ from cloudctl.errors import Invalid
 from cloudctl.object_store import metadata, numbered, objects
 from cloudctl.object_store.api import headers
 from cloudctl.object_store.api.headers import Headers
-from cloudctl.object_store.api.s3.checksums import HEADER
+from cloudctl.object_store.api.s3.checksums import ALGORITHMS, HEADER
 from cloudctl.object_store.api.s3.faults import error
 from cloudctl.object_store.metadata import PRIVATE
 from cloudctl.object_store.objects import NewObject
@@ -18,6 +18,9 @@ from cloudctl.rest.call import Call
 
 META = "x-amz-meta-"
 TAGGING = f"{PRIVATE}Tagging"
+# What a checksum is of: all the data, where nothing else is kept.
+TYPE, WHOLE = "x-amz-checksum-type", "FULL_OBJECT"
+KEPT_TYPE = f"{PRIVATE}X-Amz-Checksum-Type"
 USUAL_TYPE = "binary/octet-stream"
 KEPT = ("Content-Encoding", "Content-Disposition", "Content-Language", "Cache-Control", "Expires")
 # What a URL may change of an answer.
@@ -147,16 +150,27 @@ def shown(record: Object | Version, etag: str, call: Call, *, known: bool) -> He
         told.append(("x-amz-tagging-count", str(count)))
     if known:
         told.append(("x-amz-version-id", numbered.shown(record)))
-    if (call.header("x-amz-checksum-mode") or "").upper() == "ENABLED" and call.header("range") is None:
-        told += sums(kept)
+    whole = call.header("range") is None and "partNumber" not in call.query
+    if whole and (call.header("x-amz-checksum-mode") or "").upper() == "ENABLED" and (found := [*sums(kept)]):
+        told += [*found, (TYPE, sum_type(kept))]
     return tuple(told)
 
 
 def sums(kept: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The checksums that came with the data."""
     for name, value in kept.items():
-        if name.startswith(PRIVATE) and (header := name.removeprefix(PRIVATE).lower()).startswith(HEADER):
-            yield header, value
+        if name.startswith(PRIVATE) and name.removeprefix(PRIVATE).lower().removeprefix(HEADER) in ALGORITHMS:
+            yield name.removeprefix(PRIVATE).lower(), value
+
+
+def sum_type(kept: Mapping[str, str]) -> str:
+    """What the checksums are of."""
+    return kept.get(KEPT_TYPE, WHOLE)
+
+
+def sums_in_xml(kept: Mapping[str, str]) -> dict[str, str]:
+    """By their names there: ChecksumCRC32."""
+    return {f"Checksum{name.removeprefix(HEADER).upper()}": value for name, value in sums(kept)}
 
 
 def kept_sums(found: Mapping[str, str]) -> dict[str, str]:

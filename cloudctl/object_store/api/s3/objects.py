@@ -165,7 +165,7 @@ class Objects:
         new = evolve(new, headers={**new.headers, **headers.kept_sums(sums)})
         content = await self.intake.put(place, file, new, "", call.now)
         told = (("ETag", headers.quoted(content.etag)), *versioned(container, content.version), *sums.items())
-        return Reply(None, 200, told)
+        return Reply(None, 200, (*told, *(((headers.TYPE, headers.WHOLE),) if sums else ())))
 
     def _check_acl(self, call: Call) -> None:
         canned = call.header("x-amz-acl")
@@ -198,7 +198,11 @@ class Objects:
         tags = (new.headers if _replaces(call, "tagging") else was).get(headers.TAGGING)
         kept.pop(headers.TAGGING, None)
         kept |= {headers.TAGGING: tags} if tags else {}
-        kept |= headers.kept_sums(dict(headers.sums(was)))
+        for name in (headers.KEPT_TYPE, *headers.kept_sums(dict(headers.sums(was)))):
+            kept.pop(name, None)
+        if headers.sum_type(was) == headers.WHOLE:
+            # A copy is one piece: what is the sum of the sums of parts is none of it.
+            kept |= headers.kept_sums(dict(headers.sums(was)))
         return evolve(new, headers=kept, content_type=new.content_type if replaced else found.object.content_type)
 
     @routes.delete(OBJECT, policy="object_store:objects:delete", anonymous=True, query=("versionId",))
