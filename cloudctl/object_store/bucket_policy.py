@@ -35,6 +35,13 @@ PROJECT = re.compile(r"[0-9A-Za-z_-]{1,64}")
 PRINCIPAL = re.compile(r"arn:aws:iam::([0-9A-Za-z_-]{1,64}):(?:root|user/([0-9A-Za-z_-]{1,64}))")
 TEXTS = ("aws:Referer", "s3:prefix", "s3:delimiter")
 ADDRESS = "aws:SourceIp"
+# Before the key of a tag: one that the object has, and one that the request gives it.
+EXISTING_TAG, GIVEN_TAG = "s3:ExistingObjectTag/", "s3:RequestObjectTag/"
+# What an object is there for.
+OF_EXISTING = frozenset({
+    "s3:DeleteObjectTagging", "s3:GetObject", "s3:GetObjectAcl", "s3:GetObjectTagging", "s3:GetObjectVersion",
+    "s3:PutObjectTagging",
+})  # fmt: skip
 
 
 OPTIONS = re2.Options()
@@ -112,6 +119,14 @@ class Statement:
 @frozen
 class Policy:
     statements: tuple[Statement, ...]
+
+    def asks_for_tags(self, action: str) -> bool:
+        """Whether it is to be told those of the object."""
+        return action in OF_EXISTING and any(
+            condition.key.startswith(EXISTING_TAG)
+            for statement in self.statements
+            for condition in statement.conditions
+        )
 
     def decide(self, asked: Asked) -> Effect | None:
         """None: it says nothing of this. Who denies is right."""
@@ -253,12 +268,19 @@ def _conditions(given: Any) -> tuple[Condition, ...]:
     found = []
     for operator, keys in _members(given, OPERATORS.keys() | set(), "a condition").items():
         test, negated, known = OPERATORS[operator]
-        for key, values in _members(keys, set(known), operator).items():
+        for key, values in _members(keys, {*known, *_tags(keys, known)}, operator).items():
             wanted = _texts(values, key)
             if key == ADDRESS:
                 _check_networks(wanted)
             found.append(Condition(test, negated, key, wanted))
     return tuple(found)
+
+
+def _tags(keys: Any, known: tuple[str, ...]) -> set[str]:
+    """Those of the keys that are tags, where texts are asked for."""
+    if known is not TEXTS or not isinstance(keys, dict):
+        return set()
+    return {key for key in keys for kind in (EXISTING_TAG, GIVEN_TAG) if key.startswith(kind) and key != kind}
 
 
 def _check_networks(given: tuple[str, ...]) -> None:

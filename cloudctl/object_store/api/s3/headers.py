@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import parse_qsl, urlencode
 
 from cloudctl.errors import Invalid
-from cloudctl.object_store import metadata, numbered, objects
+from cloudctl.object_store import metadata, numbered, objects, tagging
 from cloudctl.object_store.api import headers
 from cloudctl.object_store.api.headers import Headers
 from cloudctl.object_store.api.s3.checksums import ALGORITHMS, HEADER
@@ -17,7 +17,7 @@ from cloudctl.object_store.tables import Object, Version
 from cloudctl.rest.call import Call
 
 META = "x-amz-meta-"
-TAGGING = f"{PRIVATE}Tagging"
+TAGGING = tagging.KEPT
 # What a checksum is of: all the data, where nothing else is kept.
 TYPE, WHOLE = "x-amz-checksum-type", "FULL_OBJECT"
 KEPT_TYPE = f"{PRIVATE}X-Amz-Checksum-Type"
@@ -124,10 +124,6 @@ def kept_tags(pairs: list[tuple[str, str]], most: int = MOST_TAGS) -> str:
     return urlencode(pairs)
 
 
-def tags(kept: Mapping[str, str]) -> list[tuple[str, str]]:
-    return parse_qsl(kept.get(TAGGING, ""), keep_blank_values=True)
-
-
 def quoted(etag: str) -> str:
     return f'"{etag.strip(chr(34))}"'
 
@@ -146,7 +142,7 @@ def shown(record: Object | Version, etag: str, call: Call, *, known: bool) -> He
         if name.startswith(metadata.OBJECT)
     ]
     told += [(name, value) for name, value in kept.items() if name in KEPT]
-    if count := len(tags(kept)):
+    if count := len(tagging.tags(kept)):
         told.append(("x-amz-tagging-count", str(count)))
     if known:
         told.append(("x-amz-version-id", numbered.shown(record)))

@@ -22,6 +22,7 @@ from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.objects import Done, NewObject
 from cloudctl.object_store.tables import Container
+from cloudctl.object_store.tagging import tags
 from cloudctl.rest.call import Call, Parts, Reply
 from cloudctl.rest.route import Routes
 from cloudctl.rest.uploads import Admitted
@@ -155,7 +156,7 @@ class Objects:
     async def upload(self, call: Call, bucket: str, key: str) -> Reply:
         """Create an object, or replace it; or copy one."""
         place, container = await self.door.write(call, bucket, key)
-        self._check_acl(call)
+        self._check_acl(call, container)
         if (source := call.header("x-amz-copy-source")) is not None:
             return await self._copy(call, place, container, source)
         length_of(call)
@@ -167,8 +168,10 @@ class Objects:
         told = (("ETag", headers.quoted(content.etag)), *versioned(container, content.version), *sums.items())
         return Reply(None, 200, (*told, *(((headers.TYPE, headers.WHOLE),) if sums else ())))
 
-    def _check_acl(self, call: Call) -> None:
+    def _check_acl(self, call: Call, container: Container) -> None:
         canned = call.header("x-amz-acl")
+        if canned is not None:
+            acls.check(container, canned)
         if canned is not None and canned not in headers.OWN_ACLS:
             raise error("NotImplemented", "An object is as open as its bucket is: set the ACL of the bucket.")
 
@@ -229,13 +232,19 @@ class Objects:
         """Show the tags of an object."""
         place, container = await self.door.read(call, bucket, key, action="s3:GetObjectTagging")
         found = await self.find(call, place, container, call.query.get("versionId") or "")
-        return answered(tag_set(headers.tags(found.object.headers)))
+        return answered(tag_set(tags(found.object.headers)))
 
     @routes.put(OBJECT, policy=UPDATE, anonymous=True, subresource="tagging", raw=True, query=("versionId",))
     async def set_tagging(self, call: Call, bucket: str, key: str) -> Reply:
         """Set the tags of an object."""
-        place, _ = await self.door.write(call, bucket, key, action="s3:PutObjectTagging")
-        kept = headers.kept_tags(tags_of(await self.documents.read(call, "Tagging")))
+        action = "s3:PutObjectTagging"
+        try:
+            kept = headers.kept_tags(tags_of(await self.documents.read(call, "Tagging")))
+        except CloudError:
+            # Who may not hears nothing else.
+            await self.door.write(call, bucket, key, action=action)
+            raise
+        place, _ = await self.door.write(call, bucket, key, action=action, given=kept)
         await self.intake.db.run(_label, place, call.query.get("versionId") or "", kept, call)
         return Reply(None, 200)
 
@@ -261,6 +270,7 @@ class Objects:
         canned = call.header("x-amz-acl")
         if canned is None:
             canned = acls.canned_of(await self.documents.read(call, "AccessControlPolicy"))
+        acls.check(container, canned)
         if canned not in (*headers.OWN_ACLS, acls.canned(container)):
             raise error("NotImplemented", "An object is as open as its bucket is: set the ACL of the bucket.")
         return Reply(None, 200)
