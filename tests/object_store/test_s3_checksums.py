@@ -147,6 +147,14 @@ def test_the_sum_of_sums_may_be_said_with_and_without_the_number_of_parts(s3: S3
         assert done.findtext("ChecksumSHA256") == value
 
 
+def test_what_has_not_changed_is_told_without_a_sum(s3: S3) -> None:
+    """botocore looks for the data of a sum, and fails."""
+    etag = s3.put("bucket/o", b"data", x_amz_checksum_crc32=told(raw("crc32", b"data"))).headers["ETag"]
+    answer = s3.get("bucket/o", If_None_Match=etag, x_amz_checksum_mode="ENABLED")
+    assert (answer.status, answer.headers["ETag"]) == (304, etag)
+    assert not [name for name in answer.headers if name.startswith("x-amz-checksum")]
+
+
 def test_copied_parts_have_sums_too_and_copies_have_none_of_parts(s3: S3, mine: Account) -> None:
     s3.put("bucket/source", WHOLE)
     upload = begin(s3, "crc32", "FULL_OBJECT")
