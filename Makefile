@@ -27,7 +27,7 @@ INSTALLED := $(VENV)/.installed
 PYTEST := PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(JOBS) --maxschedchunk=24
 
 CLIENTS := novaclient cinderclient glanceclient openstackclient openstack-objects osc-placement libcloud masakari rally \
-	ansible horizon nodepool swiftclient boto3 rclone s3cmd restic duplicity sync
+	ansible horizon nodepool swiftclient boto3 awscli s3fs rclone s3cmd restic duplicity sync
 
 .PHONY: help run test lint format bench clients docs lock sbom clean
 .DELETE_ON_ERROR:

@@ -54,6 +54,10 @@ class AccessList:
             frozenset(each for each in elements if ":" not in each),
         )
 
+    def without_public(self) -> AccessList:
+        """What it grants to some, and not to everybody."""
+        return AccessList((), tuple(each for each in self.grantees if each != "*:*"), self.roles)
+
     def admits(self, caller: Caller, project_id: str, referrer: str, *, listing: bool) -> bool:
         """Whether this list of a container of that project lets the caller in. `listing`: to more than one object."""
         if self._refers(referrer) and (not listing or LISTINGS in self.roles):

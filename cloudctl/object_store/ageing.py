@@ -14,7 +14,7 @@ from attrs import asdict, define, evolve, field, frozen
 from sqlalchemy import select
 
 from cloudctl.db import Connection
-from cloudctl.object_store import containers, numbered, objects, parts, version_listing
+from cloudctl.object_store import containers, numbered, objects, parts, tagging, version_listing
 from cloudctl.object_store.metadata import PRIVATE
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.objects import Done
@@ -28,7 +28,7 @@ CONTAINERS = 100  # the same, of which each holds whole documents
 
 @frozen
 class Rule:
-    """What it says of names with `prefix`, and of objects between these sizes (bytes, both exclusive)."""
+    """What it says of names with `prefix`, of objects with all `tags`, between these sizes (bytes, both exclusive)."""
 
     id: str
     is_on: bool = True
@@ -45,6 +45,7 @@ class Rule:
     old_kept: int = 0
     # An upload in parts that is not complete goes so many days after it began.
     upload_days: int | None = None
+    tags: Sequence[Sequence[str]] = ()  # pairs
 
     def means(self, row: Object | Version) -> bool:
         size = row.size if row.large_size is None else row.large_size
@@ -52,6 +53,7 @@ class Rule:
             row.name.startswith(self.prefix)
             and (self.larger_than is None or size > self.larger_than)
             and (self.smaller_than is None or size < self.smaller_than)
+            and (not self.tags or set(map(tuple, self.tags)) <= set(tagging.tags(row.headers)))
         )
 
     def ends(self, made_at: datetime, now: datetime) -> bool:

@@ -35,6 +35,13 @@ PROJECT = re.compile(r"[0-9A-Za-z_-]{1,64}")
 PRINCIPAL = re.compile(r"arn:aws:iam::([0-9A-Za-z_-]{1,64}):(?:root|user/([0-9A-Za-z_-]{1,64}))")
 TEXTS = ("aws:Referer", "s3:prefix", "s3:delimiter")
 ADDRESS = "aws:SourceIp"
+# Before the key of a tag: one that the object has, and one that the request gives it.
+EXISTING_TAG, GIVEN_TAG = "s3:ExistingObjectTag/", "s3:RequestObjectTag/"
+# What an object is there for.
+OF_EXISTING = frozenset({
+    "s3:DeleteObjectTagging", "s3:GetObject", "s3:GetObjectAcl", "s3:GetObjectTagging", "s3:GetObjectVersion",
+    "s3:PutObjectTagging",
+})  # fmt: skip
 LONGEST = 1024  # characters of a text
 MOST_WILDCARDS = 100  # beside those at the end of a text
 
@@ -74,9 +81,10 @@ class Principal:
 
 @frozen
 class Condition:
-    test: Callable[[str], bool]
+    test: Callable[[str], bool]  # of the values
     negated: bool
     key: str
+    values: tuple[str, ...]
 
     def holds(self, asked: Asked) -> bool:
         """A fact that is not known is none of the values."""
@@ -119,6 +127,14 @@ class Said:
 @frozen
 class Policy:
     statements: tuple[Statement, ...]
+
+    def asks_for_tags(self, action: str) -> bool:
+        """Whether it is to be told those of the object."""
+        return action in OF_EXISTING and any(
+            condition.key.startswith(EXISTING_TAG)
+            for statement in self.statements
+            for condition in statement.conditions
+        )
 
     def decide(self, asked: Asked) -> Effect | None:
         """None: it says nothing of this. Who denies is right."""
@@ -294,6 +310,14 @@ def _conditions(given: Any) -> tuple[Condition, ...]:
     found = []
     for operator, keys in _members(given, OPERATORS.keys() | set(), "a condition").items():
         test, negated, known = OPERATORS[operator]
-        for key, values in _members(keys, set(known), operator).items():
-            found.append(Condition(test(_texts(values, key)), negated, key))
+        for key, values in _members(keys, {*known, *_tags(keys, known)}, operator).items():
+            wanted = _texts(values, key)
+            found.append(Condition(test(wanted), negated, key, wanted))
     return tuple(found)
+
+
+def _tags(keys: Any, known: tuple[str, ...]) -> set[str]:
+    """Those of the keys that are tags, where texts are asked for."""
+    if known is not TEXTS or not isinstance(keys, dict):
+        return set()
+    return {key for key in keys for kind in (EXISTING_TAG, GIVEN_TAG) if key.startswith(kind) and key != kind}

@@ -9,6 +9,7 @@ from cloudctl.errors import Invalid
 
 # What begins so is kept, and is no header that anybody is told.
 PRIVATE = "S3:"
+SUM = f"{PRIVATE}X-Amz-Checksum-"  # of the data
 ACCOUNT, CONTAINER, OBJECT = "X-Account-Meta-", "X-Container-Meta-", "X-Object-Meta-"
 
 MOST_OF_NAME = 128  # bytes

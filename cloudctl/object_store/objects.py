@@ -58,6 +58,7 @@ class Done:
     version: str = ""
     is_marker: bool = False
     etag: str = ""  # of what it made
+    headers: Mapping[str, str] = field(factory=dict)  # of what it made of parts
     each: Sequence[Done] = ()  # what it came to for each of several
 
 

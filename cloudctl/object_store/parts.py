@@ -7,10 +7,10 @@ nobody sees half of it, and nobody can take a part away. Parts of unfinished upl
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 from sqlalchemy import bindparam, delete, insert, select
 
 from cloudctl.db import Connection
@@ -37,6 +37,11 @@ class Wanted:
 
     number: int
     etag: str
+    headers: Mapping[str, str] = field(factory=dict)  # some of those that are kept with it
+
+
+# What is kept of an object, of its upload and of the parts that it is made of.
+Said = Callable[[Upload, Sequence[UploadPart]], Mapping[str, str]]
 
 
 def begin(conn: Connection, place: Place, new: NewObject, now: datetime) -> str:
@@ -80,6 +85,7 @@ class Putting:
 
     upload_id: str
     number: int
+    said: Callable[[], Mapping[str, str]] = dict  # what is kept with it, beside the headers that are known before
 
     def __call__(self, conn: Connection, place: Place, new: NewObject, now: datetime) -> Done:
         """Raises NotFound, TooLarge."""
@@ -98,7 +104,7 @@ class Putting:
                 file_id=new.content.file_id,
                 size=new.content.size,
                 etag=new.content.etag,
-                headers=dict(new.headers),
+                headers={**new.headers, **self.said()},
                 updated_at=now,
             )
         )
@@ -106,9 +112,18 @@ class Putting:
 
 
 def complete(
-    conn: Connection, place: Place, upload_id: str, wanted: Sequence[Wanted], most: int, new: NewObject, now: datetime
+    conn: Connection,
+    place: Place,
+    upload_id: str,
+    wanted: Sequence[Wanted],
+    most: int,
+    new: NewObject,
+    said: Said,
+    now: datetime,
 ) -> Done:
-    """The object is there, made of these parts. `new`: conditions. Raises NotFound, Invalid, TooLarge."""
+    """The object is there, made of these parts. `new`: conditions. Raises NotFound, Invalid, TooLarge, and what `said`
+    does.
+    """
     upload = get(conn, place, upload_id, lock=True)
     found = {part.number: part for part in every_part(conn, upload_id)}
     chosen = _chosen(found, wanted)
@@ -125,11 +140,12 @@ def complete(
         new,
         content=Content(None, size, etag),
         content_type=upload.content_type,
-        headers=upload.headers,
+        headers=said(upload, chosen),
         parts_id=upload_id,
     )
     done = objects.put(conn, place, made, now)
-    return evolve(done, freed=[*done.freed, *objects.unused(conn, [part.file_id for part in left])], etag=etag)
+    freed = [*done.freed, *objects.unused(conn, [part.file_id for part in left])]
+    return evolve(done, freed=freed, etag=etag, headers=made.headers)
 
 
 def tag(etags: Sequence[str]) -> str:
@@ -145,7 +161,7 @@ def _chosen(found: Mapping[int, UploadPart], wanted: Sequence[Wanted]) -> list[U
     chosen: list[UploadPart] = []
     for each in wanted:
         part = found.get(each.number)
-        if part is None or part.etag != each.etag:
+        if part is None or part.etag != each.etag or not each.headers.items() <= part.headers.items():
             raise Invalid(
                 "One or more of the specified parts could not be found. The part may not have been uploaded, or the "
                 "specified entity tag may not match the part's entity tag.",

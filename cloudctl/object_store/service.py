@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 
 from twisted.application.service import IService
@@ -30,7 +31,8 @@ ABANDONED_UPLOAD = 3600.0
 
 def compose(cloud: Surroundings) -> Part:
     db, options = cloud.db, cloud.config.section(ObjectStoreOptions)
-    store = ObjectStore(cloud.config.data_dir / "objects" / "incoming", cloud.objects)
+    hashing, hashers = cloud.threads("hashes", os.cpu_count() or 1)
+    store = ObjectStore(cloud.config.data_dir / "objects" / "incoming", cloud.objects, hashing)
     rates = Rates(options)
     signers, region = cloud.made(Signers), cloud.config.section(IdentityOptions).region
     threads, supports = cloud.threads("objects", options.threads)
@@ -72,7 +74,7 @@ def compose(cloud: Surroundings) -> Part:
         prepare=store.prepare,
         bootstrap=bootstrap,
         recover=clean,
-        supports=(*supports, *spools),
+        supports=(*supports, *spools, *hashers),
         watches=watches,
         shown=(store, intake),
         uploads=uploads,

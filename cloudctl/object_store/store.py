@@ -9,14 +9,15 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Protocol, cast
 
 from attrs import define, field, frozen
 from twisted.logger import Logger
 
 from cloudctl.db.columns import new_hex_id
+from cloudctl.db.threads import Inline, Threads, aside
 from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.interfaces import IFarData, IObjectData
 from cloudctl.drivers.objects_interface import ContentState
@@ -26,6 +27,7 @@ from cloudctl.rest.uploads import SPOOL_PREFIX
 log = Logger()
 
 CHUNK = 2**20  # bytes that are in memory at once
+WORTH = 2**18  # bytes that are worth another thread, which hashes them
 EMPTY_ETAG = hashlib.md5(usedforsecurity=False).hexdigest()
 
 
@@ -52,17 +54,31 @@ class Taken:
     etag: str = ""
 
 
+class Digest(Protocol):
+    def update(self, data: bytes, /) -> None: ...
+
+    def digest(self) -> bytes: ...
+
+
 @define
 class HashedFile:
-    """A file that hashes what is written to it."""
+    """A file that hashes what is written to it: `threads` do that while it is written, `others` are reckoned beside."""
 
     file: IO[bytes]
+    threads: Threads = field(factory=Inline)
+    others: Sequence[Digest] = ()
     md5: hashlib._Hash = field(factory=lambda: hashlib.md5(usedforsecurity=False))
     size: int = 0
 
     def write(self, data: bytes) -> int:
-        self.file.write(data)
-        self.md5.update(data)
+        threads = self.threads if len(data) >= WORTH else Inline()
+        hashed = aside(threads, self.md5.update, data)
+        try:
+            self.file.write(data)
+            for each in self.others:
+                each.update(data)
+        finally:
+            hashed()
         self.size += len(data)
         return len(data)
 
@@ -101,6 +117,7 @@ class ObjectStore:
 
     spool: Path
     data: IObjectData
+    hashing: Threads = field(factory=Inline)  # of nobody who waits for them
 
     @property
     def is_far(self) -> bool:
@@ -143,7 +160,8 @@ class ObjectStore:
 
     def write(self, chunks: Iterable[bytes], file_id: str | None = None) -> Content:
         """Keep these bytes. Raises OSError, DriverError."""
-        with HashedFile(cast(IO[bytes], tempfile.NamedTemporaryFile(prefix=SPOOL_PREFIX, dir=self.spool))) as file:
+        arriving = tempfile.NamedTemporaryFile(prefix=SPOOL_PREFIX, dir=self.spool)  # noqa: SIM115 (closed by the next)
+        with HashedFile(cast(IO[bytes], arriving), self.hashing) as file:
             for chunk in chunks:
                 file.write(chunk)
             if not file.size:
@@ -153,10 +171,9 @@ class ObjectStore:
             self.data.ensure_kept(file_id, file.name)
             return Content(file_id, file.size, file.md5.hexdigest())
 
-    @staticmethod
-    def hashed(file: IO[bytes]) -> IO[bytes]:
+    def hashed(self, file: IO[bytes]) -> IO[bytes]:
         """For `Uploads.through`."""
-        return cast(IO[bytes], HashedFile(file))
+        return cast(IO[bytes], HashedFile(file, self.hashing))
 
     def open(self, file_id: str) -> IO[bytes]:
         """Raises Unavailable."""

@@ -17,7 +17,8 @@ from cloudctl.rest.call import Download, Parts
 
 log = Logger()
 
-PIECE = 2**20  # bytes after which others have their turn
+PIECE = 2**21  # bytes that are sent at once
+TURN = 2**23  # bytes after which others have their turn
 AHEAD = 2**22  # bytes that the system is asked to read before they are sent
 
 
@@ -105,21 +106,29 @@ class Sender:
 
     def _send_of(self, file: IO[bytes] | None) -> None:
         assert file is not None
-        size = min(self._left, PIECE)
-        if is_real(file):
+        if not is_real(file):
+            file.seek(self._at)
+            data = file.read(min(self._left, PIECE))
+            self._transport.write(data)
+            self._went(file, len(data))
+            return
+        turn = min(self._left, TURN)
+        while turn > 0:
+            size = min(turn, PIECE)
             if self._at + size > self._read_ahead:
                 os.posix_fadvise(file.fileno(), self._at, AHEAD, os.POSIX_FADV_WILLNEED)
                 self._read_ahead = self._at + AHEAD
             sent = os.sendfile(self._transport.fileno(), file.fileno(), self._at, size)
-        else:
-            file.seek(self._at)
-            data = file.read(size)
-            self._transport.write(data)
-            sent = len(data)
-        if not sent:
+            self._went(file, sent)
+            # There is no room for the rest: the next call would only say so.
+            turn = turn - sent if sent == size else 0
+
+    def _went(self, file: IO[bytes], size: int) -> None:
+        """Raises OSError."""
+        if not size:
             raise OSError(f"{getattr(file, 'name', 'a file')} ends {self._left} bytes early")
-        self._at += sent
-        self._left -= sent
+        self._at += size
+        self._left -= size
 
     def _end(self) -> None:
         self.stopProducing()

@@ -33,6 +33,10 @@ log = Logger()
 # Bytes over the limit that are read and thrown away, so that the answer is the service's own.
 PATIENCE = 4 * 2**20
 
+# Bytes of an upload that are in memory until all have come, where there is room: less work than to ask first whether
+# they may come, and to find a file for them. Whoever answers asks by himself.
+SMALL = 2**14
+
 # Bytes of an upload that are read at once. Many small ones at a time cost more to come by and give back than to fill.
 UPLOAD_READ = 2**19
 
@@ -66,12 +70,13 @@ class LimitedRequest(Request):
     _spool: Spool | None = None
     _stalled = False  # what has come of the upload must be written before more is read
     _complete = False
+    _taken = False  # there is room for all of the body
     _answering = False
 
     def gotLength(self, length: int | None) -> None:
         self.content = self.body = cast(IO[bytes], BytesIO())
         site = getattr(self.channel, "site", None)
-        if length != 0 and isinstance(site, CloudSite) and site.uploads:
+        if length != 0 and isinstance(site, CloudSite) and site.uploads and not self._takes(length or 0, site):
             self._ask(site, length or 0)
         self._judge(length or 0)
 
@@ -86,7 +91,7 @@ class LimitedRequest(Request):
             return
         if self._spool is not None:
             self._keep(data, self._spool)
-        elif self._holds(len(data)):
+        elif self._taken or self._holds(len(data)):
             self.body.write(data)
         else:
             self._refuse_with(Unavailable(BUSY, headers=LATER))
@@ -123,6 +128,12 @@ class LimitedRequest(Request):
     def _holds(self, size: int) -> bool:
         channel = self.channel
         return not isinstance(channel, Channel) or channel.hold(size)
+
+    def _takes(self, size: int, site: CloudSite) -> bool:
+        """Whether a body of so many bytes, if they are known, may come without a word, as it does in most requests."""
+        small = 0 < size <= min(SMALL, *(each.limit for each in site.uploads.values()))
+        self._taken = small and not self.requestHeaders.hasHeader(b"expect") and self._holds(size)
+        return self._taken
 
     def _hang_up(self) -> None:
         """Answer and hang up: the rest of the body is not worth reading."""

@@ -6,7 +6,6 @@ bounded, for one upload and for all: whoever sends faster than the disk takes it
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import IO, cast
@@ -19,12 +18,14 @@ from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
 
 from cloudctl.db.threads import Threads
+from cloudctl.rest import write_back
 
 PIECE = 2**20  # bytes that are worth another thread
 ROOM = 2**22  # bytes of one upload that may wait while a piece is written
 ROOM_FOR_ALL = 2**26  # bytes in memory, of all of them
 SMALL = 2**16  # bytes that are written without another thread, where they are all
 AHEAD = 2**23  # bytes after which the system is told to begin with the disk
+WORTH = 2**18  # bytes that are worth a write of their own: to join such pieces costs more than to write each
 
 
 Run = Callable[..., Deferred[None]]
@@ -114,11 +115,12 @@ class Spool:
 
     def _put(self, pieces: Sequence[bytes]) -> None:
         """In a thread."""
-        self.file.write(b"".join(pieces))
+        for piece in pieces if self._writing >= len(pieces) * WORTH else (b"".join(pieces),):
+            self.file.write(piece)
         self._unsynced += self._writing
         if self._unsynced >= AHEAD:
             # Else all of it is left for the sync at the end, which the client waits for.
-            os.posix_fadvise(self.file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            write_back.begin(self.file.fileno())
             self._unsynced = 0
 
     def _written(self, _: None) -> None:

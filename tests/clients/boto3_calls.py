@@ -341,7 +341,6 @@ REFUSED: dict[str, dict[str, Any]] = {
     "put_bucket_logging": {"BucketLoggingStatus": {}},
     "put_bucket_notification_configuration": {"NotificationConfiguration": {}},
     "put_bucket_request_payment": {"RequestPaymentConfiguration": {"Payer": "Requester"}},
-    "get_bucket_policy_status": {},
     "list_bucket_analytics_configurations": {},
     "list_bucket_inventory_configurations": {},
     "list_bucket_metrics_configurations": {},
@@ -356,6 +355,7 @@ UNSET = {
     "get_bucket_encryption": "ServerSideEncryptionConfigurationNotFoundError",
     "get_bucket_website": "NoSuchWebsiteConfiguration",
     "get_bucket_replication": "ReplicationConfigurationNotFoundError",
+    "get_bucket_policy_status": "NoSuchBucketPolicy",
     "get_public_access_block": "NoSuchPublicAccessBlockConfiguration",
     "get_bucket_ownership_controls": "OwnershipControlsNotFoundError",
 }
@@ -373,3 +373,29 @@ def test_what_is_not_offered_is_refused(s3: Any, bucket: str) -> None:
     refused("NotImplemented", s3.put_object, Bucket=bucket, Key="p", Body=b"x", ServerSideEncryption="AES256")
     refused("InvalidStorageClass", s3.put_object, Bucket=bucket, Key="p", Body=b"x", StorageClass="GLACIER")
     assert [each["Key"] for each in s3.list_objects_v2(Bucket=bucket)["Contents"]] == ["o"]
+
+
+@pytest.mark.parametrize("kind", ["COMPOSITE", "FULL_OBJECT"])
+def test_the_sum_of_what_comes_in_parts(s3: Any, bucket: str, kind: str) -> None:
+    named = {"Bucket": bucket, "Key": "o"}
+    begun = s3.create_multipart_upload(**named, ChecksumAlgorithm="CRC32C", ChecksumType=kind)
+    named |= {"UploadId": begun["UploadId"]}
+    parts = []
+    for number, data in enumerate((PART, b"end"), 1):
+        told = s3.upload_part(**named, PartNumber=number, Body=data, ChecksumAlgorithm="CRC32C")
+        parts.append({"PartNumber": number, "ETag": told["ETag"], "ChecksumCRC32C": told["ChecksumCRC32C"]})
+    done = s3.complete_multipart_upload(**named, MultipartUpload={"Parts": parts}, ChecksumType=kind)
+    got = s3.get_object(Bucket=bucket, Key="o")
+    assert got["Body"].read() == PART + b"end"  # held against the sum, where it is of all
+    assert (done["ChecksumCRC32C"], got["ChecksumCRC32C"], got["ChecksumType"]) == (*[done["ChecksumCRC32C"]] * 2, kind)
+
+
+def test_what_is_closed_to_the_public(s3: Any, bucket: str) -> None:
+    s3.put_public_access_block(Bucket=bucket, PublicAccessBlockConfiguration={"BlockPublicAcls": True})
+    assert s3.get_public_access_block(Bucket=bucket)["PublicAccessBlockConfiguration"]["BlockPublicAcls"]
+    refused("AccessDenied", s3.put_bucket_acl, Bucket=bucket, ACL="public-read")
+    s3.delete_public_access_block(Bucket=bucket)
+    s3.put_bucket_ownership_controls(
+        Bucket=bucket, OwnershipControls={"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]}
+    )
+    refused("AccessControlListNotSupported", s3.put_bucket_acl, Bucket=bucket, ACL="public-read")

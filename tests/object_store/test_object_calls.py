@@ -29,6 +29,10 @@ def test_conditions(o: Account) -> None:
     assert o.get("c/o", If_None_Match="x").status == 200
     assert o.get("c/o", If_Modified_Since=formatdate(1_900_000_000, usegmt=True)).status == 304
     assert o.get("c/o", If_Unmodified_Since=formatdate(1_700_000_000, usegmt=True)).status == 412
+    # Who knows the tag is not asked for the time: RFC 9110, 13.2.2.
+    before = formatdate(1_700_000_000, usegmt=True)
+    assert o.get("c/o", If_Match=MD5, If_Unmodified_Since=before).status == 200
+    assert o.get("c/o", If_Match="x", If_Unmodified_Since=formatdate(1_900_000_000, usegmt=True)).status == 412
     assert o.ask("PUT", "c/o", body=b"x", If_None_Match="*").status == 412
     assert o.get("c/o").body == DATA
     assert o.ask("PUT", "c/new", body=b"x", If_None_Match="*").status == 201
@@ -104,6 +108,10 @@ def test_quotas(o: Account) -> None:
 
 def test_objects_expire(o: Account, cloud: MemoryCloud) -> None:
     assert o.ask("PUT", "c/o", body=b"x", X_Delete_At="1").status == 400
+    for over in ("0", "-5"):
+        answer = o.ask("PUT", "c/o", body=b"x", X_Delete_After=over)
+        assert (answer.status, b"X-Delete-After in past" in answer.body) == (400, True)
+    assert b"Non-integer X-Delete-After" in o.ask("PUT", "c/o", body=b"x", X_Delete_After="a").body
     o.put("c/o", b"x", X_Delete_After="100")
     assert o.head("c/o").headers["X-Delete-At"] == str(int(cloud.clock.seconds()) + 100)
     cloud.advance(101)
@@ -144,6 +152,8 @@ def test_static_large_objects(o: Account, cloud: MemoryCloud) -> None:
     shown = o.get("c/all", "multipart-manifest=get").json()
     assert [each.get("name") for each in shown] == ["/c/1", None, "/c/2"]
     raw = o.get("c/all", "multipart-manifest=get&format=raw").body
+    itself = o.ask("PUT", "c/all", "multipart-manifest=put", body=manifest({"path": "/c/all"}))
+    assert (itself.status, b"must not include itself" in itself.body) == (400, True)
     assert o.ask("PUT", "c/again", "multipart-manifest=put", body=raw).headers["ETag"] == made.headers["ETag"]
     nested = manifest({"path": "/c/all"}, {"path": "/c/all", "range": "0-2"})
     assert o.ask("PUT", "c/nested", "multipart-manifest=put", body=nested).status == 201

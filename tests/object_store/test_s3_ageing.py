@@ -13,6 +13,7 @@ from cloudctl.testing.cloud import MemoryCloud
 from tests.object_store.signing import S3, Key, bare, code
 
 HOUR = 3600.0
+TAG = "<Tag><Key>color</Key><Value>red</Value></Tag>"
 
 
 @pytest.fixture
@@ -107,7 +108,28 @@ def test_rules_are_shown_as_they_were_set_and_can_be_removed(s3: S3) -> None:
         (rules(rule("<NoncurrentVersionExpiration/>")), "MalformedXML"),
         (rules(rule(days(1), "")), "MalformedXML"),
         (rules(rule(days(1), "<Filter/><Prefix/>")), "MalformedXML"),
-        (rules(rule(days(1), "<Filter><Tag><Key>a</Key><Value>b</Value></Tag></Filter>")), "NotImplemented"),
+        (rules(rule(days(1), "<Filter><Tag><Value>b</Value></Tag></Filter>")), "InvalidTag"),
+        (rules(rule(days(1), f"<Filter><And>{TAG}{TAG}</And></Filter>")), "InvalidTag"),
+        (rules(rule(days(1), f"<Filter>{TAG}{TAG}</Filter>")), "MalformedXML"),
+        (
+            rules(
+                rule(
+                    "<Expiration><ExpiredObjectDeleteMarker>true</ExpiredObjectDeleteMarker></Expiration>",
+                    f"<Filter>{TAG}</Filter>",
+                )
+            ),
+            "InvalidRequest",
+        ),
+        (
+            rules(
+                rule(
+                    "<AbortIncompleteMultipartUpload><DaysAfterInitiation>1</DaysAfterInitiation>"
+                    "</AbortIncompleteMultipartUpload>",
+                    f"<Filter>{TAG}</Filter>",
+                )
+            ),
+            "InvalidRequest",
+        ),
         (rules(rule("<Transition><Days>1</Days><StorageClass>GLACIER</StorageClass></Transition>")), "NotImplemented"),
         (rules("<ID>a</ID>" + rule(days(1)), "<ID>a</ID>" + rule(days(2))), "InvalidArgument"),
         (rules(f"<ID>{'a' * 256}</ID>" + rule(days(1))), "InvalidArgument"),
@@ -199,3 +221,21 @@ def test_a_long_bucket_is_walked_page_by_page(s3: S3, cloud: MemoryCloud, monkey
     put(s3, rule(days(1)))
     an_hour_later(s3, cloud)
     assert s3.names("bucket") == names[1::2]
+
+
+def test_what_has_all_the_tags_of_a_rule_goes(s3: S3, cloud: MemoryCloud) -> None:
+    said = {"red": "color=red", "both": "size=1&color=red", "blue": "color=blue", "none": ""}
+    for name, tags in said.items():
+        s3.put(f"bucket/{name}", b"x", x_amz_tagging=tags)
+    both = f"<Filter><And>{TAG}<Tag><Key>size</Key><Value>1</Value></Tag></And></Filter>"
+    put(s3, rule(days(1), both))
+    shown = bare(s3.get("bucket", "lifecycle")).find("Rule/Filter/And")
+    assert shown is not None
+    assert [(each.tag, each.findtext("Key")) for each in shown] == [("Tag", "color"), ("Tag", "size")]
+    made_before(cloud, 2, *said)
+    an_hour_later(s3, cloud)
+    assert s3.names("bucket") == ["blue", "none", "red"]
+    put(s3, rule(days(1), f"<Filter>{TAG}</Filter>"))
+    assert bare(s3.get("bucket", "lifecycle")).findtext("Rule/Filter/Tag/Value") == "red"
+    an_hour_later(s3, cloud)
+    assert s3.names("bucket") == ["blue", "none"]

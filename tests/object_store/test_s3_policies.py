@@ -127,6 +127,8 @@ MALFORMED: dict[str, str] = {
     "an operator with IfExists": document(statement(Condition={"StringEqualsIfExists": {"aws:Referer": "x"}})),
     "an unknown key": document(statement(Condition={"StringEquals": {"aws:UserAgent": "x"}})),
     "a key of another operator": document(statement(Condition={"StringEquals": {"aws:SourceIp": "192.0.2.1"}})),
+    "a tag without a key": document(statement(Condition={"StringEquals": {"s3:ExistingObjectTag/": "x"}})),
+    "a tag that is an address": document(statement(Condition={"IpAddress": {"s3:ExistingObjectTag/a": "192.0.2.1"}})),
     "no network": document(statement(Condition={"IpAddress": {"aws:SourceIp": "192.0.2.0/99"}})),
     "too many wildcards": document(statement(Resource=[f"{BUCKET}/*{number}" for number in range(101)])),
     "too many wildcards in conditions": document(
@@ -251,6 +253,46 @@ def test_many_deletions_are_decided_one_by_one(s3: S3, cloud: MemoryCloud, alt: 
     root = bare(other.ask("POST", at, "delete", body=body))
     assert [each.findtext("Key") for each in root.findall("Deleted")] == ["open/b"]
     assert s3.names("bucket") == ["secret/c"]
+
+
+def test_tags_that_an_object_has_decide_who_reads_it(s3: S3, cloud: MemoryCloud, alt: Client) -> None:
+    other, at = S3(cloud, alt), f"{s3.project_id}:bucket"
+    s3.put("bucket/red", b"red", x_amz_tagging="color=red&x=y")
+    red = {"StringEquals": {"s3:ExistingObjectTag/color": "red"}}
+    principal = {"AWS": f"arn:aws:iam::{other.project_id}:root"}
+    declare(
+        s3,
+        statement(Principal=principal, Action=["s3:GetObject*", "s3:PutObjectTagging"], Condition=red),
+        statement(Effect="Deny", Action="s3:GetObject", Condition={"StringLike": {"s3:ExistingObjectTag/secret": "*"}}),
+    )
+    assert other.get(f"{at}/red").body == b"red"
+    assert other.get(f"{at}/red", "tagging").status == 200
+    assert code(other.get(f"{at}/open/a")) == (403, "AccessDenied")
+    assert code(other.get(f"{at}/none")) == (403, "AccessDenied")
+    assert s3.ask("PUT", "bucket/red", "tagging", body=TAGS.format("secret", "1").encode()).status == 200
+    assert code(other.get(f"{at}/red")) == (403, "AccessDenied")
+    assert code(s3.get("bucket/red")) == (403, "AccessDenied")
+    assert code(s3.get("bucket/red", "versionId=none"))[0] in (400, 404)
+
+
+TAGS = "<Tagging><TagSet><Tag><Key>{}</Key><Value>{}</Value></Tag></TagSet></Tagging>"
+
+
+def test_tags_that_a_request_gives_decide_whether_it_may(s3: S3) -> None:
+    declare(
+        s3,
+        statement(
+            Effect="Deny",
+            Action=["s3:PutObject", "s3:PutObjectTagging"],
+            Condition={"StringNotEquals": {"s3:RequestObjectTag/team": "a"}},
+        ),
+    )
+    assert code(s3.ask("PUT", "bucket/new", body=b"x")) == (403, "AccessDenied")
+    assert code(s3.ask("PUT", "bucket/new", body=b"x", x_amz_tagging="team=b")) == (403, "AccessDenied")
+    s3.put("bucket/new", b"x", x_amz_tagging="team=a")
+    assert code(s3.ask("PUT", "bucket/new", "tagging", body=TAGS.format("team", "b").encode())) == (403, "AccessDenied")
+    assert code(s3.ask("PUT", "bucket/new", "tagging", body=b"<x/>")) == (403, "AccessDenied")
+    assert s3.ask("PUT", "bucket/new", "tagging", body=TAGS.format("team", "a").encode()).status == 200
 
 
 # -- what they cost

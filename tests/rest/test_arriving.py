@@ -94,6 +94,7 @@ def test_a_write_that_fails_is_answered(world: World, tmp_path: Path, monkeypatc
 def test_more_is_read_at_once_while_an_upload_comes_and_no_longer(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("cloudctl.rest.site.SMALL", 9)
     monkeypatch.setattr("cloudctl.rest.site.plain", lambda request: request.channel.transport)
     uploading = Uploading(world, 10)
     transport: Any = uploading.transport

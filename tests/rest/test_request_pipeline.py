@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from attrs import frozen
+from attrs import evolve, frozen
 from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
@@ -167,7 +167,8 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr("cloudctl.rest.site.SMALL", 99)
     return World(tmp_path)
 
 
@@ -429,6 +430,31 @@ def test_a_host_that_is_no_host_name_is_a_link_like_any_other(world: World) -> N
 def test_a_form_is_refused_in_the_words_of_the_service(world: World, media: str) -> None:
     answer = world.ask("POST", "/compute/v2.1/things", b"--x\r\nbroken", token="admin", Content_Type=media)
     assert (answer.status, list(answer.json())) == (415, ["badMediaType"])
+
+
+def test_a_small_upload_is_taken_without_a_word_where_there_is_room(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.things.asked = Deferred()  # nobody answers, if somebody asks
+
+    def begun(size: int, **more: str) -> tuple[Any, Any]:
+        transport = StringTransport()
+        channel: Any = world.site.buildProtocol(IPv4Address("TCP", "192.0.2.1", 1))
+        channel.makeConnection(transport)
+        headers = {"X-Auth-Token": "admin", "Content-Type": "application/octet-stream", "Content-Length": str(size)}
+        channel.dataReceived(encode("PUT", "/compute/v2.1/file", {**headers, **more}, b""))
+        return channel, transport
+
+    channel, transport = begun(99)
+    assert transport.producerState == "producing"
+    channel.dataReceived(b"x" * 99)
+    assert (parse(transport.value(), "PUT").status, list((tmp_path / "spool").iterdir())) == (204, [])
+    assert (tmp_path / "kept").read_bytes() == b"x" * 99
+    assert begun(100)[1].producerState == "paused"
+    assert begun(99, Expect="100-continue")[1].producerState == "paused"
+    monkeypatch.setattr("cloudctl.rest.connections.Channel.free", 0)
+    world.site.connections.limits = evolve(world.site.connections.limits, body_memory_per_address=150)
+    assert [begun(99)[1].producerState for _ in range(2)] == ["producing", "paused"]
 
 
 def test_an_upload_that_is_still_asked_about_is_not_read(world: World, tmp_path: Path) -> None:

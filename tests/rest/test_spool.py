@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable
 from io import BytesIO
@@ -138,3 +139,43 @@ def test_a_write_that_fails_is_told_once_and_ends_it(world: World) -> None:
     assert (ended.called, made.file.closed, world.hand.waiting, world.memory.held) == (True, True, [], 0)
     made.add(b"z" * PIECE)
     assert (world.hand.waiting, world.memory.held) == ([], 0)
+
+
+def test_what_was_written_stays_in_memory_for_whoever_reads_it_next(world: World) -> None:
+    made = world.spool()
+    for _ in range(3 * spool.AHEAD // PIECE):
+        made.add(b"x" * PIECE)
+        world.hand.work()
+    descriptor = os.open(made.file.name, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+        room = bytearray(PIECE)
+        read = [os.preadv(descriptor, [room], at, os.RWF_NOWAIT) for at in range(0, 3 * spool.AHEAD, PIECE)]
+    finally:
+        os.close(descriptor)
+    assert read == [PIECE] * (3 * spool.AHEAD // PIECE)  # it would be BlockingIOError for what is on the disk only
+
+
+@pytest.mark.parametrize("size", [spool.SMALL // 8, PIECE])
+def test_large_pieces_are_written_as_they_came_and_small_ones_together(world: World, size: int) -> None:
+    written: list[bytes] = []
+
+    class Watched(BytesIO):
+        def write(self, data: object) -> int:
+            written.append(cast(bytes, data))
+            return len(written[-1])
+
+        def fileno(self) -> int:
+            return -1  # nothing to be told of
+
+    made, parts = world.spool(Watched()), [bytes([number]) * size for number in range(2 * PIECE // size)]
+    made.memory.held = spool.ROOM_FOR_ALL  # the first goes by itself
+    made.add(parts[0])
+    made.memory.held -= spool.ROOM_FOR_ALL
+    for part in parts[1:]:
+        made.add(part)
+    made.end()
+    while world.hand.waiting:
+        world.hand.work()
+    assert b"".join(written) == b"".join(parts)
+    assert (max(map(len, written)) == size) == (size == PIECE)

@@ -21,9 +21,11 @@ Range = tuple[int, int]  # from here, and up to there
 def holds(call: Call, etag: str, updated_at: datetime) -> bool:
     """Whether the object is to be sent; False: the client has it already. Raises PreconditionFailed."""
     changed = ceil(seconds(updated_at))
-    if (given := call.header("if-match")) is not None and not matches(given, etag):
-        raise PreconditionFailed("")
-    if (moment := _moment(call.header("if-unmodified-since"))) is not None and changed > moment:
+    if (given := call.header("if-match")) is not None:
+        if not matches(given, etag):
+            raise PreconditionFailed("")
+    elif (moment := _moment(call.header("if-unmodified-since"))) is not None and changed > moment:
+        # Times are for who knows no tags: RFC 9110, 13.2.2.
         raise PreconditionFailed("")
     if (given := call.header("if-none-match")) is not None:
         return not matches(given, etag)

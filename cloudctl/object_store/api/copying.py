@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ from cloudctl.object_store.api.faults import HTML_TYPE
 from cloudctl.object_store.api.reading import TARGET, TARGET_ACCOUNT, Found, Reader
 from cloudctl.object_store.intake import Intake, Keep
 from cloudctl.object_store.large import path_of
+from cloudctl.object_store.metadata import SUM
 from cloudctl.object_store.names import Place, placed
 from cloudctl.object_store.objects import NewObject
 from cloudctl.object_store.store import CHUNK, Content
@@ -67,6 +69,9 @@ class Copying:
 
     async def _copy(self, call: Call, found: Found, target: Place, new: NewObject, own: bool) -> Content:
         ranges = conditions.ranges(call, found.data.size, found.data.etag, found.object.updated_at)
+        if ranges or (found.object.file_id is None and found.data.size):
+            # Other data, or the same in one piece.
+            new = evolve(new, headers={name: each for name, each in new.headers.items() if not name.startswith(SUM)})
         if len(ranges) < 2:
             return await self.bring(found, target, new, call.now, own=own, span=next(iter(ranges), None))
         body, _, _ = self.reader.body(call, found)
@@ -82,8 +87,11 @@ class Copying:
         own: bool = False,
         span: conditions.Range | None = None,
         keep: Keep | None = None,
+        seen: Callable[[bytes], None] | None = None,
     ) -> Content:
-        """What was found, or this part of it, is the object's data. `own`: not what it is made of. Raises TooLarge."""
+        """What was found, or this part of it, is the object's data. `own`: not what it is made of. `seen` is told of
+        the data, if there is a `keep`. Raises TooLarge.
+        """
         record, data = found.object, found.data
         made_of_others = record.large_etag is not None or "X-Object-Manifest" in record.headers
         if span is None and keep is None and record.parts_id is None and (own or not made_of_others):
@@ -94,7 +102,8 @@ class Copying:
         if stop - start > self.max_size:
             raise TooLarge(f"The source has {stop - start} bytes; an object has at most {self.max_size}.")
         body = self.reader.pieces([*data.cut(start, stop)])
-        return await self.intake.write(target, body.chunks(CHUNK), new, now, keep)
+        chunks = body.chunks(CHUNK)
+        return await self.intake.write(target, chunks if seen is None else _seen(chunks, seen), new, now, keep)
 
     def _new(self, call: Call, found: Found, own: bool) -> NewObject:
         record, given = found.object, headers.of_object(call)
@@ -112,3 +121,9 @@ class Copying:
             large_size=record.large_size if own else None,
             large_etag=record.large_etag if own else None,
         )
+
+
+def _seen(chunks: Iterable[bytes], seen: Callable[[bytes], None]) -> Iterator[bytes]:
+    for chunk in chunks:
+        seen(chunk)
+        yield chunk

@@ -6,7 +6,7 @@ from attrs import frozen
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Forbidden, Invalid, Unauthorized
-from cloudctl.object_store import accounts, acl, containers, cors
+from cloudctl.object_store import accounts, acl, containers, cors, exposure
 from cloudctl.object_store.acl import AccessList
 from cloudctl.object_store.api import temp_url
 from cloudctl.object_store.large import MayRead
@@ -93,6 +93,8 @@ class Door:
     def admits(self, call: Call, container: Container, acl_header: str = acl.READ, *, listing: bool = False) -> bool:
         """Whether the container's list lets the caller in."""
         wanted = AccessList.parse(container.headers.get(acl_header, ""))
+        if (block := exposure.of(container)) is not None and block.lists:
+            wanted = wanted.without_public()
         return wanted.admits(call.caller, container.project_id, call.header("Referer") or "", listing=listing)
 
     def reading(self, call: Call, place: Place, signed: temp_url.Signed | None = None) -> MayRead:

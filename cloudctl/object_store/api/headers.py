@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from email.utils import formatdate
@@ -14,6 +15,8 @@ from cloudctl.rest.call import Call
 
 Headers = tuple[tuple[str, str], ...]
 
+# Seconds that are over.
+PAST = re.compile(r"-\d+|0+", re.ASCII)
 TRUE = frozenset({"true", "1", "yes", "on", "t", "y"})
 # For the owners' eyes only.
 PRIVATE = frozenset(
@@ -117,6 +120,8 @@ def delete_at(call: Call) -> int | None:
     now = seconds(call.now)
     after, at = call.header("X-Delete-After"), call.header("X-Delete-At")
     if after is not None:
+        if PAST.fullmatch(after.strip()):
+            raise Invalid("X-Delete-After in past")
         return int(now) + _number("X-Delete-After", after)
     if at is None:
         return None

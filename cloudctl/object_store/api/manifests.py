@@ -6,7 +6,7 @@ import orjson
 from attrs import evolve, frozen
 
 from cloudctl.db import Connection
-from cloudctl.errors import NotFound, TooLarge, Unprocessable
+from cloudctl.errors import Invalid, NotFound, TooLarge, Unprocessable
 from cloudctl.object_store import acl, large, objects
 from cloudctl.object_store.api import bulk_answers, headers
 from cloudctl.object_store.api.door import SHOW
@@ -31,6 +31,9 @@ class Manifests:
         body.seek(0)
         raw = body.read(large.MOST_BYTES + 1)
         segments = await self.intake.run(large.parse, raw)
+        for index, each in enumerate(segments):
+            if each.path and place.inside(each.path) == place:
+                raise Invalid(f"Index {index}: manifest must not include itself as a segment")
         manifest, wrong = await self.intake.db.scan(
             large.check, place, segments, call.now, self.reader.door.reading(call, place)
         )

@@ -19,6 +19,7 @@ from cloudctl.object_store.api.s3.cross_origin import CrossOrigin
 from cloudctl.object_store.api.s3.deletes import Deletes
 from cloudctl.object_store.api.s3.documents import Documents
 from cloudctl.object_store.api.s3.door import S3Door, Signed
+from cloudctl.object_store.api.s3.exposure import Exposure
 from cloudctl.object_store.api.s3.faults import FAULTS
 from cloudctl.object_store.api.s3.forms import Forms
 from cloudctl.object_store.api.s3.objects import Objects
@@ -48,6 +49,7 @@ def build(
         CrossOrigin(door, documents, intake, signers),
         Ageing(door, documents, intake),
         Policies(door, documents, intake),
+        Exposure(door, documents, intake),
         Forms(door, intake),
     )
     pipeline = Pipeline(

@@ -5,9 +5,10 @@ An object is as open as its bucket is. What a container's list cannot say is ref
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from xml.etree.ElementTree import Element
 
-from cloudctl.object_store import acl
+from cloudctl.object_store import acl, exposure
 from cloudctl.object_store.api.s3 import listings, xml
 from cloudctl.object_store.api.s3.faults import error
 from cloudctl.object_store.api.s3.xml import element
@@ -29,10 +30,39 @@ def of_canned(name: str) -> dict[str, str | None]:
 
 def canned(container: Container) -> str:
     """The one that says the most of what the container says."""
-    readers = container.headers.get(acl.READ, "").split(",")
+    return _canned(container.headers)
+
+
+def _canned(headers: Mapping[str, str | None]) -> str:
+    readers = (headers.get(acl.READ) or "").split(",")
     if ".r:*" in readers:
         return "public-read"
     return "authenticated-read" if "*:*" in readers else "private"
+
+
+def ownership(name: str, headers: Mapping[str, str | None]) -> str:
+    """For a bucket with these headers. Raises NotImplemented, MalformedXML, InvalidBucketAclWithObjectOwnership."""
+    if name == "ObjectWriter":
+        raise error("NotImplemented", "What a bucket holds is its owner's: ObjectWriter is not implemented.")
+    if name not in exposure.OWNERSHIPS:
+        raise error("MalformedXML", f"ObjectOwnership is one of {', '.join(exposure.OWNERSHIPS)}.")
+    if name == exposure.ENFORCED and _canned(headers) != "private":
+        raise error(
+            "InvalidBucketAclWithObjectOwnership",
+            "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting",
+        )
+    return name
+
+
+def check(container: Container, name: str) -> None:
+    """Whether this canned list may be set, of the bucket or of an object. Raises AccessControlListNotSupported,
+    AccessDenied.
+    """
+    if exposure.has_no_lists(container) and name != "bucket-owner-full-control":
+        raise error("AccessControlListNotSupported")
+    block = exposure.of(container)
+    if block is not None and block.set_lists and name.startswith(("public-", "authenticated-")):
+        raise error("AccessDenied", "Public ACLs are blocked by the BlockPublicAcls setting of the bucket.")
 
 
 def shown(project_id: str, container: Container) -> Element:

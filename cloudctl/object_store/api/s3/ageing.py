@@ -1,6 +1,6 @@
 """Lifecycle rules of buckets: what goes when it is old. Reference: object-store.md, B2.
 
-Rules by tags, and moves to other classes of storage, of which there is one, are refused.
+Moves to other classes of storage, of which there is one, are refused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from attrs import frozen
 from cloudctl.db.columns import new_hex_id
 from cloudctl.object_store import ageing
 from cloudctl.object_store.ageing import Rule
-from cloudctl.object_store.api.s3 import xml
+from cloudctl.object_store.api.s3 import headers, xml
 from cloudctl.object_store.api.s3.buckets import BUCKET, SHOW, UPDATE, answered, change
 from cloudctl.object_store.api.s3.documents import Documents
 from cloudctl.object_store.api.s3.door import S3Door
@@ -29,7 +29,7 @@ LONGEST_ID = 255
 DATE = "%Y-%m-%d"
 # What a rule may say, and what it may not say here.
 ACTIONS = ("Expiration", "NoncurrentVersionExpiration", "AbortIncompleteMultipartUpload")
-REFUSED = ("Transition", "NoncurrentVersionTransition", "Filter/Tag", "Filter/And/Tag")
+REFUSED = ("Transition", "NoncurrentVersionTransition")
 
 
 @frozen
@@ -100,6 +100,16 @@ def _rule(given: Element) -> Rule:
     if both is None and filtered is not None and len(filtered) > 1:
         raise _malformed("several conditions of a Filter stand in And")
     days, date, lone_markers = _expiration(given.find("Expiration"))
+    tags = [(each.findtext("Key") or "", each.findtext("Value") or "") for each in chosen.findall("Tag")]
+    if filtered is not None:
+        headers.kept_tags(tags)
+    for name, is_said in (
+        ("ExpiredObjectDeleteMarker", lone_markers),
+        ("AbortIncompleteMultipartUpload", given.find("AbortIncompleteMultipartUpload") is not None),
+    ):
+        # Neither a marker nor what is not complete has tags.
+        if tags and is_said:
+            raise error("InvalidRequest", f"{name} cannot be specified with Tags.")
     return Rule(
         id,
         status == "Enabled",
@@ -113,6 +123,7 @@ def _rule(given: Element) -> Rule:
         _needed(given, "NoncurrentVersionExpiration", "NoncurrentDays"),
         _number(given, "NoncurrentVersionExpiration/NewerNoncurrentVersions", 1) or 0,
         _needed(given, "AbortIncompleteMultipartUpload", "DaysAfterInitiation"),
+        tags if filtered is not None else (),
     )
 
 
@@ -176,6 +187,9 @@ def _shown(rule: Rule) -> Element:
         ObjectSizeGreaterThan=rule.larger_than,
         ObjectSizeLessThan=rule.smaller_than,
     )
+    if rule.tags and not rule.prefix:
+        conditions.remove(conditions[0])
+    conditions.extend(element("Tag", Key=name, Value=value) for name, value in rule.tags)
     made = element("Rule", ID=rule.id, Status="Enabled" if rule.is_on else "Disabled")
     made.append(element("Filter", *(conditions if len(conditions) == 1 else (conditions,))))
     if rule.days is not None or rule.date is not None or rule.lone_markers:

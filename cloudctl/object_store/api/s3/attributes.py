@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 from xml.etree.ElementTree import Element
 
@@ -13,7 +12,6 @@ from cloudctl.object_store.api.headers import last_modified
 from cloudctl.object_store.api.reading import Found
 from cloudctl.object_store.api.s3 import headers, listings, xml
 from cloudctl.object_store.api.s3.buckets import XML_TYPE
-from cloudctl.object_store.api.s3.checksums import HEADER
 from cloudctl.object_store.api.s3.door import action_of
 from cloudctl.object_store.api.s3.faults import error
 from cloudctl.object_store.api.s3.objects import OBJECT, SHOW, Objects
@@ -35,11 +33,6 @@ def asked(call: Call) -> tuple[str, ...]:
     return found
 
 
-def _sums(kept: Mapping[str, str]) -> dict[str, xml.Value]:
-    """By their names in XML: ChecksumCRC32."""
-    return {f"Checksum{name.removeprefix(HEADER).upper()}": value for name, value in headers.sums(kept)}
-
-
 @frozen
 class Attributes:
     routes = Routes("S3: attributes of objects")
@@ -56,8 +49,8 @@ class Attributes:
         record, root = found.object, Element("GetObjectAttributesResponse")
         if "ETag" in wanted:
             root.extend(element("x", ETag=found.data.etag.strip('"')))
-        if "Checksum" in wanted and (sums := _sums(record.headers)):
-            root.append(element("Checksum", **sums, ChecksumType="FULL_OBJECT"))
+        if "Checksum" in wanted and (sums := headers.sums_in_xml(record.headers)):
+            root.append(element("Checksum", **sums, ChecksumType=headers.sum_type(record.headers)))
         if "ObjectParts" in wanted and record.parts_id is not None:
             root.append(await self._parts(call, found, record.parts_id))
         if "StorageClass" in wanted:
@@ -86,5 +79,5 @@ class Attributes:
             IsTruncated=len(listed) > most > 0,
         )
         for part in shown:
-            root.append(element("Part", PartNumber=part.number, Size=part.size, **_sums(part.headers)))
+            root.append(element("Part", PartNumber=part.number, Size=part.size, **headers.sums_in_xml(part.headers)))
         return root

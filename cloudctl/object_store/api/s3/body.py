@@ -5,17 +5,19 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Mapping
 from io import BytesIO
 from typing import IO, cast
 
-from attrs import define, field, frozen
+from attrs import define, frozen
 
+from cloudctl.db.threads import Inline, Threads
 from cloudctl.object_store.api.s3 import checksums
-from cloudctl.object_store.api.s3.checksums import ALGORITHMS, HEADER, Digest
+from cloudctl.object_store.api.s3.checksums import ALGORITHMS, HEADER
 from cloudctl.object_store.api.s3.chunks import Chunks, Signing
 from cloudctl.object_store.api.s3.faults import error
 from cloudctl.object_store.api.s3.signature import UNSIGNED
-from cloudctl.object_store.store import HashedFile
+from cloudctl.object_store.store import Digest, HashedFile
 from cloudctl.rest.call import Call
 
 # What is said of a chunked body in the place of its hash, and whether it is signed, and has a trailer.
@@ -35,6 +37,7 @@ class Expected:
     size: int | None  # of the data in it, where it is chunked
     md5: str  # hex; empty: nothing is said
     checksums: dict[str, str]  # algorithm → base64, or empty where it is in the trailer
+    wanted: str = ""  # an algorithm whose sum is reckoned although the client says none
 
     @property
     def is_signed(self) -> bool:
@@ -42,8 +45,10 @@ class Expected:
         return STREAMING.get(self.payload, (False, False))[0]
 
     @classmethod
-    def of(cls, call: Call) -> Expected:
-        """Raises InvalidDigest, InvalidRequest, MissingContentLength."""
+    def of(cls, call: Call, wanted: str = "", *, summed: bool = True) -> Expected:
+        """`summed`: checksums in the headers are those of this body. Raises InvalidDigest,
+        InvalidRequest, MissingContentLength.
+        """
         payload = call.header("x-amz-content-sha256") or UNSIGNED
         if payload not in (UNSIGNED, *STREAMING) and HASH.fullmatch(payload) is None:
             raise error(
@@ -52,7 +57,16 @@ class Expected:
         size = call.header("x-amz-decoded-content-length")
         if payload in STREAMING and not (size and size.isascii() and size.isdecimal() and len(size) < 19):
             raise error("MissingContentLength", "You must provide the x-amz-decoded-content-length HTTP header.")
-        return cls(payload, int(size) if size and payload in STREAMING else None, _md5(call), _sums(call))
+        sums = _sums(call) if summed else {}
+        if wanted and not set(sums) <= {wanted}:
+            told = f"expected checksum Type: {wanted}, actual checksum Type: {next(iter(sums))}"
+            raise error("InvalidRequest", f"Checksum Type mismatch occurred, {told}")
+        return cls(payload, int(size) if size and payload in STREAMING else None, _md5(call), sums, wanted)
+
+    @property
+    def algorithms(self) -> list[str]:
+        """Those whose sums are told and kept."""
+        return [*self.checksums, *([self.wanted] if self.wanted and self.wanted not in self.checksums else [])]
 
 
 def _md5(call: Call) -> str:
@@ -91,21 +105,12 @@ class Incoming:
     file: HashedFile
     expected: Expected
     chunks: Chunks | None
-    _digests: dict[str, Digest] = field(init=False)
-
-    @_digests.default
-    def _made(self) -> dict[str, Digest]:
-        wanted = {name: ALGORITHMS[name]() for name in self.expected.checksums}
-        if self.expected.payload != UNSIGNED and self.chunks is None and "sha256" not in wanted:
-            wanted["sha256"] = ALGORITHMS["sha256"]()
-        return wanted
+    _digests: Mapping[str, Digest]  # what the file reckons, beside its MD5
 
     def write(self, data: bytes) -> int:
         """Raises what is wrong with it."""
         for piece in (data,) if self.chunks is None else self.chunks.feed(data):
             self.file.write(piece)
-            for digest in self._digests.values():
-                digest.update(piece)
         return len(data)
 
     def finish(self) -> IO[bytes]:
@@ -129,8 +134,8 @@ class Incoming:
 
     @property
     def sums(self) -> dict[str, str]:
-        """Those that the client asked for, as they are."""
-        return {HEADER + name: checksums.told(self._digests[name]) for name in self.expected.checksums}
+        """Those that are told and kept, as they are."""
+        return {HEADER + name: checksums.told(self._digests[name]) for name in self.expected.algorithms}
 
     # -- as a file
 
@@ -153,11 +158,15 @@ class Incoming:
         self.file.close()
 
 
-def incoming(file: IO[bytes], expected: Expected, signing: Signing | None) -> Incoming:
+def incoming(file: IO[bytes], expected: Expected, signing: Signing | None, threads: Threads | None = None) -> Incoming:
+    """`threads` hash what is much."""
     chunks = None
+    wanted = {name: ALGORITHMS[name]() for name in expected.algorithms}
     if expected.size is not None:
         chunks = Chunks(expected.size, signing, STREAMING[expected.payload][1])
-    return Incoming(HashedFile(file), expected, chunks)
+    elif expected.payload != UNSIGNED and "sha256" not in wanted:
+        wanted["sha256"] = ALGORITHMS["sha256"]()
+    return Incoming(HashedFile(file, threads or Inline(), tuple(wanted.values())), expected, chunks, wanted)
 
 
 def received(body: IO[bytes], expected: Expected, signing: Signing | None) -> Incoming:

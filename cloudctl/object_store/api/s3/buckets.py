@@ -11,7 +11,7 @@ from attrs import frozen
 
 from cloudctl.db import Connection
 from cloudctl.errors import CloudError
-from cloudctl.object_store import containers, listing, numbered, removal, version_listing
+from cloudctl.object_store import containers, exposure, listing, numbered, removal, version_listing
 from cloudctl.object_store.api.s3 import acls, headers, listings, xml
 from cloudctl.object_store.api.s3.documents import Documents
 from cloudctl.object_store.api.s3.door import S3Door
@@ -23,6 +23,7 @@ from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.listing import Wanted
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.tables import Container
+from cloudctl.object_store.tagging import tags
 from cloudctl.object_store.version_listing import Numbered, WantedVersions
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
@@ -102,6 +103,8 @@ class Buckets:
         if where not in ("", self.region):
             raise error("InvalidLocationConstraint", "The specified location-constraint is not valid")
         said = acls.of_canned(call.header("x-amz-acl") or "private")
+        if (owned := call.header("x-amz-object-ownership")) is not None:
+            said |= {exposure.KEPT_OWNERSHIP: acls.ownership(owned, said)}
         await self.intake.db.run(_create, place, said, call.now)
         return Reply(None, 200, (("Location", f"/{place.container}"),))
 
@@ -214,11 +217,12 @@ class Buckets:
     @routes.put(BUCKET, policy=UPDATE, anonymous=True, subresource="acl", raw=True)
     async def set_acl(self, call: Call, bucket: str) -> Reply:
         """Say who may do what with a bucket."""
-        place, _ = await self.door.own(call, bucket)
+        place, container = await self.door.own(call, bucket)
         headers.refuse(call)
         canned = call.header("x-amz-acl")
         if canned is None:
             canned = acls.canned_of(await self.documents.read(call, "AccessControlPolicy"))
+        acls.check(container, canned)
         await self.intake.db.run(change, place, acls.of_canned(canned), call.now)
         return Reply(None, 200)
 
@@ -226,9 +230,9 @@ class Buckets:
     async def tagging(self, call: Call, bucket: str) -> Reply:
         """Show the tags of a bucket."""
         _, container = await self.door.own(call, bucket)
-        if not headers.tags(container.headers):
+        if not tags(container.headers):
             raise error("NoSuchTagSet", "The TagSet does not exist")
-        return answered(tag_set(headers.tags(container.headers)))
+        return answered(tag_set(tags(container.headers)))
 
     @routes.put(BUCKET, policy=UPDATE, anonymous=True, subresource="tagging", raw=True, status=204)
     async def set_tagging(self, call: Call, bucket: str) -> Reply:

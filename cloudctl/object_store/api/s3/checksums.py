@@ -6,17 +6,12 @@ import base64
 import hashlib
 import zlib
 from collections.abc import Callable
-from typing import Protocol
 
 from attrs import define, field
 
+from cloudctl.object_store.store import Digest
+
 HEADER = "x-amz-checksum-"
-
-
-class Digest(Protocol):
-    def update(self, data: bytes, /) -> None: ...
-
-    def digest(self) -> bytes: ...
 
 
 @define

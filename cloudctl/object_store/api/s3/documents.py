@@ -24,28 +24,33 @@ class Documents:
     signed: Signed
     intake: Intake
 
-    async def admitted(self, call: Call, place: Place) -> Admitted:
-        """Data may come for this place. Raises what is wrong with what is said of them."""
-        expected = Expected.of(call)
+    async def admitted(self, call: Call, place: Place, wanted: str = "", *, summed: bool = True) -> Admitted:
+        """Data may come for this place. `wanted`: a sum to reckon. Raises what is wrong with what is said of them."""
+        expected = Expected.of(call, wanted, summed=summed)
         signing = await self.signed.signing(call, expected)
-        return Admitted(place.project_id, through=lambda file: cast(IO[bytes], body.incoming(file, expected, signing)))
+        threads = self.intake.store.hashing
+        return Admitted(
+            place.project_id, through=lambda file: cast(IO[bytes], body.incoming(file, expected, signing, threads))
+        )
 
-    async def data(self, call: Call) -> Incoming:
+    async def data(self, call: Call, wanted: str = "", *, summed: bool = True) -> Incoming:
         """What has come. Raises what is wrong with it."""
         if isinstance(call.content, Incoming):
             return call.content
-        expected = Expected.of(call)
+        expected = Expected.of(call, wanted, summed=summed)
         return body.received(call.content, expected, await self.signed.signing(call, expected))
 
     @overload
-    async def read(self, call: Call, root: str, *, optional: Literal[False] = False) -> Element: ...
+    async def read(
+        self, call: Call, root: str, *, optional: Literal[False] = False, summed: bool = True
+    ) -> Element: ...
 
     @overload
-    async def read(self, call: Call, root: str, *, optional: bool) -> Element | None: ...
+    async def read(self, call: Call, root: str, *, optional: bool, summed: bool = True) -> Element | None: ...
 
-    async def read(self, call: Call, root: str, *, optional: bool = False) -> Element | None:
+    async def read(self, call: Call, root: str, *, optional: bool = False, summed: bool = True) -> Element | None:
         """The document that has come; None for no body where it is `optional`. Raises MalformedXML."""
-        data = (await self.data(call)).finish()
+        data = (await self.data(call, summed=summed)).finish()
         data.seek(0)
         raw = data.read(MOST + 1)
         if not raw and optional:

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
+from urllib.parse import parse_qsl
 
 from attrs import evolve, frozen
 
 from cloudctl import context
-from cloudctl.db import Database
+from cloudctl.db import Connection, Database
 from cloudctl.errors import CloudError, NotFound, PreconditionFailed, Unauthorized
 from cloudctl.identity.signatures import signing_key
 from cloudctl.identity.signers import Signers
-from cloudctl.object_store import acl, bucket_policy, containers
+from cloudctl.object_store import acl, bucket_policy, containers, exposure, objects
 from cloudctl.object_store.api.door import Door
 from cloudctl.object_store.api.s3 import signature
 from cloudctl.object_store.api.s3.body import Expected
 from cloudctl.object_store.api.s3.chunks import Signing
 from cloudctl.object_store.api.s3.faults import error
 from cloudctl.object_store.api.s3.signature import Request, Signature
-from cloudctl.object_store.bucket_policy import Asked, Effect
+from cloudctl.object_store.bucket_policy import EXISTING_TAG, GIVEN_TAG, Asked, Effect, Policy
 from cloudctl.object_store.names import MOST_OF_CONTAINER, MOST_OF_OBJECT, Place, check_text
-from cloudctl.object_store.tables import Container
+from cloudctl.object_store.tables import Container, Object, Version
+from cloudctl.object_store.tagging import tags
 from cloudctl.rest.call import Call, Query
 from cloudctl.rest.identity import Identity
 
@@ -99,15 +102,41 @@ def action_of(action: str, version: str) -> str:
     return f"{action}Version" if version else action
 
 
-def _asked(call: Call, action: str, name: str) -> Asked:
+def _given(tags: str) -> dict[str, str]:
+    """What a policy is told of the tags that a request gives to an object."""
+    return {f"{GIVEN_TAG}{key}": value for key, value in parse_qsl(tags, keep_blank_values=True)}
+
+
+def _existing(conn: Connection, container: Container, name: str, version: str, now: datetime) -> dict[str, str]:
+    """The same of those that an object has; nothing, if it is not there."""
+    found: Object | Version | None
+    try:
+        found = (
+            objects.find_version(conn, container, name, version, now)
+            if version
+            else objects.find(conn, container, name, now)
+        )
+    except CloudError:
+        found = None  # whoever may read is told why
+    return {} if found is None else {f"{EXISTING_TAG}{key}": value for key, value in tags(found.headers)}
+
+
+def _asked(call: Call, action: str, name: str, tagged: Mapping[str, str]) -> Asked:
     known = {
         "aws:Referer": call.header("referer"),
         "aws:SourceIp": context.client.get() or None,
         "s3:prefix": None if name else call.query.get("prefix") or "",
         "s3:delimiter": None if name else call.query.get("delimiter"),
     }
-    facts = {key: value for key, value in known.items() if value is not None}
+    facts = {key: value for key, value in known.items() if value is not None} | dict(tagged)
     return Asked(call.user_id, call.project_id, action, name, facts)
+
+
+def _is_closed(call: Call, container: Container, policy: Policy) -> bool:
+    """Whether what the policy allows to the public is kept from this caller."""
+    block = exposure.of(container)
+    foreign = call.project_id != container.project_id
+    return foreign and block is not None and block.policies and exposure.is_public(policy)
 
 
 @frozen
@@ -143,12 +172,20 @@ class S3Door:
         listing: bool = False,
         rule: str | None = None,
         action: str = "",
+        given: str = "",
     ) -> Container:
-        """The bucket. `action`: what its policy is asked for; empty: nothing. Raises NoSuchBucket, AccessDenied."""
+        """The bucket. `action`: what its policy is asked for; empty: nothing. `given`: the tags that an object gets, as
+        a query. Raises NoSuchBucket, AccessDenied.
+        """
         container, admitted = await self._entered(call, place, acl_header, listing, rule)
         if container is None:
             raise error("NoSuchBucket" if admitted else "AccessDenied")
-        if not self.lets(call, container, action, place.name, admitted):
+        tagged = _given(given)
+        policy = bucket_policy.of(container) if action else None
+        if policy is not None and policy.asks_for_tags(action):
+            version = call.query.get("versionId") or ""
+            tagged |= await self.db.read(_existing, container, place.name, version, call.now)
+        if not self.lets(call, container, action, place.name, admitted, tagged):
             raise error("AccessDenied")
         return container
 
@@ -164,10 +201,23 @@ class S3Door:
             raise
         return entered.container, True
 
-    def lets(self, call: Call, container: Container, action: str, name: str, admitted: bool) -> bool:
-        """Whether the bucket's policy lets the caller do this, who is `admitted` by others than it, or is not."""
+    def lets(
+        self,
+        call: Call,
+        container: Container,
+        action: str,
+        name: str,
+        admitted: bool,
+        tagged: Mapping[str, str] = MappingProxyType({}),
+    ) -> bool:
+        """Whether the bucket's policy lets the caller do this, who is `admitted` by others than it, or is not.
+
+        `tagged`: what it is told of tags.
+        """
         policy = bucket_policy.of(container) if action else None
-        said = None if policy is None else policy.decide(_asked(call, action, name))
+        said = None if policy is None else policy.decide(_asked(call, action, name, tagged))
+        if said is Effect.ALLOW and policy is not None and _is_closed(call, container, policy):
+            said = None
         return said is Effect.ALLOW or (admitted and said is None)
 
     def lets_of(self, call: Call, container: Container, action: str, admitted: bool) -> Callable[[str], bool]:
@@ -175,7 +225,9 @@ class S3Door:
         policy = bucket_policy.of(container)
         if policy is None:
             return lambda name: admitted
-        said = policy.of_objects(_asked(call, action, "any"))
+        said = policy.of_objects(_asked(call, action, "any", {}))
+        if _is_closed(call, container, policy):
+            return lambda name: admitted and said.of(name) is not Effect.DENY
         return lambda name: (effect := said.of(name)) is Effect.ALLOW or (admitted and effect is None)
 
     async def read(
@@ -186,10 +238,12 @@ class S3Door:
         return place, await self.enter(call, place, acl.READ, listing=not key, rule=rule, action=action)
 
     async def write(
-        self, call: Call, bucket: str, key: str, *, action: str = "s3:PutObject"
+        self, call: Call, bucket: str, key: str, *, action: str = "s3:PutObject", given: str = ""
     ) -> tuple[Place, Container]:
+        """`given`: the tags of the object, as a query; those of the header are known."""
         place = self.place(call, bucket, key)
-        return place, await self.enter(call, place, acl.WRITE, action=action)
+        given = given or call.header("x-amz-tagging") or ""
+        return place, await self.enter(call, place, acl.WRITE, action=action, given=given)
 
     async def many(self, call: Call, bucket: str) -> tuple[Place, Container, bool]:
         """For what is done with many objects, of each of which the policy is to be asked (`lets_of`): the bucket, and

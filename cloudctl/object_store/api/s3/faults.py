@@ -18,6 +18,7 @@ from cloudctl.rest.faults import Faults, Form, JsonObject, plain_problems
 
 # The statuses of the codes that are raised here.
 STATUSES: Final = {
+    "AccessControlListNotSupported": 400,
     "AccessDenied": 403,
     "AuthorizationHeaderMalformed": 400,
     "AuthorizationQueryParametersError": 400,
@@ -30,6 +31,7 @@ STATUSES: Final = {
     "InternalError": 500,
     "InvalidAccessKeyId": 403,
     "InvalidArgument": 400,
+    "InvalidBucketAclWithObjectOwnership": 400,
     "InvalidBucketName": 400,
     "InvalidDigest": 400,
     "InvalidLocationConstraint": 400,
@@ -90,6 +92,7 @@ CODES: Final = {
     507: "SlowDown",
 }
 USUAL: Final = {
+    "AccessControlListNotSupported": "The bucket does not allow ACLs",
     "AccessDenied": "Access Denied",
     "BadDigest": "The Content-MD5 or checksum you specified did not match what we received.",
     "MethodNotAllowed": "The specified method is not allowed against this resource.",

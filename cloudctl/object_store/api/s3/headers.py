@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import parse_qsl, urlencode
 
 from cloudctl.errors import Invalid
-from cloudctl.object_store import metadata, numbered, objects
+from cloudctl.object_store import metadata, numbered, objects, tagging
 from cloudctl.object_store.api import headers
 from cloudctl.object_store.api.headers import Headers
-from cloudctl.object_store.api.s3.checksums import HEADER
+from cloudctl.object_store.api.s3.checksums import ALGORITHMS, HEADER
 from cloudctl.object_store.api.s3.faults import error
 from cloudctl.object_store.metadata import PRIVATE
 from cloudctl.object_store.objects import NewObject
@@ -17,7 +17,10 @@ from cloudctl.object_store.tables import Object, Version
 from cloudctl.rest.call import Call
 
 META = "x-amz-meta-"
-TAGGING = f"{PRIVATE}Tagging"
+TAGGING = tagging.KEPT
+# What a checksum is of: all the data, where nothing else is kept.
+TYPE, WHOLE = "x-amz-checksum-type", "FULL_OBJECT"
+KEPT_TYPE = f"{PRIVATE}X-Amz-Checksum-Type"
 USUAL_TYPE = "binary/octet-stream"
 KEPT = ("Content-Encoding", "Content-Disposition", "Content-Language", "Cache-Control", "Expires")
 # What a URL may change of an answer.
@@ -121,10 +124,6 @@ def kept_tags(pairs: list[tuple[str, str]], most: int = MOST_TAGS) -> str:
     return urlencode(pairs)
 
 
-def tags(kept: Mapping[str, str]) -> list[tuple[str, str]]:
-    return parse_qsl(kept.get(TAGGING, ""), keep_blank_values=True)
-
-
 def quoted(etag: str) -> str:
     return f'"{etag.strip(chr(34))}"'
 
@@ -143,20 +142,31 @@ def shown(record: Object | Version, etag: str, call: Call, *, known: bool) -> He
         if name.startswith(metadata.OBJECT)
     ]
     told += [(name, value) for name, value in kept.items() if name in KEPT]
-    if count := len(tags(kept)):
+    if count := len(tagging.tags(kept)):
         told.append(("x-amz-tagging-count", str(count)))
     if known:
         told.append(("x-amz-version-id", numbered.shown(record)))
-    if (call.header("x-amz-checksum-mode") or "").upper() == "ENABLED" and call.header("range") is None:
-        told += sums(kept)
+    whole = call.header("range") is None and "partNumber" not in call.query
+    if whole and (call.header("x-amz-checksum-mode") or "").upper() == "ENABLED" and (found := [*sums(kept)]):
+        told += [*found, (TYPE, sum_type(kept))]
     return tuple(told)
 
 
 def sums(kept: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The checksums that came with the data."""
     for name, value in kept.items():
-        if name.startswith(PRIVATE) and (header := name.removeprefix(PRIVATE).lower()).startswith(HEADER):
-            yield header, value
+        if name.startswith(PRIVATE) and name.removeprefix(PRIVATE).lower().removeprefix(HEADER) in ALGORITHMS:
+            yield name.removeprefix(PRIVATE).lower(), value
+
+
+def sum_type(kept: Mapping[str, str]) -> str:
+    """What the checksums are of."""
+    return kept.get(KEPT_TYPE, WHOLE)
+
+
+def sums_in_xml(kept: Mapping[str, str]) -> dict[str, str]:
+    """By their names there: ChecksumCRC32."""
+    return {f"Checksum{name.removeprefix(HEADER).upper()}": value for name, value in sums(kept)}
 
 
 def kept_sums(found: Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from cloudctl.object_store.api import conditions
 from cloudctl.object_store.api.copying import Copying
 from cloudctl.object_store.api.headers import Headers
 from cloudctl.object_store.api.reading import Found, Reader
-from cloudctl.object_store.api.s3 import acls, headers, listings, xml
+from cloudctl.object_store.api.s3 import acls, checksums, headers, listings, xml
 from cloudctl.object_store.api.s3.buckets import XML_TYPE, answered, tag_set, tags_of
 from cloudctl.object_store.api.s3.copies import Source
 from cloudctl.object_store.api.s3.documents import Documents
@@ -22,6 +22,7 @@ from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.objects import Done, NewObject
 from cloudctl.object_store.tables import Container
+from cloudctl.object_store.tagging import tags
 from cloudctl.rest.call import Call, Parts, Reply
 from cloudctl.rest.route import Routes
 from cloudctl.rest.uploads import Admitted
@@ -91,7 +92,8 @@ class Objects:
         said = headers.shown(found.object, found.data.etag, call, known=numbered.is_known(container))
         said += self._overridden(call)
         if not conditions.holds(call, found.data.etag, found.object.updated_at):
-            return Reply(None, 304, said)
+            # Without data there is no sum to hold it against: clients would look for it.
+            return Reply(None, 304, tuple(each for each in said if not each[0].startswith(checksums.HEADER)))
         body, status, told = self._body(call, found)
         told = tuple(each for each in told if each[0] not in dict(said))
         return Reply(body, status, (*said, *told))
@@ -155,7 +157,7 @@ class Objects:
     async def upload(self, call: Call, bucket: str, key: str) -> Reply:
         """Create an object, or replace it; or copy one."""
         place, container = await self.door.write(call, bucket, key)
-        self._check_acl(call)
+        self._check_acl(call, container)
         if (source := call.header("x-amz-copy-source")) is not None:
             return await self._copy(call, place, container, source)
         length_of(call)
@@ -165,10 +167,12 @@ class Objects:
         new = evolve(new, headers={**new.headers, **headers.kept_sums(sums)})
         content = await self.intake.put(place, file, new, "", call.now)
         told = (("ETag", headers.quoted(content.etag)), *versioned(container, content.version), *sums.items())
-        return Reply(None, 200, told)
+        return Reply(None, 200, (*told, *(((headers.TYPE, headers.WHOLE),) if sums else ())))
 
-    def _check_acl(self, call: Call) -> None:
+    def _check_acl(self, call: Call, container: Container) -> None:
         canned = call.header("x-amz-acl")
+        if canned is not None:
+            acls.check(container, canned)
         if canned is not None and canned not in headers.OWN_ACLS:
             raise error("NotImplemented", "An object is as open as its bucket is: set the ACL of the bucket.")
 
@@ -198,7 +202,11 @@ class Objects:
         tags = (new.headers if _replaces(call, "tagging") else was).get(headers.TAGGING)
         kept.pop(headers.TAGGING, None)
         kept |= {headers.TAGGING: tags} if tags else {}
-        kept |= headers.kept_sums(dict(headers.sums(was)))
+        for name in (headers.KEPT_TYPE, *headers.kept_sums(dict(headers.sums(was)))):
+            kept.pop(name, None)
+        if headers.sum_type(was) == headers.WHOLE:
+            # A copy is one piece: what is the sum of the sums of parts is none of it.
+            kept |= headers.kept_sums(dict(headers.sums(was)))
         return evolve(new, headers=kept, content_type=new.content_type if replaced else found.object.content_type)
 
     @routes.delete(OBJECT, policy="object_store:objects:delete", anonymous=True, query=("versionId",))
@@ -225,13 +233,19 @@ class Objects:
         """Show the tags of an object."""
         place, container = await self.door.read(call, bucket, key, action="s3:GetObjectTagging")
         found = await self.find(call, place, container, call.query.get("versionId") or "")
-        return answered(tag_set(headers.tags(found.object.headers)))
+        return answered(tag_set(tags(found.object.headers)))
 
     @routes.put(OBJECT, policy=UPDATE, anonymous=True, subresource="tagging", raw=True, query=("versionId",))
     async def set_tagging(self, call: Call, bucket: str, key: str) -> Reply:
         """Set the tags of an object."""
-        place, _ = await self.door.write(call, bucket, key, action="s3:PutObjectTagging")
-        kept = headers.kept_tags(tags_of(await self.documents.read(call, "Tagging")))
+        action = "s3:PutObjectTagging"
+        try:
+            kept = headers.kept_tags(tags_of(await self.documents.read(call, "Tagging")))
+        except CloudError:
+            # Who may not hears nothing else.
+            await self.door.write(call, bucket, key, action=action)
+            raise
+        place, _ = await self.door.write(call, bucket, key, action=action, given=kept)
         await self.intake.db.run(_label, place, call.query.get("versionId") or "", kept, call)
         return Reply(None, 200)
 
@@ -257,6 +271,7 @@ class Objects:
         canned = call.header("x-amz-acl")
         if canned is None:
             canned = acls.canned_of(await self.documents.read(call, "AccessControlPolicy"))
+        acls.check(container, canned)
         if canned not in (*headers.OWN_ACLS, acls.canned(container)):
             raise error("NotImplemented", "An object is as open as its bucket is: set the ACL of the bucket.")
         return Reply(None, 200)

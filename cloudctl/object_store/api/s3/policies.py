@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from cloudctl.object_store import bucket_policy
+from cloudctl.object_store import bucket_policy, exposure
 from cloudctl.object_store.api.s3.buckets import BUCKET, SHOW, UPDATE, change
 from cloudctl.object_store.api.s3.documents import Documents
 from cloudctl.object_store.api.s3.door import S3Door
@@ -34,14 +34,17 @@ class Policies:
     @routes.put(BUCKET, policy=UPDATE, anonymous=True, subresource="policy", raw=True, status=204)
     async def set(self, call: Call, bucket: str) -> Reply:
         """Say who may do what with the objects of a bucket, or may not."""
-        place, _ = await self.door.own(call, bucket)
+        place, container = await self.door.own(call, bucket)
         data = (await self.documents.data(call)).finish()
         data.seek(0)
         try:
             text = data.read(bucket_policy.MOST + 1).decode()
-            bucket_policy.parse(text, place.container)
+            policy = bucket_policy.parse(text, place.container)
         except (UnicodeDecodeError, bucket_policy.Malformed) as why:
             raise error("MalformedPolicy", str(why)) from None
+        block = exposure.of(container)
+        if block is not None and block.set_policies and exposure.is_public(policy):
+            raise error("AccessDenied", "Public policies are blocked by the BlockPublicPolicy setting of the bucket.")
         await self.intake.db.run(change, place, {bucket_policy.KEPT: text}, call.now)
         return Reply(None, 204)
 

@@ -15,8 +15,6 @@ UNSET = {
     "encryption": "ServerSideEncryptionConfigurationNotFoundError",
     "object-lock": "ObjectLockConfigurationNotFoundError",
     "replication": "ReplicationConfigurationNotFoundError",
-    "publicAccessBlock": "NoSuchPublicAccessBlockConfiguration",
-    "ownershipControls": "OwnershipControlsNotFoundError",
 }
 # The same, where a document says that there is none.
 EMPTY = {
@@ -35,7 +33,6 @@ OF_BUCKETS = (
     "metadataJournalTable",
     "metadataTable",
     "metrics",
-    "policyStatus",
     "session",
 )
 OF_OBJECTS = ("legal-hold", "renameObject", "restore", "retention", "select", "torrent")

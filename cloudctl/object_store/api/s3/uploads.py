@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from attrs import frozen
+from xml.etree.ElementTree import Element
+
+from attrs import evolve, frozen
 
 from cloudctl.db import Connection
 from cloudctl.object_store import objects, parts, upload_listing
 from cloudctl.object_store.api import conditions
-from cloudctl.object_store.api.s3 import copies, headers, listings, xml
+from cloudctl.object_store.api.s3 import checksums, copies, headers, listings, xml
 from cloudctl.object_store.api.s3.buckets import BUCKET, XML_TYPE, answered
+from cloudctl.object_store.api.s3.checksums import ALGORITHMS, HEADER
 from cloudctl.object_store.api.s3.documents import Documents
 from cloudctl.object_store.api.s3.door import action_of
 from cloudctl.object_store.api.s3.faults import error
 from cloudctl.object_store.api.s3.listings import Asked
 from cloudctl.object_store.api.s3.objects import CREATE, OBJECT, SHOW, Objects, length_of, versioned
+from cloudctl.object_store.api.s3.whole_sums import Completing, Sum
 from cloudctl.object_store.api.s3.xml import element
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.objects import NewObject
@@ -28,8 +32,8 @@ LISTING = "object_store:containers:show"
 MOST = 5 * 2**40
 
 
-def _may_put(conn: Connection, place: Place, upload_id: str) -> None:
-    parts.get(conn, place, upload_id)
+def _may_put(conn: Connection, place: Place, upload_id: str) -> Sum | None:
+    return Sum.of(parts.get(conn, place, upload_id))
 
 
 @frozen
@@ -46,18 +50,20 @@ class Uploads:
     async def begin(self, call: Call, bucket: str, key: str) -> Reply:
         """Begin an object that comes in parts."""
         place, container = await self.objects.door.write(call, bucket, key)
-        new = headers.new_object(call)
+        new, whole = headers.new_object(call), Sum.asked(call)
+        if whole is not None:
+            new = evolve(new, headers={**new.headers, **whole.kept})
         upload_id = await self.objects.intake.db.run(parts.begin, place, new, call.now)
         root = element("InitiateMultipartUploadResult", Bucket=container.name, Key=key, UploadId=upload_id)
-        return answered(root)
+        return Reply(xml.answer(root), headers=(XML_TYPE, *(() if whole is None else whole.told)))
 
     async def may_put(self, call: Call, bucket: str, key: str) -> Admitted:
         """Whether a part may come."""
         place, container = await self.objects.door.write(call, bucket, key)
         _number(call)
-        await self.objects.intake.db.read(_may_put, place, call.query.get("uploadId") or "")
+        whole = await self.objects.intake.db.read(_may_put, place, call.query.get("uploadId") or "")
         await self.objects.intake.db.read(objects.check_room, container, length_of(call))
-        return await self.documents.admitted(call, place)
+        return await self.documents.admitted(call, place, "" if whole is None else whole.algorithm)
 
     @routes.put(
         OBJECT, policy=CREATE, anonymous=True, subresource="partNumber", raw=True, admits="may_put", query=("uploadId",)
@@ -66,18 +72,17 @@ class Uploads:
         """Put a part, or copy one."""
         place, _ = await self.objects.door.write(call, bucket, key)
         upload_id, number = call.query.get("uploadId") or "", _number(call)
-        await self.objects.intake.db.read(_may_put, place, upload_id)
-        keep = Putting(upload_id, number)
+        whole = await self.objects.intake.db.read(_may_put, place, upload_id)
         if (source := call.header("x-amz-copy-source")) is not None:
-            return await self._copy(call, place, source, keep)
+            return await self._copy(call, place, source, upload_id, whole)
         length_of(call)
-        data = await self.documents.data(call)
+        data = await self.documents.data(call, "" if whole is None else whole.algorithm)
         file, sums = data.finish(), data.sums
-        new = NewObject(headers=headers.kept_sums(sums))
+        new, keep = NewObject(headers=headers.kept_sums(sums)), Putting(upload_id, number)
         content = await self.objects.intake.put(place, file, new, "", call.now, keep)
         return Reply(None, 200, (("ETag", headers.quoted(content.etag)), *sums.items()))
 
-    async def _copy(self, call: Call, place: Place, text: str, keep: Putting) -> Reply:
+    async def _copy(self, call: Call, place: Place, text: str, upload_id: str, whole: Sum | None) -> Reply:
         source = copies.Source.read(text)
         where, bucket = await self.objects.door.read(
             call, source.bucket, source.key, SHOW, action=action_of("s3:GetObject", source.version)
@@ -85,31 +90,46 @@ class Uploads:
         found = await self.objects.find(call, where, bucket, source.version)
         conditions.hold_for_copy(call, found.data.etag, found.object.updated_at)
         span = copies.span(call.header("x-amz-copy-source-range"), found.data.size)
-        content = await self.objects.copying.bring(found, place, NewObject(), call.now, span=span, keep=keep)
+        seen = None if whole is None else ALGORITHMS[whole.algorithm]()
+
+        def sums() -> dict[str, str]:
+            return {} if whole is None or seen is None else {HEADER + whole.algorithm: checksums.told(seen)}
+
+        content = await self.objects.copying.bring(
+            found,
+            place,
+            NewObject(),
+            call.now,
+            span=span,
+            keep=Putting(upload_id, _number(call), lambda: headers.kept_sums(sums())),
+            seen=None if seen is None else seen.update,
+        )
         root = element("CopyPartResult", LastModified=listings.moment(call.now), ETag=headers.quoted(content.etag))
+        root.extend(element("x", **headers.sums_in_xml(headers.kept_sums(sums()))))
         return answered(root)
 
     async def may_complete(self, call: Call, bucket: str, key: str) -> Admitted:
         """Whether the list of parts may come."""
         place, _ = await self.objects.door.write(call, bucket, key)
         await self.objects.intake.db.read(_may_put, place, call.query.get("uploadId") or "")
-        return await self.documents.admitted(call, place)
+        return await self.documents.admitted(call, place, summed=False)
 
     @routes.post(OBJECT, policy=CREATE, anonymous=True, subresource="uploadId", raw=True, admits="may_complete")
     async def complete(self, call: Call, bucket: str, key: str) -> Reply:
         """Make the object of its parts."""
         place, container = await self.objects.door.write(call, bucket, key)
-        root = await self.documents.read(call, "CompleteMultipartUpload")
+        # What the headers say is the sum of the object.
+        root = await self.documents.read(call, "CompleteMultipartUpload", summed=False)
         wanted = [
-            Wanted(_integer(xml.text_of(each, "PartNumber")), xml.text_of(each, "ETag").strip('"'))
+            Wanted(_integer(xml.text_of(each, "PartNumber")), xml.text_of(each, "ETag").strip('"'), _sums_of(each))
             for each in root.findall("Part")
         ]
         if not wanted:
             raise error("MalformedXML", "The list has no part.")
         conditional = headers.new_object(call)
         new = NewObject(only_if_absent=conditional.only_if_absent, only_if_tag=conditional.only_if_tag)
-        upload_id = call.query.get("uploadId") or ""
-        done = await self.objects.intake.change(parts.complete, place, upload_id, wanted, MOST, new, call.now)
+        upload_id, said = call.query.get("uploadId") or "", Completing.of(call)
+        done = await self.objects.intake.change(parts.complete, place, upload_id, wanted, MOST, new, said, call.now)
         where = f"{call.root_url}/{container.name}/{key}"
         made = element(
             "CompleteMultipartUploadResult",
@@ -118,6 +138,8 @@ class Uploads:
             Key=key,
             ETag=headers.quoted(done.etag),
         )
+        if sums := headers.sums_in_xml(done.headers):
+            made.extend(element("x", **sums, ChecksumType=headers.sum_type(done.headers)))
         return Reply(xml.answer(made), headers=(XML_TYPE, *versioned(container, done.version)))
 
     @routes.delete(OBJECT, policy="object_store:objects:delete", anonymous=True, subresource="uploadId")
@@ -143,6 +165,7 @@ class Uploads:
         marker = listings.number(call, "part-number-marker", 0, parts.MOST_PARTS)
         upload_id = call.query.get("uploadId") or ""
         upload = await self.objects.intake.db.read(parts.get, place, upload_id)
+        whole = Sum.of(upload)
         found = await self.objects.intake.db.scan(parts.list_parts, upload_id, marker, asked.most + 1)
         shown = found[: asked.most]
         root = element(
@@ -156,12 +179,15 @@ class Uploads:
             NextPartNumberMarker=shown[-1].number if shown else marker,
             MaxParts=asked.most,
             IsTruncated=len(found) > asked.most > 0,
+            ChecksumAlgorithm=None if whole is None else whole.algorithm.upper(),
+            ChecksumType=None if whole is None else whole.type,
         )
         root.append(element("Initiator", ID=upload.project_id, DisplayName=upload.project_id))
         root.append(listings.owner(upload.project_id))
         for part in shown:
             etag, when = headers.quoted(part.etag), listings.moment(part.updated_at)
-            root.append(element("Part", PartNumber=part.number, LastModified=when, ETag=etag, Size=part.size))
+            sums = headers.sums_in_xml(part.headers)
+            root.append(element("Part", PartNumber=part.number, LastModified=when, ETag=etag, Size=part.size, **sums))
         return answered(root)
 
     @routes.get(
@@ -198,6 +224,8 @@ class Uploads:
                 who = element("Initiator", ID=each.project_id, DisplayName=each.project_id)
                 when = listings.moment(each.created_at)
                 said = {"Key": asked.text(each.name), "UploadId": each.id, "Initiated": when}
+                if (whole := Sum.of(each)) is not None:
+                    said |= {"ChecksumAlgorithm": whole.algorithm.upper(), "ChecksumType": whole.type}
                 root.append(element("Upload", who, listings.owner(each.project_id), **said, StorageClass="STANDARD"))
         root.extend(asked.folders(shown))
         return answered(root)
@@ -209,6 +237,12 @@ def _number(call: Call) -> int:
     if not 0 < number <= parts.MOST_PARTS:
         raise error("InvalidArgument", f"Part number must be an integer between 1 and {parts.MOST_PARTS}, inclusive")
     return number
+
+
+def _sums_of(given: Element) -> dict[str, str]:
+    """The checksums of a part, as the client names them, as they are kept."""
+    found = {name: xml.text_of(given, f"Checksum{name.upper()}") for name in ALGORITHMS}
+    return headers.kept_sums({HEADER + name: value for name, value in found.items() if value})
 
 
 def _integer(text: str) -> int:
