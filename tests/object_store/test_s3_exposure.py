@@ -119,6 +119,21 @@ def test_public_policies_let_in_nobody_from_elsewhere_where_that_is_closed(
     assert other.get(at).status == 200
 
 
+def test_public_policies_delete_nothing_for_others_where_that_is_closed(
+    s3: S3, cloud: MemoryCloud, alt: Client
+) -> None:
+    other, at = S3(cloud, alt), f"{s3.project_id}:bucket"
+    assert s3.ask("PUT", "bucket", "policy", body=policy().replace("GetObject", "DeleteObject").encode()).status == 204
+    block(s3, "RestrictPublicBuckets")
+    body = b"<Delete><Object><Key>key</Key></Object></Delete>"
+    refused = other.ask("POST", at, "delete", body=body)
+    assert refused.status == 403 or b"AccessDenied" in refused.body
+    assert s3.get("bucket/key").status == 200
+    block(s3)
+    assert other.ask("POST", at, "delete", body=body).status == 200
+    assert s3.get("bucket/key").status == 404
+
+
 def test_a_bucket_of_its_owner_has_no_lists(s3: S3) -> None:
     assert code(s3.get("bucket", "ownershipControls")) == (404, "OwnershipControlsNotFoundError")
     assert s3.ask("PUT", "bucket", "acl", x_amz_acl="public-read").status == 200
