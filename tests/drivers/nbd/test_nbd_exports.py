@@ -22,7 +22,7 @@ class Daemon:
         self.exports = ["e1"]
 
     async def ask(self, _command: Any) -> Any:
-        return [{"id": each, "node-name": "n"} for each in self.exports]
+        return [{"id": each, "node-name": "n", "shutting-down": False} for each in self.exports]
 
     async def tell(self, command: Any, _arguments: Any) -> None:
         if self.refusal is not None:
@@ -33,7 +33,7 @@ def withdrawing(daemon: Any, clock: Any) -> Any:
     from twisted.internet.defer import ensureDeferred
 
     none: Any = None  # of records: they are not asked
-    served = Served(daemon, none, none, clock, 1.0)
+    served = Served(daemon, none, none, clock, 1.0, none, none)
     outcome: list[Any] = []
     ensureDeferred(served.withdraw(["e1"])).addBoth(outcome.append)
     return outcome
