@@ -56,11 +56,11 @@ class Fenced:
 
     async def _change(self, what: str, function: Any, *args: Any) -> None:
         """In a thread, since fsync(2) may take its time."""
-        with room_for(what):
-            try:
+        try:
+            with room_for(what):
                 await deferToThreadPool(self.reactor, self.reactor.getThreadPool(), function, *args)
-            except PermissionError as error:
-                raise Unreachable(f"cannot {what}: {error.strerror}") from error
+        except OSError as error:
+            raise Unreachable(f"cannot {what}: {error.strerror}") from error
 
 
 def _put(mark: Path, host: str) -> None:
@@ -117,13 +117,15 @@ class Turn:
 
 @asynccontextmanager
 async def turn(file: Path, clock: IReactorTime, seconds: float) -> AsyncIterator[Turn | None]:
-    """None: the volume is gone, so there is nothing to offer. Raises Busy: it did not come in so many seconds."""
+    """None: the volume is gone, so there is nothing to offer. Raises Unreachable; Busy: it did not come in time."""
     try:
         with room_for("note whose turn it is"):
             descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:
         yield None
         return
+    except OSError as error:
+        raise Unreachable(f"cannot see whose turn it is: {error.strerror}") from error
     try:
         limit = clock.seconds() + seconds
         while not _locked(descriptor):

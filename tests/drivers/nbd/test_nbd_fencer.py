@@ -445,6 +445,15 @@ async def test_who_cannot_see_the_marks_offers_nothing(open_driver: Callable[...
     with pytest.raises(Unreachable, match="cannot see whether compute-1 is fenced"):
         await volumes.connect("v1", HOST)
     assert offered(runtime_dir) == set()
+    with pytest.raises(Unreachable, match="cannot mark compute-1 as fenced"):
+        await fencer(volumes.records.root, runtime_dir).ensure_fenced(HOST)
+
+
+async def test_who_cannot_have_a_turn_is_told_to_come_again(tmp_path: Path) -> None:
+    (tmp_path / "turn").mkdir()
+    with pytest.raises(Unreachable, match="whose turn"):
+        async with turn(tmp_path / "turn", Clock(), 1.0):
+            raise AssertionError("it has one")
 
 
 async def test_a_directory_that_is_none_of_volumes_proves_nothing(tmp_path: Path, runtime_dir: Path) -> None:
