@@ -29,7 +29,10 @@ PYTEST := PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONDONTWRITEBYTECODE= $(BIN)/python 
 CLIENTS := novaclient cinderclient glanceclient openstackclient openstack-objects osc-placement libcloud masakari rally \
 	ansible horizon nodepool swiftclient boto3 awscli s3fs rclone s3cmd restic duplicity sync
 
-.PHONY: help run test lint format bench clients docs lock sbom clean
+# How many simulations of docs/instance-ha.md are played, and how large and long each of them is.
+SIMULATED ?= --seeds=100 --hosts=100 --servers=2000 --days=30
+
+.PHONY: help run test lint format bench simulate clients docs lock sbom clean
 .DELETE_ON_ERROR:
 
 help:
@@ -38,6 +41,7 @@ help:
 	@echo "make lint    ruff and mypy only"
 	@echo "make format  let ruff rewrite what it can"
 	@echo "make bench   measure this machine"
+	@echo "make simulate play months of deaths of hosts, links, processes and fencers (docs/instance-ha.md)"
 	@echo "make clients stock clients' own suites against a cloud of this checkout (tests/clients/README.md)"
 	@echo "make docs    write docs/api.md and etc/policy.toml from the code"
 	@echo "make lock    choose new versions for requirements.lock"
@@ -68,6 +72,9 @@ format: $(INSTALLED)
 
 bench: $(INSTALLED)
 	@set -e; for measure in benchmarks/core.py benchmarks/tasks.py benchmarks/cloud.py benchmarks/identity.py benchmarks/objects.py benchmarks/host.py benchmarks/many_hosts.py benchmarks/cluster.py; do echo "== $$measure"; $(BIN)/python $$measure $(ARGS); done
+
+simulate: $(INSTALLED)
+	$(PYTEST) --quiet --tb=short --show-capture=no --durations=10 tests/instance_ha/simulation $(SIMULATED) $(ARGS)
 
 # Each of them runs, whatever became of those before it.
 clients: $(INSTALLED)

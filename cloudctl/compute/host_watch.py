@@ -37,9 +37,9 @@ class HostWatch(Rounds):
 
     def _write(self, conn: Connection, found: Sequence[HostInventory]) -> None:
         now = utc(self.db.now(conn))
-        were_up = {each.name for each in hosts.every(conn) if hosts.is_alive(each)}
-        hosts.sync(conn, found, now, promises(self.options))
-        for each in hosts.every(conn):
+        before, after = hosts.sync(conn, found, now, promises(self.options))
+        were_up = {each.name for each in before if hosts.is_alive(each)}
+        for each in after:
             if each.name in were_up and not each.up:
                 notices.host_error(conn, each.name, each.id, each.seen_at, now, forced=False)
         services.beat(conn, self.options.host, now)

@@ -38,6 +38,8 @@ class Confinement:
 CONFINED: Mapping[str, Confinement] = {
     # A VDI of one sector can ask for 2 GiB.
     "qemu-img": Confinement(addresses=1536 * MIB, timed=True),
+    # It believes what a daemon says that guests talk to. A socket of root's it can reach only as that.
+    "qemu-nbd": Confinement("same", addresses=1536 * MIB, timed=True),
     # Each client may have 16 requests of 32 MiB under way.
     "qemu-storage-daemon": Confinement(addresses=4096 * MIB),
     # It becomes its guest's user by itself: it opens the interface that it is plugged into by its name before.

@@ -43,6 +43,7 @@ PROGRAMS: Mapping[str, str] = {
     "dnsmasq": "dnsmasq-base",
     "qemu-system-x86_64": "qemu-system-x86",
     "qemu-img": "qemu-utils",
+    "qemu-nbd": "qemu-utils",
     "qemu-storage-daemon": "qemu-system-common",
     "genisoimage": "genisoimage",
     "ipmitool": "ipmitool",

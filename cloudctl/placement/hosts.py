@@ -25,7 +25,7 @@ from cloudctl.placement.tables import Inventory, Provider, ProviderAggregate, Pr
 _all = select(Host).order_by(Host.number)
 _by_name = select(Host).where(Host.name == bindparam("of_host"))
 _inventories = select(Inventory).join(Host.table, Host.id == Inventory.provider_id)
-_seen = update(Host).where(Host.name == bindparam("of_host")).values(seen_at=bindparam("now"))
+_seen = update(Host).where(Host.up).values(seen_at=bindparam("now"))
 _succeeded = update(Host).where(Host.name == bindparam("of_host"), Host.failed_builds > 0).values(failed_builds=0)
 
 
@@ -75,9 +75,16 @@ class Load:
     disk_gib: int = 0
 
 
-def sync(conn: Connection, found: Sequence[HostInventory], now: datetime, promises: Promises) -> None:
-    """Write down what the drivers say of their hosts. Those that no driver serves any more are down."""
-    known = {host.name: host for host in every(conn)}
+def sync(
+    conn: Connection, found: Sequence[HostInventory], now: datetime, promises: Promises
+) -> tuple[Sequence[Host], Sequence[Host]]:
+    """Write down what the drivers say of their hosts. Those that no driver serves any more are down.
+
+    All hosts as they were, and as they are; `seen_at`, and the zones of aggregates, are as they were in both.
+    """
+    before = every(conn)
+    known = {host.name: host for host in before}
+    changed = False
     for host in found:
         values = {
             "home_zone": promises.zone_of(host.name),
@@ -93,8 +100,9 @@ def sync(conn: Connection, found: Sequence[HostInventory], now: datetime, promis
         }
         if (row := known.get(host.name)) is not None:
             # Most rounds find what the last one has found.
-            if row != row._replace(**values):
+            if _differs(row, values):
                 conn.execute(update(Host).where(Host.name == host.name).values(**values))
+                changed = True
         else:
             new = insert(Host).values(
                 id=new_id(),
@@ -105,21 +113,28 @@ def sync(conn: Connection, found: Sequence[HostInventory], now: datetime, promis
                 seen_at=now,
                 **values,
             )
+            changed = True
             try:
                 with conn.begin_nested():
                     conn.execute(new)
             except IntegrityError:
                 # Another process, which started at the same time, was first.
                 continue
-    # One that does not answer was last seen when it still did.
-    if seen := [{"of_host": host.name, "now": now} for host in found if host.up]:
-        conn.execute(_seen, seen)
     gone = known.keys() - {host.name for host in found}
-    if gone:
-        conn.execute(update(Host).where(Host.name.in_(gone)).values(up=False))
-    rows = every(conn)
+    if lost := [name for name in gone if known[name].up]:
+        conn.execute(update(Host).where(Host.name.in_(lost)).values(up=False))
+        changed = True
+    # One that does not answer was last seen when it still did.
+    conn.execute(_seen, {"now": now})
+    rows = every(conn) if changed else before
     _provide(conn, rows, {host.name: promises.inventories(host) for host in found}, now)
     aggregates.rezone(conn, rows)
+    return before, rows
+
+
+def _differs(row: Any, values: Mapping[str, Any]) -> bool:
+    """Only what is compared is read: of a thousand hosts each round."""
+    return any(getattr(row, name) != value for name, value in values.items())
 
 
 def _provide(
@@ -137,7 +152,7 @@ def _provide(
             if row is None:
                 new = insert(Inventory).values(provider_id=host.id, resource_class=name, **values)
                 changed = _unless_there(conn, new) or changed
-            elif row != row._replace(**values):
+            elif _differs(row, values):
                 mine = Inventory.provider_id == host.id, Inventory.resource_class == name
                 conn.execute(update(Inventory).where(*mine).values(values))
                 changed = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from threading import Barrier, Thread
 from typing import Any
@@ -22,6 +23,7 @@ from cloudctl.placement.tables import Consumer, Host, Inventory
 from cloudctl.placement.weighers import Weights
 from cloudctl.placement.wishes import Resources, Wish
 from cloudctl.testing.cloud import empty_database
+from tests.plans import unchecked
 
 PROMISES = Promises(cpu_ratio=1.0, reserved_memory_mib=0)
 WISH = Wish(Resources(1, 100, 1))
@@ -202,3 +204,36 @@ def test_a_host_is_forgotten_only_when_it_is_empty(db: Database) -> None:
     db.transact(False, claims.release, "one")
     assert db.transact(False, hosts.remove, a) is True
     assert db.transact(True, hosts.every) == []
+
+
+def statements(db: Database, work: Callable[[], object]) -> int:
+    """How many are run, each row of a statement that is run for many counted."""
+    run: list[str] = []
+    driver = db.connections.get().driver
+    driver.set_trace_callback(run.append)
+    try:
+        with unchecked():
+            work()
+    finally:
+        driver.set_trace_callback(None)
+    return len(run)
+
+
+def test_a_round_in_which_nothing_has_changed_is_as_few_statements_for_many_hosts_as_for_two(db: Database) -> None:
+    counts = []
+    for count in (2, 200):
+        machines = [machine(f"host-{number:03}") for number in range(count)]
+        filled(db, *machines, at=1)
+        counts.append(statements(db, partial(filled, db, *machines, at=2)))
+        assert {each.seen_at for each in db.transact(True, hosts.every)} == {utc(2)}
+    assert counts[0] == counts[1] <= 10
+
+
+def test_who_does_not_answer_was_last_seen_when_it_did_and_comes_back(db: Database) -> None:
+    filled(db, machine("a"), machine("b"), machine("c"), at=1)
+    filled(db, machine("a"), machine("b", up=False), at=2)
+    filled(db, machine("a"), machine("b", up=False), at=3)
+    found = {each.name: (each.up, each.seen_at) for each in db.transact(True, hosts.every)}
+    assert found == {"a": (True, utc(3)), "b": (False, utc(1)), "c": (False, utc(1))}
+    filled(db, machine("a"), machine("b"), machine("c"), at=4)
+    assert {(each.up, each.seen_at) for each in db.transact(True, hosts.every)} == {(True, utc(4))}

@@ -18,6 +18,7 @@ fake_network = DriverMaker(
 fake_fencer = DriverMaker("fencer", "fake", "cloudctl.drivers.fake.fencer", "Power of hosts that only exist by name")
 redfish_fencer = DriverMaker("fencer", "redfish", "cloudctl.drivers.redfish.driver", "Power of hosts, by Redfish")
 rbd_fencer = DriverMaker("fencer", "rbd", "cloudctl.drivers.rbd.fencer", "Ceph, which blocks the clients of hosts")
+nbd_fencer = DriverMaker("fencer", "nbd", "cloudctl.drivers.nbd.fencer", "Volumes served by NBD, withdrawn from hosts")
 ipmi_fencer = DriverMaker("fencer", "ipmi", "cloudctl.drivers.ipmi.driver", "Power of hosts, by ipmitool")
 internal_bus = DriverMaker("bus", "internal", "cloudctl.drivers.internal.driver", "None: the cloud is told by itself")
 amqp_bus = DriverMaker("bus", "amqp", "cloudctl.drivers.amqp.driver", "RabbitMQ, as OpenStack's services use it")

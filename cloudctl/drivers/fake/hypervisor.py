@@ -188,8 +188,8 @@ class FakeHypervisor:
 
     async def inventory(self) -> tuple[GuestState, ...]:
         async with self.behaviour.around("inventory"):
-            states = (guest.state for guest in self.guests.values())
-            return tuple(state for state in states if state.host in self.machines and self.machines[state.host].up)
+            up = {name for name, machine in self.machines.items() if machine.up}
+            return tuple(guest.state for guest in self.guests.values() if guest.spec.host in up)
 
     async def observe(self, id: str) -> GuestState:
         async with self.behaviour.around("observe", id):

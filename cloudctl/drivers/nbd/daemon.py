@@ -24,8 +24,10 @@ from cloudctl.drivers import access_lists
 from cloudctl.drivers.accounts import Account, let_through
 from cloudctl.drivers.errors import NoCapacity, Unreachable, Unusable
 from cloudctl.drivers.handed import Argument, Lent, Node, Open
+from cloudctl.drivers.nbd.options import Place, server
 from cloudctl.drivers.programs import ProgramFailed, Programs
 from cloudctl.drivers.qcow2.images import NO_ROOM
+from cloudctl.drivers.qcow2.records import Records, Volume
 from cloudctl.drivers.qemu.qmp import Gone, Monitor, Refused, Silent, connect
 
 PROGRAM = "qemu-storage-daemon"
@@ -202,6 +204,19 @@ class Daemon:
         self._monitor = None
         if not self._expected:
             self.on_death()
+
+
+def daemons(
+    place: Place, records: Records, programs: Programs, user: Account | None
+) -> Callable[[Volume | None], Daemon]:
+    """Of a volume that has a place; of None: the one of all that have none."""
+
+    def of(volume: Volume | None) -> Daemon:
+        found = sockets(place.runtime_dir, records.root, None if volume is None else volume.id)
+        where = server(place.listen, found.nbd, 0 if volume is None else volume.place or 0)
+        return Daemon(programs, found, where, user, place.answer_timeout)
+
+    return of
 
 
 def disk(node: str, file: str | Lent) -> Mapping[str, Any]:

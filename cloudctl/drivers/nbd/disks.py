@@ -16,7 +16,9 @@ from attrs import define, evolve, field
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
+from cloudctl.drivers.errors import Unreachable
 from cloudctl.drivers.nbd.daemon import Daemon
+from cloudctl.drivers.nbd.fenced import Fenced, turn_file
 from cloudctl.drivers.nbd.served import Served, export_name, exports, node_name
 from cloudctl.drivers.programs import require
 from cloudctl.drivers.qcow2.images import Images
@@ -33,6 +35,7 @@ class ServedDisks:
     records: Records
     images: Images
     daemon: Callable[[Volume | None], Daemon]  # of a volume that has a place; of all that have none
+    fenced: Fenced
     clock: IReactorTime
     retry_seconds: float
     by_ports: bool  # a place is a port
@@ -56,6 +59,8 @@ class ServedDisks:
             await each.close()
 
     def connection(self, volume: Volume, host: str) -> ConnectionInfo:
+        if self.fenced.has(host):
+            raise Unreachable(f"nothing is offered to {host}, which is fenced")
         data = {"server": dict(self.daemon(placed(volume)).server), "export": export_name(volume.id, host)}
         return {"driver_volume_type": "nbd", "data": data}
 
@@ -64,7 +69,15 @@ class ServedDisks:
         key = "" if volume.place is None else volume.id
         if key not in self._served:
             daemon = self.daemon(placed(volume))
-            served = Served(daemon, lambda: self._those(key), self.records.disk, self.clock, self.retry_seconds)
+            served = Served(
+                daemon,
+                lambda: self._those(key),
+                self.records.disk,
+                self.clock,
+                self.retry_seconds,
+                turn_file(self.records, placed(volume)),
+                self.fenced.has,
+            )
             daemon.disks, daemon.on_death = served.disks, served.lost
             self._served[key] = served
         return self._served[key]

@@ -30,10 +30,10 @@ def _is_endpoint(_instance: object, _attribute: object, value: str) -> None:
 
 
 @frozen
-class Config:
-    """`[driver.volume.nbd]`"""
+class Place:
+    """Where volumes are, and where they are served."""
 
-    # Where the volumes are kept, of one cloud only. Empty: in the driver's own state directory.
+    # Where the volumes are kept, of one cloud only. Empty: in the volume driver's own state directory.
     directory: str = ""
     # Where hosts reach the daemons: "address:port" of this machine. The first volume that is connected has this port,
     # each more the lowest that is free above. Whoever reaches them can use the connected volumes, so it must be a
@@ -41,6 +41,14 @@ class Config:
     listen: str = field(default="", validator=_is_endpoint)
     # Where sockets and the process id live. The paths of sockets are limited to 107 bytes, so it must be short.
     runtime_dir: Path = Path("/run/cloudctl")
+    # Seconds until an answer of a daemon is given up.
+    answer_timeout: float = field(default=20.0, validator=gt(0))
+
+
+@frozen
+class Config(Place):
+    """`[driver.volume.nbd]`"""
+
     # Whose group may connect to the UNIX socket of every volume: the user of all guests, where the hypervisor does not
     # give each guest one of its own, and let it in, as `qemu` does. Empty: nobody but root.
     user: str = field(default="", validator=optional_account)
@@ -48,8 +56,6 @@ class Config:
     overcommit: float = field(default=20.0, validator=ge(1.0))
     # Seconds until a copy of a volume or an image is given up.
     copy_timeout: float = field(default=3600.0, validator=gt(0))
-    # Seconds until an answer of the daemon is given up.
-    answer_timeout: float = field(default=20.0, validator=gt(0))
     # Seconds between attempts to start a daemon that has ended, as long as they fail.
     retry_seconds: float = field(default=2.0, validator=gt(0))
     # Write what would be changed to the log, and change nothing.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -16,6 +16,7 @@ from twisted.logger import Logger
 
 from cloudctl.drivers.errors import Busy, DriverError
 from cloudctl.drivers.nbd.daemon import LOOK_SECONDS, Daemon, disk
+from cloudctl.drivers.nbd.fenced import Turn, turn
 from cloudctl.drivers.qcow2.records import Volume
 from cloudctl.drivers.qemu.qmp import Refused
 
@@ -27,9 +28,10 @@ def node_name(volume_id: str) -> str:
     return f"v{sha256(volume_id.encode()).hexdigest()[:30]}"
 
 
-def exports(volume: Volume) -> dict[str, str]:
-    """Id of each export that the volume should have → its name, which hosts ask for."""
-    return {_export_id(volume.id, host): export_name(volume.id, host) for host in volume.hosts}
+def exports(volume: Volume, is_fenced: Callable[[str], bool] = lambda _host: False) -> dict[str, str]:
+    """Id of each export that the volume should have → its name, which hosts ask for. A fenced host has none."""
+    hosts = [host for host in volume.hosts if not is_fenced(host)]
+    return {_export_id(volume.id, host): export_name(volume.id, host) for host in hosts}
 
 
 def export_name(volume_id: str, host: str) -> str:
@@ -49,7 +51,10 @@ class Served:
     disk: Callable[[str], Path]  # of a volume
     clock: IReactorTime
     retry_seconds: float
+    turn_file: Path
+    is_fenced: Callable[[str], bool]
     _lock: DeferredLock = field(factory=DeferredLock)  # of what is exported
+    _turn: Turn | None = None  # ours, while the lock is held
     _all_due: bool = True  # what is exported may have nothing to do with the records
     _retry: IDelayedCall | None = None
     _closed: bool = False
@@ -62,8 +67,7 @@ class Served:
         self._closed = True
         if self._retry is not None and self._retry.active():
             self._retry.cancel()
-        async with self.exclusive():
-            self.daemon.close()
+        await self._lock.run(self.daemon.close)
 
     # -- the daemon
 
@@ -100,49 +104,61 @@ class Served:
         if everything:
             # The caller's own are among them: a record is written before it is served.
             volumes = self.volumes()
-        wanted = {export: volume for volume in volumes for export in exports(volume)}
-        if not wanted and not self.daemon.is_alive():
+        if not any(volume.hosts for volume in volumes) and not self.daemon.is_alive():
             if not self.disks():
                 # Of one that died: whom its socket let in the next one's does not.
                 self.daemon.sockets.remove()
-            self._all_due = False
+            self._caught_up()
             return
         await self.daemon.running()
-        present = await self._exports()
+        wanted = {id: name for volume in volumes for id, name in exports(volume, self.is_fenced).items()}
+        present, going = await self._exports(), await self._going()
         concerned = {node_name(volume.id) for volume in volumes}
-        strays = {id for id, node in present.items() if id not in wanted and (everything or node in concerned)}
+        # One that somebody has begun to withdraw is of no use any more, and made anew once it is gone.
+        unwanted = {id for id in present if id not in wanted or id in going}
+        strays = {id for id in unwanted if everything or present[id] in concerned}
         await self.withdraw(strays)
+        missing = wanted.keys() - (present.keys() - strays)
         nodes = await self._nodes()
         for volume in volumes:
             if volume.hosts:
                 try:
-                    await self._export(volume, present.keys(), nodes)
+                    await self._export(volume, missing, nodes)
                 except Refused as error:
                     if volume.id in own:
                         raise
                     # One damaged file must not keep the others from being served.
                     _log.error("volume {id} is not served: {error}", id=volume.id, error=error)
-        if await self._exports():
+        if await self._exports() or self.disks():
             used = {node_name(volume.id) for volume in volumes if volume.hosts}
             for node in nodes - used if everything else (nodes & concerned) - used:
                 await self._close_node(node)
         else:
             await self.daemon.stop()
-        self._all_due = False
+        if everything:
+            self._caught_up()
 
-    async def _export(self, volume: Volume, present: Iterable[str], nodes: frozenset[str]) -> None:
+    def _caught_up(self) -> None:
+        """What is exported is as the records say, and what is not has been let go of."""
+        self._all_due = False
+        if self._turn is not None:
+            self._turn.note(False)
+
+    async def _export(self, volume: Volume, missing: Container[str], nodes: frozenset[str]) -> None:
         node = node_name(volume.id)
         if node not in nodes:
             # One of a release before this one can open more than it has opened at its start.
             await self.daemon.tell("blockdev-add", disk(node, str(self.disk(volume.id))))
         for id, name in exports(volume).items():
-            if id not in present:
+            if id in missing:
                 export = {"type": "nbd", "id": id, "node-name": node, "name": name, "writable": True}
                 await self.daemon.tell("block-export-add", export)
 
     async def withdraw(self, ids: Iterable[str]) -> None:
-        """These exports are gone, whoever uses them."""
+        """These exports are gone, whoever uses them, and nothing that was asked of them is still carried out."""
         left = set(ids)
+        if left and self._turn is not None:
+            self._turn.note(True)
         for id in left:
             try:
                 await self.daemon.tell("block-export-del", {"id": id, "mode": "hard"})
@@ -155,6 +171,8 @@ class Served:
             if self.clock.seconds() >= limit:
                 raise Busy("the storage daemon has not released a volume yet")
             await deferLater(self.clock, LOOK_SECONDS)
+        if not self._all_due and self._turn is not None:
+            self._turn.note(False)
 
     async def _close_node(self, node: str) -> None:
         try:
@@ -166,6 +184,9 @@ class Served:
         """Id → node."""
         return {each["id"]: each["node-name"] for each in await self.daemon.ask("query-block-exports")}
 
+    async def _going(self) -> frozenset[str]:
+        return frozenset(each["id"] for each in await self.daemon.ask("query-block-exports") if each["shutting-down"])
+
     async def _nodes(self) -> frozenset[str]:
         """Those that are volumes."""
         found: list[Mapping[str, Any]] = await self.daemon.ask("query-named-block-nodes", {"flat": True})
@@ -176,10 +197,12 @@ class Served:
         """One at a time changes what is exported. After a failure that is looked at again, whoever repeats the call."""
         await self._lock.acquire()
         try:
-            yield
+            async with turn(self.turn_file, self.clock, self.daemon.answer_timeout) as self._turn:
+                yield
         except DriverError:
             self._all_due = True
             self.soon(self.retry_seconds)
             raise
         finally:
+            self._turn = None
             self._lock.release()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.internet.defer import ensureDeferred
 from twisted.internet.task import Clock
 
 from cloudctl.drivers.errors import Busy
-from cloudctl.drivers.nbd.served import Served
+from cloudctl.drivers.nbd.served import Served, exports, node_name
+from cloudctl.drivers.qcow2.records import Volume
 from cloudctl.drivers.qemu.qmp import Refused
 
 
@@ -22,7 +25,7 @@ class Daemon:
         self.exports = ["e1"]
 
     async def ask(self, _command: Any) -> Any:
-        return [{"id": each, "node-name": "n"} for each in self.exports]
+        return [{"id": each, "node-name": "n", "shutting-down": False} for each in self.exports]
 
     async def tell(self, command: Any, _arguments: Any) -> None:
         if self.refusal is not None:
@@ -30,10 +33,8 @@ class Daemon:
 
 
 def withdrawing(daemon: Any, clock: Any) -> Any:
-    from twisted.internet.defer import ensureDeferred
-
     none: Any = None  # of records: they are not asked
-    served = Served(daemon, none, none, clock, 1.0)
+    served = Served(daemon, none, none, clock, 1.0, none, none)
     outcome: list[Any] = []
     ensureDeferred(served.withdraw(["e1"])).addBoth(outcome.append)
     return outcome
@@ -56,3 +57,41 @@ def test_one_that_does_not_go_is_busy_and_another_refusal_is_told() -> None:
     assert outcome[0].check(Busy)
     (failure,) = withdrawing(Daemon("no such command"), clock)
     assert failure.check(Refused)
+
+
+class Leaving:
+    """It has an export that somebody began to withdraw. It is gone when it has been looked at twice more."""
+
+    answer_timeout = 1.0
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self.looks = 0
+        self.added: list[str] = []
+
+    async def running(self) -> None:
+        """It is."""
+
+    async def ask(self, command: Any, _arguments: Any = None) -> Any:
+        if command == "query-named-block-nodes":
+            return [{"drv": "qcow2", "node-name": node_name("v1")}]
+        self.looks += 1
+        going = [{"id": self.id, "node-name": node_name("v1"), "shutting-down": True}] if self.looks < 4 else []
+        return going + [{"id": each, "node-name": node_name("v1"), "shutting-down": False} for each in self.added]
+
+    async def tell(self, command: Any, arguments: Any) -> None:
+        if command == "block-export-del":
+            raise Refused(command, "GenericError", f"Export '{arguments['id']}' is already shutting down")
+        assert command == "block-export-add" and self.looks >= 4, "it would be refused while the other one is there"
+        self.added.append(arguments["id"])
+
+
+def test_an_export_that_is_wanted_again_while_it_goes_is_made_anew(tmp_path: Path) -> None:
+    volume, clock = Volume("v1", 1, ("a",)), Clock()
+    (id,) = exports(volume)
+    daemon: Any = Leaving(id)
+    served = Served(daemon, lambda: [volume], Path, clock, 1.0, tmp_path / "turn", lambda _host: False)
+    outcome: list[Any] = []
+    ensureDeferred(served.equal([volume])).addBoth(outcome.append)
+    clock.pump([0.01] * 5)
+    assert (outcome, daemon.added) == ([None], [id])

@@ -39,10 +39,10 @@ from tests.there import there
 class Client:
     """A guest's side of a connection: QEMU's NBD client, which waits for a server that has gone."""
 
-    def __init__(self, told: Any) -> None:
+    def __init__(self, told: Any, reconnect: int = 15) -> None:
         data = told["data"]
         server = ",".join(f"server.{key}={value}" for key, value in data["server"].items())
-        options = f"driver=nbd,{server},export={data['export']},reconnect-delay=15"
+        options = f"driver=nbd,{server},export={data['export']},reconnect-delay={reconnect}"
         self.process = subprocess.Popen(
             ["qemu-io", "--image-opts", options],
             stdin=subprocess.PIPE,

@@ -60,12 +60,15 @@ def _copy(conn: Connection, hypervisor: FakeHypervisor, template: str, count: in
     assert guest is not None
     places = conn.execute(select(Host)).all()
     del server["number"]
+    rows: dict[Any, list[dict[str, Any]]] = {Server: [], Consumer: [], Allocation: []}
     for number in range(count):
         id, host = str(UUID(int=chance.getrandbits(128), version=4)), places[number % len(places)]
-        conn.execute(insert(Server).values(server | {"id": id, "name": f"copy-{number}", "host": host.name}))
+        rows[Server].append(server | {"id": id, "name": f"copy-{number}", "host": host.name})
         who = {"project_id": consumer.project_id, "user_id": consumer.user_id, "type": consumer.type}
-        conn.execute(insert(Consumer).values(id=id, **who))
+        rows[Consumer].append({"id": id, **who})
         for each in claimed:
             values = {"consumer_id": id, "provider_id": host.id, "resource_class": each.resource_class}
-            conn.execute(insert(Allocation).values(**values, amount=each.amount))
+            rows[Allocation].append({**values, "amount": each.amount})
         hypervisor.guests.put(id, evolve(guest, spec=evolve(guest.spec, id=id, host=host.name)))
+    for record, those in rows.items():
+        conn.execute(insert(record), those)

@@ -36,6 +36,7 @@ from tests.instance_ha.asking import Ha
 from tests.instance_ha.simulation.population import Size, populate
 
 STEP = 10.0  # seconds, while something is done
+HASTE = 20.0  # while everything is being repaired
 HELD_STEP = 600.0  # while all that is open waits for somebody
 ALERT = 180.0  # for how long it is looked at closely after something has happened
 GAP = 18 * 3600.0  # between two bouts of trouble, on average
@@ -317,8 +318,9 @@ class World:
             self.dead |= self.fencer.fenced
             for host in sorted(self.dead):
                 self.host_returns(host)
-            for _ in range(15):
-                self.advance(STEP)
+            # What was on a host that nobody was told of is found to be off by the next audit.
+            for _ in range(int(self.cloud.config.tasks.audit_period / HASTE) + 1):
+                self.advance(HASTE)
             waiting, busy = self.cloud.transact(_waiting)
             if not self.dead and not self.fencer.fenced and not waiting and not busy:
                 break

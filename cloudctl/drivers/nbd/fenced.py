@@ -1,0 +1,145 @@
+"""Hosts to which no volume of a directory is offered, and whose turn it is to change what a volume's daemon offers.
+
+A mark is a file, so every process that serves volumes sees it, and whoever is started later. Who makes the exports of a
+daemon equal to the records has its turn from reading the marks until the last export is there; the fencer marks first
+and has its turn at each daemon then. So what it sees in its turn stays so: whoever comes later has seen the mark.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from attrs import frozen
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+from twisted.internet.threads import deferToThreadPool
+
+from cloudctl.drivers.errors import Busy, Unreachable
+from cloudctl.drivers.qcow2.records import Records, Volume, put_in_place, room_for
+
+LOOK_SECONDS = 0.01
+
+
+@frozen
+class Fenced:
+    """`root`/fenced/<digest of the name>: a host's name is never a path."""
+
+    root: Path
+    reactor: Any
+
+    def has(self, host: str) -> bool:
+        """Raises Unreachable: nobody can tell now."""
+        try:
+            self._mark(host).stat()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise Unreachable(f"cannot see whether {host} is fenced: {error.strerror}") from error
+        return True
+
+    async def mark(self, host: str) -> None:
+        """It is on the disk. Raises NoCapacity, Unreachable."""
+        await self._change(f"mark {host} as fenced", _put, self._mark(host), host)
+
+    async def unmark(self, host: str) -> None:
+        await self._change(f"take the mark from {host}", _remove, self._mark(host))
+
+    def _mark(self, host: str) -> Path:
+        return self.root / "fenced" / sha256(host.encode()).hexdigest()[:32]
+
+    async def _change(self, what: str, function: Any, *args: Any) -> None:
+        """In a thread, since fsync(2) may take its time."""
+        try:
+            with room_for(what):
+                await deferToThreadPool(self.reactor, self.reactor.getThreadPool(), function, *args)
+        except OSError as error:
+            raise Unreachable(f"cannot {what}: {error.strerror}") from error
+
+
+def _put(mark: Path, host: str) -> None:
+    mark.parent.mkdir(mode=0o700, exist_ok=True)
+    beside = mark.with_name(f"{mark.name}.{uuid4().hex}")
+    try:
+        beside.write_text(f"{host}\n")
+        put_in_place(beside, mark, None)
+    finally:
+        beside.unlink(missing_ok=True)
+    _sync(mark.parent.parent)
+
+
+def _remove(mark: Path) -> None:
+    if mark.parent.exists():
+        mark.unlink(missing_ok=True)
+        _sync(mark.parent)
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# -- turns
+
+
+def turn_file(records: Records, volume: Volume | None) -> Path:
+    """Of the daemon of this volume; of None: of the one that serves all those that have no place."""
+    return records.root / "turn" if volume is None else records.directory(volume.id) / "turn"
+
+
+@frozen
+class Turn:
+    """As long as it lasts nobody else changes what the daemon offers.
+
+    An export that is withdrawn is not listed any more while requests of its client are still carried out. Who begins to
+    withdraw notes it here, so that one who dies meanwhile, or gives up, leaves word. The note is the size of the file:
+    it needs no room on the disk.
+    """
+
+    descriptor: int
+
+    @property
+    def is_withdrawing(self) -> bool:
+        return os.fstat(self.descriptor).st_size > 0
+
+    def note(self, is_withdrawing: bool) -> None:
+        os.ftruncate(self.descriptor, int(is_withdrawing))
+
+
+@asynccontextmanager
+async def turn(file: Path, clock: IReactorTime, seconds: float) -> AsyncIterator[Turn | None]:
+    """None: the volume is gone, so there is nothing to offer. Raises Unreachable; Busy: it did not come in time."""
+    try:
+        with room_for("note whose turn it is"):
+            descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:
+        yield None
+        return
+    except OSError as error:
+        raise Unreachable(f"cannot see whose turn it is: {error.strerror}") from error
+    try:
+        limit = clock.seconds() + seconds
+        while not _locked(descriptor):
+            if clock.seconds() >= limit:
+                raise Busy("another process is changing what a storage daemon offers")
+            await deferLater(clock, LOOK_SECONDS)
+        yield Turn(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,202 @@
+"""The fencer `nbd`: the storage daemons of this machine offer nothing to a host any more, whatever becomes of the host.
+
+A daemon's monitor is in the hands of the process that looks after it, which may be another one, or nobody's. So a
+daemon that offers something to the host is ended: what was asked of it ends with it. Who looks after it starts it again
+at once, without what is fenced; the guests of other hosts wait meanwhile. Then each daemon is looked at as a client
+sees it. Source: the manual page qemu-nbd(8).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve, field, frozen
+from twisted.internet.defer import DeferredList, DeferredSemaphore, ensureDeferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+from zope.interface import implementer
+
+from cloudctl.drivers.errors import UnknownHost, Unreachable, Unusable
+from cloudctl.drivers.interfaces import IFencer
+from cloudctl.drivers.nbd import options
+from cloudctl.drivers.nbd.daemon import LOOK_SECONDS, PROGRAM, Daemon, daemons
+from cloudctl.drivers.nbd.fenced import Fenced, turn, turn_file
+from cloudctl.drivers.nbd.served import export_name
+from cloudctl.drivers.programs import ProgramFailed, Programs, ProgramTimedOut, require
+from cloudctl.drivers.qcow2.driver import directory
+from cloudctl.drivers.qcow2.records import Records, Volume
+from cloudctl.drivers.specs import DriverResources
+
+AT_ONCE = 4  # daemons that are looked at
+GRACE = 2.0  # seconds that a daemon has to end by itself
+EXPORT = " export: '"
+
+
+@frozen
+class Config(options.Place):
+    """`[driver.fencer.nbd]`. Where volumes are, and are served, is as in `[driver.volume.nbd]`."""
+
+    # Those that reach volumes by NBD, as the hypervisor names them.
+    hosts: list[str] = field(factory=list)
+
+
+def create(config: Config, resources: DriverResources) -> NbdFencer:
+    programs = Programs(resources.reactor, resources.clock)
+    if resources.state_dir is not None:
+        # Of the volume driver, beside ours.
+        resources = evolve(resources, state_dir=resources.state_dir.parents[1] / "volume" / "nbd")
+    records = Records(directory(config.directory, resources), resources.reactor)
+    return NbdFencer(
+        config,
+        records,
+        Fenced(records.root, resources.reactor),
+        daemons(config, records, programs, None),
+        programs,
+        resources.clock,
+    )
+
+
+@implementer(IFencer)
+@frozen(eq=False)
+class NbdFencer:
+    config: Config
+    records: Records
+    fenced: Fenced
+    daemon: Callable[[Volume | None], Daemon]
+    programs: Programs
+    clock: IReactorTime
+
+    async def check(self) -> None:
+        require("prlimit", "setpriv", "qemu-nbd")
+        self._demand_volumes(Unusable)
+
+    async def close(self) -> None:
+        """Nothing is open between two calls."""
+
+    async def ensure_fenced(self, host: str) -> str:
+        self._demand(host)
+        self._demand_volumes(Unreachable)
+        await self.fenced.mark(host)
+        # Read after the mark: whoever connects another one has seen it.
+        volumes = self.records.volumes()
+        places = [each for each in volumes if each.place is not None]
+        some = DeferredSemaphore(AT_ONCE)
+
+        def cut_off(volume: Volume | None) -> Any:
+            return some.run(lambda: ensureDeferred(self._cut_off(volume, host)))
+
+        for done, failure in await DeferredList([cut_off(each) for each in (None, *places)], consumeErrors=True):
+            if not done:
+                failure.raiseException()
+        return f"{host} is offered none of the {len(volumes)} volumes in {self.records.root}"
+
+    async def ensure_unfenced(self, host: str) -> None:
+        """It is offered its volumes when they are connected to it again, or their daemons start anew."""
+        self._demand(host)
+        await self.fenced.unmark(host)
+
+    def _demand(self, host: str) -> None:
+        if host not in self.config.hosts:
+            raise UnknownHost(host)
+
+    def _demand_volumes(self, error: type[Unusable] | type[Unreachable]) -> None:
+        """That a host is offered nothing of a directory without volumes would prove nothing."""
+        if not (self.records.root / "volumes").is_dir():
+            raise error(f"{self.records.root} is no directory of volumes that the driver nbd serves")
+
+    # -- one daemon
+
+    async def _cut_off(self, volume: Volume | None, host: str) -> None:
+        """Raises Unreachable, Busy: nobody can tell."""
+        daemon = self.daemon(volume)
+        # Longer than those who look after it have for one answer.
+        async with turn(turn_file(self.records, volume), self.clock, 3 * daemon.answer_timeout) as ours:
+            alive = daemon.is_alive()
+            if alive and ((ours is not None and ours.is_withdrawing) or await self._may_use(daemon, host)):
+                await self._end(daemon)
+                alive = False
+            if not alive:
+                if ours is not None:
+                    ours.note(False)
+                if volume is not None and self.config.listen and await self._is_offered(daemon, volume, host):
+                    raise Unreachable(f"volume {volume.id} is offered to {host} by a process that is not found here")
+
+    async def _may_use(self, daemon: Daemon, host: str) -> bool:
+        """Whether it offers the host something, or does not say."""
+        try:
+            found = await self._exports(daemon)
+        except (ProgramFailed, ProgramTimedOut):
+            return True
+        return any(each.rpartition("/")[2] == host for each in found)
+
+    async def _is_offered(self, daemon: Daemon, volume: Volume, host: str) -> bool:
+        """By whoever is at the port where it last was."""
+        try:
+            return export_name(volume.id, host) in await self._exports(daemon)
+        except ProgramFailed:
+            return False
+
+    async def _exports(self, daemon: Daemon) -> list[str]:
+        """The names that it offers to whoever asks. Raises ProgramFailed, ProgramTimedOut."""
+        where = daemon.server
+        words = (
+            [f"--socket={where['path']}"]
+            if where["type"] == "unix"
+            else [f"--bind={where['host']}", f"--port={where['port']}"]
+        )
+        told = await self.programs.read("qemu-nbd", "--list", *words, timeout=daemon.answer_timeout)
+        lines = told.decode("utf-8", "replace").splitlines()
+        return [each.removeprefix(EXPORT).removesuffix("'") for each in lines if each.startswith(EXPORT)]
+
+    async def _end(self, daemon: Daemon) -> None:
+        """It lets go of its pid file last, when nothing that was asked of it is carried out any more."""
+        now = self.clock.seconds()
+        kill_at, give_up_at = now + GRACE, now + GRACE + daemon.answer_timeout
+        sent = None
+        while daemon.is_alive():
+            now = self.clock.seconds()
+            if now >= give_up_at:
+                raise Unreachable(f"the storage daemon of {daemon.sockets.pid} does not end")
+            due = signal.SIGKILL if now >= kill_at else signal.SIGTERM
+            if due is not sent and told_to_end(daemon.sockets.pid, due):
+                sent = due
+            await deferLater(self.clock, LOOK_SECONDS)
+
+
+def told_to_end(pid_file: Path, how: signal.Signals) -> bool:
+    """Whether there is a storage daemon that has it open: what the file says is of no use if its writer was killed."""
+    found = [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit() and _holds(each, pid_file)]
+    for pid in found:
+        with suppress(ProcessLookupError):
+            process = os.pidfd_open(pid)
+            try:
+                # The number may have become another's in between.
+                if _holds(Path(f"/proc/{pid}"), pid_file):
+                    signal.pidfd_send_signal(process, how)
+            finally:
+                os.close(process)
+    return bool(found)
+
+
+def _holds(process: Path, pid_file: Path) -> bool:
+    """Whether it is a storage daemon, and has this file open."""
+    try:
+        # Its program may have been replaced since, and is called "… (deleted)" then.
+        if Path(os.readlink(process / "exe")).name.split()[0] != PROGRAM:
+            return False
+        wanted = pid_file.stat()
+        return any(_is(each, wanted) for each in (process / "fd").iterdir())
+    except OSError:
+        return False  # it has ended, or is somebody else's
+
+
+def _is(descriptor: Path, wanted: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(descriptor.stat(), wanted)
+    except FileNotFoundError:
+        return False
