@@ -210,7 +210,8 @@ AT_MOST: list[tuple[Callable[[Desk], Work], tuple[int, int, int]]] = [
     (boot, (67, 2, 4)),
     (deletion, (36, 1, 4)),
     # Four tasks: the network, with its subnet and the port that gives out addresses, without them, and gone.
-    (network_cycle, (127, 4, 15)),
+    # The port is shown with the domain of its network.
+    (network_cycle, (128, 4, 15)),
     (new_rule, (9, 0, 1)),
     (deleted_rule, (5, 0, 1)),
     (volume, (24, 3, 4)),
