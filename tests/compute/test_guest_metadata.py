@@ -151,7 +151,7 @@ def test_a_port_that_only_claims_to_be_a_servers_is_told_nothing(
     made = stranger.client.post("/networking/v2.0/networks", {"network": {"name": "n"}}).json()["network"]["id"]
     subnet = {"network_id": made, "ip_version": 4, "cidr": "10.77.0.0/24"}
     stranger.client.post("/networking/v2.0/subnets", {"subnet": subnet})
-    port = {"network_id": made, "device_id": guest[0], "device_owner": "compute:nova"}
+    port = {"network_id": made, "device_id": guest[0]}
     found = stranger.client.post("/networking/v2.0/ports", {"port": port})
     assert found.status == 201, found
     address = found.json()["port"]["fixed_ips"][0]["ip_address"]

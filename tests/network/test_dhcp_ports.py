@@ -141,7 +141,7 @@ def test_it_is_changed_but_not_given_away(neutron: Neutron) -> None:
     put(neutron, port, name="ours", fixed_ips=[{"ip_address": "10.0.0.3"}])
     assert addresses(automatic(neutron, network)[0]) == ["10.0.0.3"]
     assert wish(neutron, network).dhcp_port.addresses == ("10.0.0.3/24",)
-    for changes in ({"device_id": "another"}, {"device_owner": "compute:nova"}):
+    for changes in ({"device_id": "another"}, {"device_owner": "baremetal:none"}):
         neutron.refused(409, "PortInUse", "PUT", f"/ports/{port['id']}", {"port": changes})
 
 

@@ -15,8 +15,9 @@ def held(neutron: Neutron, port: Any) -> Any:
 
 def plugged(neutron: Neutron, network: Any, **fields: Any) -> Any:
     """A server's port on host h1."""
-    made = neutron.create("port", network_id=network["id"], device_owner="compute:nova", device_id="s", **fields)
-    neutron.expect(200, "PUT", f"/ports/{made['id']}", {"port": {"binding:host_id": "h1"}}, "admin")
+    made = neutron.create("port", network_id=network["id"], device_id="s", **fields)
+    said = {"binding:host_id": "h1", "device_owner": "compute:nova"}
+    neutron.expect(200, "PUT", f"/ports/{made['id']}", {"port": said}, "admin")
     neutron.settle()
     return made
 

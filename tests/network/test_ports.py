@@ -315,6 +315,17 @@ def test_the_quota_is_kept(neutron: Neutron) -> None:
     neutron.expect(201, "POST", "/ports", {"ports": [one] * 2})
 
 
+def test_only_the_platform_says_that_a_port_is_a_servers(neutron: Neutron) -> None:
+    network = neutron.network()["id"]
+    said = {"device_owner": "compute:nova"}
+    neutron.expect(403, "POST", "/ports", {"port": {"network_id": network, **said}})
+    path = f"/ports/{neutron.create('port', network_id=network)['id']}"
+    neutron.expect(403, "PUT", path, {"port": said})
+    neutron.expect(200, "PUT", path, {"port": said}, "admin")
+    # What clients repeat of it is no change.
+    assert neutron.expect(200, "PUT", path, {"port": {**said, "name": "n"}})["port"]["name"] == "n"
+
+
 @pytest.mark.parametrize(
     ("query", "found"),
     [
@@ -327,7 +338,7 @@ def test_the_quota_is_kept(neutron: Neutron) -> None:
         ("name=a&name=b", "ab"),
         ("name=a&device_id=x", ""),
         ("device_id=server-1", "b"),
-        ("device_owner=compute:nova", "b"),
+        ("device_owner=baremetal:none", "b"),
         ("admin_state_up=0", "b"),
         ("admin_state_up=true&admin_state_up=False", "ab"),
         ("status=DOWN", "ab"),
@@ -341,7 +352,7 @@ def test_ports_are_found_by(neutron: Neutron, query: str, found: str) -> None:
     group = neutron.create("security_group", name="g")["id"]
     neutron.create("port", name="a", network_id=network["id"], mac_address="fa:16:3e:00:00:aa")
     neutron.create(
-        "port", name="b", network_id=network["id"], device_id="server-1", device_owner="compute:nova",
+        "port", name="b", network_id=network["id"], device_id="server-1", device_owner="baremetal:none",
         admin_state_up=False, security_groups=[group],
     )  # fmt: skip
     for name, value in [("SUBNET", network["subnets"][0]), ("GROUP", group), ("NETWORK", network["id"])]:

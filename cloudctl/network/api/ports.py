@@ -18,6 +18,7 @@ from cloudctl.network import (
     macs,
     names,
     networks,
+    port_bindings,
     port_security,
     ports,
     qos_policies,
@@ -281,6 +282,7 @@ def _trait(name: str) -> str:
 def create(conn: Connection, call: Call, owner: str | None, values: dict[str, Any]) -> Port:
     network = networks.attachable(conn, call.caller, values["network_id"])
     _check_fields(call, network, values if values["mac_address"] else _without(values, "mac_address"))
+    _check_compute(call, "", values["device_owner"])
     router_ports.check_device(conn, call.caller, values["device_id"], values["device_owner"])
     project = owner_of_new(call.caller, owner)
     everybodys = call.may("network:ports:foreign_security_groups")
@@ -292,6 +294,7 @@ def create(conn: Connection, call: Call, owner: str | None, values: dict[str, An
 
 def check(conn: Connection, call: Call, port: Port, changes: dict[str, Any]) -> dict[str, Any]:
     _check_fields(call, networks.pinned(conn, port.network_id), changes)
+    _check_compute(call, port.device_owner, changes.get("device_owner") or "")
     return changes
 
 
@@ -330,6 +333,12 @@ def _check_fields(call: Call, network: Network, sent: dict[str, Any]) -> None:
         call.require("network:ports:binding")
     if {"data_plane_status", "hints", "trusted"} & sent.keys():
         call.require("network:ports:operation")
+
+
+def _check_compute(call: Call, before: str, said: str) -> None:
+    """Raises Forbidden for who says that a port is a server's; whoever repeats what it says already may."""
+    if said.startswith(port_bindings.OWNER) and said != before:
+        call.require("network:ports:compute_owner")
 
 
 def _without(values: dict[str, Any], name: str) -> dict[str, Any]:
