@@ -7,8 +7,8 @@ BIN := $(VENV)/bin
 STATE ?= state
 # More words for the command that a target runs: make run ARGS="--help"
 ARGS ?=
-# Test processes at once: one more than cores, as the long tests wait for guests and other processes.
-JOBS ?= 3
+# Test processes at once: twice as many as cores, as the long tests wait for guests and other processes.
+JOBS ?= 4
 # These are run on a second reactor, too. Of each thing that is asked of a reactor those tests that ask it of their own:
 # threads and timers (of databases, the engine, drivers that block), sockets (to processes of our own, libpq, an AMQP
 # bus, BMCs, OVN's database, NBD, a file's way out, an import's way in), processes (of drivers). Other drivers ask no more

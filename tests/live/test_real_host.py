@@ -322,9 +322,12 @@ def everything_goes(host: Host, addresses: dict[str, str], network: str, public:
 
 
 def left(host: Host, before: dict[str, Any]) -> dict[str, Any]:
-    """What the drivers have made and not removed. Security groups of projects that live on are records, no more."""
+    """What the drivers have made and not removed. Security groups of projects that live on are records, no more, and
+    whose turn it is is of no volume.
+    """
     found = host.traces()
+    kept = ("/security-groups/", "/nbd/turn")
     found["files"] = [
-        file for file in found["files"] if "/security-groups/" not in file and file not in before["files"]
+        file for file in found["files"] if not any(each in file for each in kept) and file not in before["files"]
     ]
     return {where: what for where, what in found.items() if what and what != before.get(where)}

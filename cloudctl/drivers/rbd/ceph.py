@@ -142,6 +142,7 @@ class Ceph:
                 used, free = int(found["stored"]), int(found["max_avail"])
                 quota = int(found.get("quota_bytes", 0))
                 return Room(used, max(0, min(free, quota - used)) if quota else free)
+        await self.listed()  # which tells if there is no such pool
         raise Unreachable(f"the cluster does not tell yet how full pool {self.config.pool} is")
 
     # -- changing

@@ -33,6 +33,7 @@ from tests.drivers.qcow2.live import (
     run,
     small_file_system,
 )
+from tests.live.process import free_port
 from tests.there import there
 
 
@@ -206,10 +207,16 @@ async def test_a_volume_in_use_is_frozen_at_one_moment_and_copied(
     assert driver.locks.held == frozenset()
 
 
+def row_of_ports(count: int) -> list[int]:
+    """One after the other, which the kernel gives to no client."""
+    while True:
+        found = [free_port() for _ in range(count)]
+        if found == list(range(found[0], found[0] + count)):
+            return found
+
+
 async def test_many_guests_on_tcp(open_driver: Callable[..., Any], client: Any, tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = row_of_ports(4)[0]
     driver = await open_driver(listen=f"127.0.0.1:{port}")
     await with_volume(driver, tmp_path)
     for number in range(4):
