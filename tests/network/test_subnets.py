@@ -245,7 +245,7 @@ class TestServiceTypes:
         assert made["service_types"] == ["compute:nova"]
 
         def subnet_of(owner: str) -> str:
-            port = neutron.create("port", network_id=network["id"], device_owner=owner)
+            port = neutron.create("port", "admin", network_id=network["id"], device_owner=owner)
             (fixed,) = port["fixed_ips"]
             return str(fixed["subnet_id"])
 

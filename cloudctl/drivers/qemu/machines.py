@@ -223,6 +223,7 @@ class Machines:
         pid = processes.find(files.pid)
         if pid is None:
             if not self.config.dry_run:
+                await processes.ended(self.clock, files.pid, QUIT_SECONDS)
                 self.groups.remove(files.runtime.name)
             return
         if self.config.dry_run:

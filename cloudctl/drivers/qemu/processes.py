@@ -6,6 +6,7 @@ only if the path of that very pid file is among its arguments.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 from pathlib import Path
@@ -48,10 +49,22 @@ def kill(pid_file: Path) -> None:
             pass  # it ended by itself just now
 
 
+def is_held(pid_file: Path) -> bool:
+    """Whether a process has it locked still: one that ends loses its arguments before it lets go of its files."""
+    try:
+        with pid_file.open("rb+") as file:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
 async def ended(clock: IReactorTime, pid_file: Path, seconds: float) -> bool:
     """Wait for the end of the process, so long at most; whether it has ended."""
     limit = clock.seconds() + seconds
-    while find(pid_file) is not None:
+    while find(pid_file) is not None or is_held(pid_file):
         if clock.seconds() >= limit:
             return False
         await deferLater(clock, LOOK_SECONDS)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -13,6 +15,7 @@ from typing import Any
 
 import pytest
 from attrs import evolve
+from twisted.internet.defer import ensureDeferred
 from twisted.internet.task import Clock
 
 from cloudctl.drivers.errors import DriverError, Unusable
@@ -220,3 +223,22 @@ def test_without_hosts_there_is_one_with_this_machines_name() -> None:
 def test_hosts_must_have_names(hosts: dict[str, str]) -> None:
     with pytest.raises(ValueError):
         Config(hosts=hosts)
+
+
+async def test_a_process_has_not_ended_while_its_pid_file_is_held(tmp_path: Path) -> None:
+    """The kernel takes its arguments first."""
+    clock, pid_file = Clock(), tmp_path / "guest.pid"
+    pid_file.write_text("0")
+    with pid_file.open("rb+") as file:
+        # Of the open file, as QEMU's: a lock of this process would be no hindrance to it.
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        ending = ensureDeferred(processes.ended(clock, pid_file, 5.0))
+        clock.advance(1.0)
+        assert not ending.called
+    clock.advance(1.0)
+    assert await ending
+    with pid_file.open("rb+") as file:
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        ending = ensureDeferred(processes.ended(clock, pid_file, 5.0))
+        clock.pump([1.0] * 6)
+        assert not await ending
