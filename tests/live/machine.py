@@ -92,14 +92,17 @@ class Machine(Libvirtd):
         import libvirt_qemu
 
         by_people = libvirt_qemu.VIR_DOMAIN_QEMU_MONITOR_COMMAND_HMP
-        connection = libvirt.open(self.uri)
-        for guest in connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE):
-            yield f"-- the processor of {guest.name()}"
-            for _ in range(2):
-                told = libvirt_qemu.qemuMonitorCommand(guest, "info registers", by_people)
-                yield from (line for line in told.splitlines() if "RIP=" in line or "CR2=" in line)
-                time.sleep(0.2)
-        connection.close()
+        try:
+            connection = libvirt.open(self.uri)
+            for guest in connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE):
+                yield f"-- the processor of {guest.name()}"
+                for _ in range(2):
+                    told = libvirt_qemu.qemuMonitorCommand(guest, "info registers", by_people)
+                    yield from (line for line in told.splitlines() if "RIP=" in line or "CR2=" in line)
+                    time.sleep(0.2)
+            connection.close()
+        except libvirt.libvirtError as error:
+            yield f"-- its processors cannot be asked: {error}"  # it is down, or its guest on its way
 
     def cut(self) -> None:
         """Its cables are out; what runs there goes on."""
