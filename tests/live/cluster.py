@@ -254,14 +254,19 @@ class Admin:
         return str(self.cloud.compute.get_server_console_output(id)["output"]).replace("\r", "")
 
     def migrate(self, id: str, host: str) -> Any:
-        """The migration, once the guest is on its way."""
-        self.cloud.compute.live_migrate_server(id, host=host, block_migration="auto")
+        """The migration, once the guest is on its way. A host whose libvirtd has just been started again is not
+        reached for a moment, so whoever wants to go there asks again."""
 
         def under_way() -> Any:
             found = list(self.cloud.compute.server_migrations(id))
             return found[0] if found and found[0].status == "running" and found[0].memory_total_bytes else None
 
-        return until(f"the guest of {id} is on its way", under_way)
+        def asked() -> Any:
+            self.cloud.compute.live_migrate_server(id, host=host, block_migration="auto")
+            until(f"{id} is on its way or refused", lambda: under_way() or self.server(id).task_state is None)
+            return under_way()
+
+        return until(f"the guest of {id} is on its way", asked)
 
     def hurry(self, migration: Any, id: str) -> None:
         self.cloud.compute.force_complete_server_migration(migration, id)
