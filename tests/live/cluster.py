@@ -262,9 +262,17 @@ class Admin:
             return found[0] if found and found[0].status == "running" and found[0].memory_total_bytes else None
 
         def asked() -> Any:
+            if self.server(id).compute_host == host:
+                return True  # it was too quick to be seen
             self.cloud.compute.live_migrate_server(id, host=host, block_migration="auto")
-            until(f"{id} is on its way or refused", lambda: under_way() or self.server(id).task_state is None)
-            return under_way()
+            seen: list[Any] = []
+
+            def decided() -> bool:
+                seen.append(under_way())
+                return bool(seen[-1]) or self.server(id).task_state is None
+
+            until(f"{id} is on its way or refused", decided)
+            return seen[-1]
 
         return until(f"the guest of {id} is on its way", asked)
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from typing import Any
 
 from attrs import define, field
+from openstack.exceptions import HttpException
 
 from tests.drivers.netns.probes import Echo, connects, pinging
 from tests.live import guest_image
@@ -119,7 +120,13 @@ class Tenant:
 
     def deaths(self, guest: Guest) -> int:
         """How many kernels of the guest have died so far. It is started again at once."""
-        return self.admin.console(guest.id).count("Kernel panic")
+
+        def told() -> str | None:
+            with suppress(HttpException):  # its host does not answer for a moment
+                return self.admin.console(guest.id) or " "
+            return None
+
+        return str(until(f"the console of {guest.id}", told)).count("Kernel panic")
 
     def chassis(self, guest: Guest) -> list[str]:
         """Where OVN has its port: the main one, and others."""
