@@ -22,7 +22,7 @@ from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThreadPool
 
 from cloudctl.drivers.errors import Busy, Unreachable
-from cloudctl.drivers.qcow2.records import Records, Volume, put_in_place, room_for
+from cloudctl.drivers.qcow2.records import Records, Volume, put_in_place, room_for, sync
 
 LOOK_SECONDS = 0.01
 
@@ -71,21 +71,13 @@ def _put(mark: Path, host: str) -> None:
         put_in_place(beside, mark, None)
     finally:
         beside.unlink(missing_ok=True)
-    _sync(mark.parent.parent)
+    sync(mark.parent.parent)
 
 
 def _remove(mark: Path) -> None:
     if mark.parent.exists():
         mark.unlink(missing_ok=True)
-        _sync(mark.parent)
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync(mark.parent)
 
 
 # -- turns

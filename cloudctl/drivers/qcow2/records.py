@@ -248,15 +248,15 @@ def _write(file: Path, data: bytes) -> None:
         opened.flush()
         os.fsync(opened.fileno())
     beside.replace(file)
-    _sync(file.parent)
+    sync(file.parent)
 
 
 def _publish(place: Path, directory: Path, data: bytes) -> None:
-    _sync(place / DISK)
+    sync(place / DISK)
     _write(place / RECORD, data)
     # A directory is not replaced by a rename, unless it is empty: a volume that is there stays as it is.
     place.rename(directory)
-    _sync(directory.parent)
+    sync(directory.parent)
 
 
 def _adopt(place: Path, file: Path, directory: Path, data: bytes) -> None:
@@ -268,30 +268,31 @@ def _adopt(place: Path, file: Path, directory: Path, data: bytes) -> None:
 def _release(disk: Path, file: Path) -> None:
     if not file.exists():
         os.link(disk, file)
-    _sync(file.parent)
+    sync(file.parent)
 
 
 def _remove(directory: Path, doomed: Path) -> None:
     directory.rename(doomed)
-    _sync(directory.parent)
+    sync(directory.parent)
     shutil.rmtree(doomed)
 
 
 def _unlink(file: Path) -> None:
     file.unlink(missing_ok=True)
-    _sync(file.parent)
+    sync(file.parent)
 
 
 def put_in_place(beside: Path, target: Path, size_bytes: int | None) -> None:
     """The file `beside`, cut to so many bytes, is on the disk and called `target`. Blocks."""
     if size_bytes is not None:
         os.truncate(beside, size_bytes)
-    _sync(beside)
+    sync(beside)
     beside.replace(target)
-    _sync(target.parent)
+    sync(target.parent)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """What the file holds, or which names the directory has, is on the disk. Blocks."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
