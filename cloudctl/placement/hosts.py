@@ -15,6 +15,7 @@ from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id, utc
+from cloudctl.db.records import Record
 from cloudctl.drivers.specs import HostInventory
 from cloudctl.placement import aggregates
 from cloudctl.placement.names import DISABLED, DISK_GB, MEMORY_MB, NODE, VCPU
@@ -132,7 +133,7 @@ def sync(
     return before, rows
 
 
-def _differs(row: Any, values: Mapping[str, Any]) -> bool:
+def _differs(row: Record, values: Mapping[str, Any]) -> bool:
     """Only what is compared is read: of a thousand hosts each round."""
     return any(getattr(row, name) != value for name, value in values.items())
 
