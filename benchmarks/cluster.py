@@ -23,8 +23,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from postgresql import a_database
-
+from tests.databases import a_database
 from tests.drivers.qemu import counting_guest
 from tests.live.cluster import Admin, Cluster, a_cluster, lacking, until
 

@@ -30,9 +30,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from cloud import PAGE, SERVERS, Cloud
 from load import Connection, encode, until
-from postgresql import a_database
 from processor import BareKlein, Meter, spent, spent_by_children
 from seed import copy_server
+
+from tests.databases import a_database
 
 # The drivers do not know the copies of `seed`: an audit would end them.
 CONFIG = "\n[tasks]\naudit_period = 86400.0\n"

@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any, cast
-from uuid import uuid4
 
 import pytest
 import pytest_twisted
-from sqlalchemy import Connection, NullPool, create_engine, inspect, make_url, text
+from sqlalchemy import Connection, NullPool, create_engine, inspect, text
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
@@ -25,6 +24,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from cloudctl.db.columns import metadata
+from tests.databases import a_database
 from tests.kept import check_kept
 from tests.needed import POSTGRESQL, need
 from tests.plans import check_plans
@@ -177,13 +177,5 @@ def postgresql() -> Iterator[str]:
     """The URL of a new database."""
     server = os.environ.get("CLOUDCTL_TEST_POSTGRESQL", "")
     need(None if server else "CLOUDCTL_TEST_POSTGRESQL is not set", POSTGRESQL)
-    name = f"cloudctl_{uuid4().hex}"
-    engine = create_engine(server, isolation_level="AUTOCOMMIT")
-    with engine.connect() as conn:
-        conn.execute(text(f"CREATE DATABASE {name} TEMPLATE template1"))
-    try:
-        yield make_url(server).set(database=name).render_as_string(hide_password=False)
-    finally:
-        with engine.connect() as conn:
-            conn.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
-        engine.dispose()
+    with a_database(server) as url:
+        yield url

@@ -1,4 +1,4 @@
-"""Databases for measurements, on the server that CLOUDCTL_TEST_POSTGRESQL names."""
+"""Databases of PostgreSQL for as long as they are needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy import create_engine, make_url, text
 @contextmanager
 def a_database(server: str) -> Iterator[str]:
     """The URL of a new database on this server."""
-    name = f"cloudctl_bench_{uuid4().hex}"
+    name = f"cloudctl_{uuid4().hex}"
     engine = create_engine(server, isolation_level="AUTOCOMMIT")
     with engine.connect() as conn:
         conn.execute(text(f"CREATE DATABASE {name}"))
