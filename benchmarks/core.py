@@ -9,7 +9,8 @@ CLOUDCTL_TEST_POSTGRESQL names a server on which databases may be created. What 
 
 Reads are «anew»: see `Cloud.anew`. «Kept» is the same request again while nothing is written. A login is for a token by
 a token: there is no hash in it. The start is from the command to the first answer, beside a Python that only imports
-klein, SQLAlchemy and twisted.web.
+klein, SQLAlchemy and twisted.web. What is polled finds the processor cold after each rest, and so does the bare route
+if it rests as long: «in K after a rest» is the same work in such answers.
 """
 
 from __future__ import annotations
@@ -151,11 +152,11 @@ class Core:
 
     def boots(self, meter: Meter) -> None:
         paths = []
-        with meter.counts(BOOT, MANY):
+        with meter.counts(BOOT, MANY, rest=POLL):
             for _ in range(MANY):
                 paths.append(f"{SERVERS}/{self.cloud.post_server('boot')}")
                 self.becomes(paths[-1], "server", "ACTIVE")
-        with meter.counts("delete → gone", MANY):
+        with meter.counts("delete → gone", MANY, rest=POLL):
             for path in paths:
                 self.cloud.send("DELETE", path)
                 self.gone(path)
@@ -185,7 +186,7 @@ class Core:
 
     def volumes(self, meter: Meter) -> None:
         paths = []
-        with meter.counts("volume → available", MANY):
+        with meter.counts("volume → available", MANY, rest=POLL):
             for _ in range(MANY):
                 made = self.cloud.send("POST", "/volume/v3/volumes", {"volume": {"size": 1}})["volume"]
                 paths.append(f"/volume/v3/volumes/{made['id']}")

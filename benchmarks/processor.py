@@ -21,6 +21,7 @@ from tests.live.process import free_port
 
 # Requests to the bare route before and after each piece of work.
 SAMPLE = 100
+RESTED = 25  # the same, with a rest before each
 PAUSE = 0.02
 # A process that uses less than this in two pauses has nothing to do: seconds.
 IDLE = 0.0003
@@ -84,15 +85,20 @@ class BareKlein:
     def request(_number: int) -> bytes:
         return encode("GET", "/thing/one", {})
 
-    def cost(self) -> float:
-        """Seconds of processor time for one answer, now."""
+    def cost(self, rest: float = 0.0) -> float:
+        """Seconds of processor time for one answer, now; with so many seconds of rest before each.
+
+        Whoever has rested finds the processor cold: that alone makes an answer several times as dear on some machines.
+        """
         # A new connection each time: one that nobody uses for long is closed.
         serial, request = Serial(self.port), self.request(0)
         serial.ask(request)
-        began = spent(self.pid)
-        for _ in range(SAMPLE):
+        began, times = spent(self.pid), RESTED if rest else SAMPLE
+        for _ in range(times):
+            if rest:
+                time.sleep(rest)
             serial.ask(request)
-        return (spent(self.pid) - began) / SAMPLE
+        return (spent(self.pid) - began) / times
 
 
 class Meter:
@@ -104,8 +110,12 @@ class Meter:
         self._taken: dict[str, list[float]] = {}
 
     @contextmanager
-    def counts(self, name: str, times: int) -> Iterator[None]:
-        """What is done meanwhile is this work, so many times. It ends when the process has come to rest."""
+    def counts(self, name: str, times: int, rest: float = 0.0) -> Iterator[None]:
+        """What is done meanwhile is this work, so many times. It ends when the process has come to rest.
+
+        Where the work is looked at after rests of so many seconds, a second figure is in answers of a bare route that
+        rests as long before each.
+        """
         before = self.bare.cost()
         wait_for_idle(self.pid)
         began = spent(self.pid)
@@ -114,6 +124,8 @@ class Meter:
         took = spent(self.pid) - began
         unit = (before + self.bare.cost()) / 2
         self._taken.setdefault(name, []).append(took / times / unit)
+        if rest:
+            self._taken.setdefault(f"  {name}, in K after a rest", []).append(took / times / self.bare.cost(rest))
 
     def rounds(self, work: Callable[[Meter], None], seconds: float, least: int = 3) -> None:
         """`work(self)` once without counting, then again and again for so long, some times at least."""
