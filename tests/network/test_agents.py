@@ -75,7 +75,7 @@ def test_nobody_else_sees_them(neutron: Neutron) -> None:
     agent = one(neutron, "L3 agent", "h1")
     assert listed(neutron, user="demo") == []
     neutron.expect(404, "GET", f"/agents/{agent['id']}")
-    neutron.expect(403, "PUT", f"/agents/{agent['id']}", {"agent": {}})
+    neutron.expect(404, "PUT", f"/agents/{agent['id']}", {"agent": {}})
     neutron.expect(403, "GET", f"/agents/{agent['id']}/l3-routers")
     neutron.refused(404, "AgentNotFound", "DELETE", "/agents/2f32f072-4d17-4811-b619-3623d018bd40", user="admin")
 
