@@ -426,7 +426,7 @@ def test_what_is_not_seen_is_not_there_for_whom_the_rules_refuse(neutron: Neutro
     path, new = f"{POLICIES}/{policy['id']}", {"bandwidth_limit_rule": {"max_kbps": 2}}
     neutron.refused(404, "QosPolicyNotFound", "PUT", path, {"policy": {"description": "d"}})
     neutron.refused(404, "QosPolicyNotFound", "DELETE", path)
-    neutron.refused(404, "QosPolicyNotFound", "POST", rules(policy), new)
+    neutron.refused(403, "PolicyNotAuthorized", "POST", rules(policy), new)  # as in neutron
     neutron.refused(404, "QosPolicyNotFound", "PUT", f"{rules(policy)}/{rule['id']}", new)
     neutron.refused(404, "QosPolicyNotFound", "DELETE", f"{rules(policy)}/{rule['id']}")
     assert show(neutron, policy)["rules"][0]["max_kbps"] == 1000
