@@ -160,6 +160,13 @@ class IServiceHosts(Interface):
     """Where addresses are given out and where routers work is chosen: see NetworkSpec and RouterSpec."""
 
 
+class IOneServiceHost(Interface):
+    """One host alone gives out addresses and has routers, whatever others there are."""
+
+    def service_host() -> str:
+        """Its name."""
+
+
 class IHostsHeard(Interface):
     """The network hears of its hosts by itself, on another way than the hypervisor does."""
 

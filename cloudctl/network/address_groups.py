@@ -44,7 +44,11 @@ class NewAddressGroup:
 
 
 def create(conn: Connection, project_id: str, new: NewAddressGroup, now: datetime) -> AddressGroup:
-    """Raises Invalid for what is no address, and for one that comes twice."""
+    """Raises Invalid for what is no CIDR, and for one that comes twice."""
+    bare = next((each for each in new.addresses if "/" not in each), None)
+    if bare is not None:
+        message = f"Invalid input for addresses. Reason: {bare[:64]!r} is not a recognized IP subnet: it has no mask."
+        raise Invalid(message, type="HTTPBadRequest")
     values = standard.new(project_id, now, description=new.description)
     return standard.insert(conn, AddressGroup(**values, name=new.name, addresses=parsed(new.addresses)))
 

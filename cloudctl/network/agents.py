@@ -1,7 +1,8 @@
 """Agents: the parts of the network driver, each on its host. Reference: network.md, section 13.
 
-A driver works on every host that there is, so each host has one part of each kind that the driver can be. What a part
-is like is the host's: it is alive while the host is. What administrators say of it is kept.
+A driver works on every host that there is, so each host has one part of each kind that the driver can be; of some kinds
+one host alone may have one. What a part is like is the host's: it is alive while the host is. What administrators say
+of it is kept.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, func, select
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl import tasks
@@ -39,6 +40,7 @@ class Kind:
     name: str
     binary: str
     topic: str
+    only: str = ""  # the one host that has such a part; "": each has
 
 
 WIRES = Kind("Open vSwitch agent", "neutron-openvswitch-agent", "N/A")
@@ -50,6 +52,7 @@ KINDS = {kind.name: kind for kind in (WIRES, ADDRESSES, ROUTERS)}
 _known = select(Agent.agent_type, Agent.host)
 _of_kind = select(Agent).where(Agent.agent_type == bindparam("kind")).order_by(Agent.host)
 _absent = select(AgentAbsence.agent_id).where(AgentAbsence.network_id == bindparam("network"))
+_working = select(func.count()).select_from(Router.table).where(Router.host != "")
 _routers_of = select(Router).where(Router.host == bindparam("host")).order_by(Router.id)
 
 
@@ -59,12 +62,25 @@ _routers_of = select(Router).where(Router.host == bindparam("host")).order_by(Ro
 def missing(conn: Connection, kinds_of_driver: Sequence[Kind]) -> list[tuple[str, str]]:
     """(kind, host) of parts that nobody has asked for yet."""
     known = set(conn.execute(_known))
-    wanted = [(kind.name, host.name) for host in hosts.every(conn) for kind in kinds_of_driver]
+    names = [host.name for host in hosts.every(conn)]
+    wanted = [(kind.name, name) for name in names for kind in kinds_of_driver if kind.only in ("", name)]
     return [each for each in wanted if each not in known]
 
 
+def misplaced(conn: Connection, kinds_of_driver: Sequence[Kind]) -> list[Agent]:
+    """Parts on hosts that have none: another driver had them, or another host was the only one."""
+    return [agent for kind in kinds_of_driver if kind.only for agent in of_kind(conn, kind) if agent.host != kind.only]
+
+
+def differ(conn: Connection, kinds_of_driver: Sequence[Kind]) -> bool:
+    """Whether the parts that are known are others than the driver's."""
+    return bool(missing(conn, kinds_of_driver) or misplaced(conn, kinds_of_driver))
+
+
 def write(conn: Connection, kinds_of_driver: Sequence[Kind], now: datetime) -> None:
-    """Give each part an id."""
+    """Give each part an id, and forget those that there are not."""
+    for agent in misplaced(conn, kinds_of_driver):
+        remove(conn, agent)
     for kind, host in missing(conn, kinds_of_driver):
         try:
             with conn.begin_nested():
@@ -136,6 +152,11 @@ def _pair(agent: Agent, network: Network) -> tuple[Any, Any]:
 
 def routers_of(conn: Connection, agent: Agent) -> Sequence[Router]:
     return conn.execute(_routers_of, {"host": agent.host}).all() if agent.agent_type == ROUTERS.name else ()
+
+
+def load_of(conn: Connection, agent: Agent, everything: bool) -> int:
+    """How many routers a part has; `everything`: all that are on any host."""
+    return conn.execute(_working).scalar_one() if everything else len(routers_of(conn, agent))
 
 
 def routing(conn: Connection, router: Router) -> list[Agent]:

@@ -7,6 +7,7 @@ from cloudctl.db import Connection
 from cloudctl.drivers.interfaces import IMetering, IRouters
 from cloudctl.identity.bootstrap import first_project
 from cloudctl.network import audit
+from cloudctl.network import list_indexes as list_indexes  # which are there once they are declared
 from cloudctl.network.bootstrap import bootstrap
 from cloudctl.network.lifecycle import WORKFLOWS
 from cloudctl.network.metered import Meters

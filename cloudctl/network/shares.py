@@ -192,14 +192,20 @@ def check_unused(
 ) -> None:
     """Raises `refusal(project)` if a share that is about to go is the only one by which a project uses the object.
 
-    `stays`: whom it will be shared with in place of that.
+    `stays`: whom it will be shared with in place of that. What the owner uses counts as if others did, but of networks:
+    OpenStack's own service keeps what is everybody's as long as anybody has it.
     """
     left = with_whom(conn, record.id, action) - {target} | {stays}
     if EVERYBODY in left:
         return
     for query in USERS[object_type, action]:
         for user in conn.scalars(query, {"of": record.id}):
-            if user and user != record.project_id and user not in left and target in (EVERYBODY, user):
+            if not user or user in left:
+                continue
+            owners = user == record.project_id
+            if owners and (target != EVERYBODY or object_type == NETWORK):
+                continue
+            if target in (EVERYBODY, user):
                 raise refusal(user)
 
 

@@ -37,7 +37,6 @@ from cloudctl.tasks import Origin
 
 NAMESERVERS_MOST = 5
 ROUTES_MOST = 20
-DEVICE_OWNERS = ("compute:", "network:", "baremetal:", "neutron:", "trunk:")
 
 Pools = tuple[tuple[str, str], ...]  # (start, end)
 Routes = tuple[tuple[str, str], ...]  # (destination, nexthop)
@@ -277,9 +276,10 @@ def shown_pools(pools: list[Range], version: int) -> list[dict[str, str]]:
 
 
 def checked_types(types: Sequence[str]) -> list[str]:
-    """Owners of devices, each once. Raises Invalid for what owns none."""
+    """Owners of devices, each once. Raises Invalid for what is not of their form: `compute:nova`, of whatever kind."""
     for each in types:
-        if not each.startswith(DEVICE_OWNERS):
+        kind, colon, _ = each.partition(":")
+        if not kind or not colon:
             message = f"Subnet service type {each[:64]} does not correspond to a valid device owner."
             raise Invalid(message, type="InvalidSubnetServiceType")
     return list(dict.fromkeys(types))

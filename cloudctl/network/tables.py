@@ -208,7 +208,7 @@ class Port(Standard, table="ports"):
     edition: Field[int] = column(Integer, default=0, onupdate=sql("edition + 1"))
     # Whether a driver may hold something of this port.
     realised: Field[bool] = flag(False)
-    qos_policy_id: Field[str | None] = column(String(64), ForeignKey("qos_policies.id"), index=True)
+    qos_policy_id: Field[str | None] = column(String(64), ForeignKey("qos_policies.id"))
     vnic_type: Field[str] = column(String(32), default="normal")
     dhcp_options: Field[list[Any]] = json(list)  # [{"opt_name", "opt_value", "ip_version"}]
     dns_name: Field[str] = text()
@@ -404,14 +404,14 @@ class AutoTopology(Record, table="auto_topologies"):
 
 class FloatingIp(Standard, table="floating_ips"):
     status: Field[str] = text(16)
-    floating_network_id: Field[str] = column(String(64), ForeignKey("networks.id"), index=True)
+    floating_network_id: Field[str] = column(String(64), ForeignKey("networks.id"))
     floating_ip_address: Field[str] = text(64)
     # The hidden port that holds the address.
     floating_port_id: Field[str] = column(String(64), ForeignKey("ports.id"), index=True)
     # Where it leads to, and through which router: all three or none.
     port_id: Field[str | None] = column(String(64))
     fixed_ip_address: Field[str | None] = optional_text(64)
-    router_id: Field[str | None] = column(String(64), index=True)
+    router_id: Field[str | None] = column(String(64))
     qos_policy_id: Field[str | None] = column(String(64), ForeignKey("qos_policies.id"), index=True)
     dns_name: Field[str] = text(server_default="")
     dns_domain: Field[str] = text(server_default="")

@@ -2,8 +2,9 @@
 
 request id → project id in the path → token → microversion → Operation → policy → body → handler → status, headers, body
 
-The policy comes before the body: who may not call learns nothing of what it takes. An error of any step becomes the
-service's error body here and nowhere else; what nobody foresaw is a 500 with the request id, logged with its traceback.
+The policy comes before the body: who may not call learns nothing of what it takes, but see `told_first`. An error of
+any step becomes the service's error body here and nowhere else; what nobody foresaw is a 500 with the request id, which
+is logged with its traceback.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from cloudctl import context
 from cloudctl.db.columns import utc
 from cloudctl.errors import (
     CloudError,
+    Forbidden,
     Invalid,
     NotFound,
     NotImplementedHere,
@@ -136,6 +138,9 @@ class Pipeline:
     # as surrogates, NUL as itself, and the handlers say what is wrong with them.
     verbatim: bool = False
     transaction_id: str = ""  # the header that has one, too
+    # The rule of who is told what is wrong with his body, and that there is no such record for him (`found_first`),
+    # before the policy refuses him, as OpenStack's networking does. "": nobody.
+    told_first: str = ""
     lower_case: bool = False  # names of headers of answers: some clients take them as they come
     signatures: Signatures | None = None  # who asks is said by how a request is signed, and by no token
     # Names in the query that ask for something else than the path alone does. The Operation must know each that is
@@ -242,7 +247,12 @@ class Pipeline:
         operation = chosen.operation
         call.query.hidden = operation.hidden(call.version)
         if operation.policy is not None:
-            self._authorize(call, operation)
+            try:
+                self._authorize(call, operation)
+            except Forbidden:
+                if self._is_told_first(call) and (wanted := operation.body_at(call.version)) is not None:
+                    self._body(request, wanted, call.version, operation, value)
+                raise
         if operation.pure:
             return await self._pure(request, call, chosen, variables)
         reply = await self._reply(request, call, chosen, variables, value)
@@ -368,9 +378,14 @@ class Pipeline:
         if caller.may(operation.policy):
             caller.decided.add(operation.policy)
         elif not self.http.policy.might(operation.policy, caller.identity, caller.target):
-            knows = operation.sight is None or caller.may(operation.sight)
-            raise forbidden(operation.policy) if knows else NotFound(self.faults.unknown_path)
+            if operation.sight is not None and not caller.may(operation.sight):
+                raise NotFound(self.faults.unknown_path)
+            if not operation.found_first or not self._is_told_first(call):
+                raise forbidden(operation.policy)
         # Else what decides is not in the path: the handler reads the record and calls `require`.
+
+    def _is_told_first(self, call: Call) -> bool:
+        return bool(self.told_first) and call.may(self.told_first)
 
     # -- bodies
 

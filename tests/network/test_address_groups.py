@@ -38,6 +38,12 @@ def test_their_addresses_are_added_and_removed(neutron: Neutron) -> None:
     neutron.expect(404, "PUT", f"{path}/add_addresses", {"addresses": []}, "other")
 
 
+def test_a_new_one_is_given_networks(neutron: Neutron) -> None:
+    for bare in ("10.20.30.40", "2001:db8::1", "x"):
+        body = {"address_group": {"name": "g", "addresses": ["10.0.0.0/8", bare]}}
+        neutron.refused(400, "HTTPBadRequest", "POST", "/address-groups", body)
+
+
 def test_the_driver_lets_their_addresses_through(neutron: Neutron) -> None:
     made = group(neutron, "10.0.1.34/32", "2001:db8::/64")
     security = neutron.create("security_group", name="s")

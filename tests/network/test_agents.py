@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from datetime import datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sqlalchemy import select
+from zope.interface import directlyProvides
 
+from cloudctl.drivers.interfaces import IDhcpPorts, IOneServiceHost, IRouters
 from cloudctl.drivers.specs import HostInventory
+from cloudctl.network import agents
+from cloudctl.network.api.agents import kinds_of
+from cloudctl.network.tables import Agent
 from cloudctl.placement import hosts
 from cloudctl.placement.hosts import Promises
 from tests.network.conftest import Neutron
@@ -71,11 +78,30 @@ def test_administrators_say_something_of_them(neutron: Neutron) -> None:
     assert again["id"] != agent["id"] and again["admin_state_up"]
 
 
+def test_one_host_alone_may_give_out_addresses_and_have_routers(neutron: Neutron) -> None:
+    """As with a driver that does both in one place; what was written of another driver's parts is forgotten."""
+    assert len(listed(neutron)) == 6
+    driver = SimpleNamespace(service_host=lambda: "h2")
+    directlyProvides(driver, IDhcpPorts, IRouters, IOneServiceHost)
+    kinds = kinds_of(driver)
+    assert neutron.transact(agents.differ, kinds)
+    neutron.transact(agents.write, kinds, NOW)
+    assert not neutron.transact(agents.differ, kinds)
+    found = neutron.transact(lambda conn: sorted(conn.execute(select(Agent.host, Agent.agent_type)).all()))
+    parts = [("h1", "Open vSwitch agent"), ("h2", "DHCP agent"), ("h2", "L3 agent"), ("h2", "Open vSwitch agent")]
+    assert [tuple(each) for each in found] == parts
+    # Whatever host was chosen for routers, they are on that one.
+    for _ in range(3):
+        neutron.router(neutron.network())
+    (part,) = neutron.transact(agents.of_kind, agents.ROUTERS)
+    assert neutron.transact(agents.load_of, part, True) == 3
+
+
 def test_nobody_else_sees_them(neutron: Neutron) -> None:
     agent = one(neutron, "L3 agent", "h1")
     assert listed(neutron, user="demo") == []
     neutron.expect(404, "GET", f"/agents/{agent['id']}")
-    neutron.expect(403, "PUT", f"/agents/{agent['id']}", {"agent": {}})
+    neutron.expect(404, "PUT", f"/agents/{agent['id']}", {"agent": {}})
     neutron.expect(403, "GET", f"/agents/{agent['id']}/l3-routers")
     neutron.refused(404, "AgentNotFound", "DELETE", "/agents/2f32f072-4d17-4811-b619-3623d018bd40", user="admin")
 

@@ -43,7 +43,7 @@ def test_extensions(neutron: Neutron) -> None:
         assert neutron.get(f"/extensions/{extension['alias']}") == {"extension": extension}
     neutron.refused(404, "ExtensionsNotFound", "GET", "/extensions/bgp")
     aliases = {extension["alias"] for extension in extensions}
-    assert {"security-group", "external-net", "quotas", "tag-creation"} <= aliases
+    assert {"security-group", "external-net", "quotas", "tag", "tag-creation"} <= aliases
 
 
 def test_what_the_driver_cannot_do_is_not_offered(neutron: Neutron) -> None:

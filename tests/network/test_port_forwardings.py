@@ -63,7 +63,12 @@ def test_one_is_made_changed_and_deleted(neutron: Neutron, ip: Any, port: Any, r
     assert held.port_forwardings == (PortForwarding(made["id"], "tcp", floating, 2222, address, 22),)
     shown = neutron.get(f"/floatingips/{ip['id']}")["floatingip"]
     assert (shown["status"], shown["router_id"], shown["port_id"]) == ("ACTIVE", router["id"], None)
-    assert shown["port_forwardings"][0]["external_port"] == 2222
+    assert shown["port_forwardings"] == [
+        {
+            "id": made["id"], "protocol": "tcp", "internal_port": made["internal_port"], "external_port": 2222,
+            "internal_ip_address": made["internal_ip_address"], "internal_port_id": made["internal_port_id"],
+        }
+    ]  # fmt: skip
     changed = neutron.expect(200, "PUT", path(ip, made), {"port_forwarding": {"internal_port": 33, "protocol": "udp"}})
     assert (changed["port_forwarding"]["internal_port"], changed["port_forwarding"]["protocol"]) == (33, "udp")
     neutron.refused(409, "FipInUseByPortForwarding", "DELETE", f"/floatingips/{ip['id']}")

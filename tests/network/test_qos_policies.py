@@ -407,3 +407,30 @@ def test_the_policy_of_a_network_is_not_for_its_own_devices(neutron: Neutron, po
 def test_a_limit_of_nothing_is_none(neutron: Neutron, policy: Any) -> None:
     limit(neutron, policy, 0, max_burst_kbps=10)
     assert held(neutron, bound(neutron, neutron.network(), qos_policy_id=policy["id"])) == ()
+
+
+# -- what is said to whom the rules refuse
+
+
+def test_whom_the_rules_refuse_is_told_of_his_body_first(neutron: Neutron, policy: Any) -> None:
+    mine = create(neutron, project_id="demo")
+    for method, path in (("POST", POLICIES), ("PUT", f"{POLICIES}/{mine['id']}")):
+        neutron.refused(400, "HTTPBadRequest", method, path, {"policy": {"name": "x" * 256}})
+        neutron.refused(403, "PolicyNotAuthorized", method, path, {"policy": {"name": "x"}})
+        neutron.refused(403, "PolicyNotAuthorized", method, path, {"policy": {"name": "x" * 256}}, "reader")
+    assert [each["name"] for each in neutron.get(POLICIES, "admin")["policies"]] == ["slow"] * 2
+
+
+def test_what_is_not_seen_is_not_there_for_whom_the_rules_refuse(neutron: Neutron, policy: Any) -> None:
+    rule, shared = limit(neutron, policy), create(neutron, shared=True)
+    path, new = f"{POLICIES}/{policy['id']}", {"bandwidth_limit_rule": {"max_kbps": 2}}
+    neutron.refused(404, "QosPolicyNotFound", "PUT", path, {"policy": {"description": "d"}})
+    neutron.refused(404, "QosPolicyNotFound", "DELETE", path)
+    neutron.refused(403, "PolicyNotAuthorized", "POST", rules(policy), new)  # as in neutron
+    neutron.refused(404, "QosPolicyNotFound", "PUT", f"{rules(policy)}/{rule['id']}", new)
+    neutron.refused(404, "QosPolicyNotFound", "DELETE", f"{rules(policy)}/{rule['id']}")
+    assert show(neutron, policy)["rules"][0]["max_kbps"] == 1000
+    path = f"{POLICIES}/{shared['id']}"
+    neutron.refused(403, "PolicyNotAuthorized", "PUT", path, {"policy": {"description": "d"}})
+    neutron.refused(403, "PolicyNotAuthorized", "DELETE", path)
+    neutron.refused(403, "PolicyNotAuthorized", "POST", rules(shared), new)

@@ -112,6 +112,19 @@ class TestNetworks:
 
 
 class TestOthers:
+    def test_what_is_everybodys_stays_so_while_its_owner_uses_it(self, neutron: Neutron) -> None:
+        """But for networks, as in OpenStack."""
+        policy = qos_policy(neutron, shared=True)
+        path, private = f"/qos/policies/{policy['id']}", {"policy": {"shared": False}}
+        network = neutron.create("network", "admin", shared=True, qos_policy_id=policy["id"])
+        neutron.refused(409, "InvalidSharedSetting", "PUT", path, private, "admin")
+        (everybodys,) = neutron.get(f"/rbac-policies?object_id={policy['id']}", "admin")["rbac_policies"]
+        neutron.refused(409, "RbacPolicyInUse", "DELETE", f"/rbac-policies/{everybodys['id']}", user="admin")
+        neutron.create("port", "admin", network_id=network["id"])
+        body = {"network": {"shared": False, "qos_policy_id": None}}
+        neutron.expect(200, "PUT", f"/networks/{network['id']}", body, "admin")
+        neutron.expect(200, "PUT", path, private, "admin")
+
     def test_a_qos_policy_is_put_on_a_port_of_the_target(self, neutron: Neutron) -> None:
         policy, network = qos_policy(neutron), neutron.network(user="other")
         port = neutron.create("port", "other", network_id=network["id"])

@@ -265,5 +265,8 @@ class TestServiceTypes:
         network = neutron.network(None)
         fields = {"network_id": network["id"], "ip_version": 4, "cidr": "10.0.1.0/24"}
         neutron.expect(403, "POST", "/subnets", {"subnet": {**fields, "service_types": ["compute:nova"]}})
-        body = {"subnet": {**fields, "service_types": ["nobody"]}}
-        neutron.refused(400, "InvalidSubnetServiceType", "POST", "/subnets", body, "admin")
+        for bad in ("nobody", ":nobody"):
+            body = {"subnet": {**fields, "service_types": [bad]}}
+            neutron.refused(400, "InvalidSubnetServiceType", "POST", "/subnets", body, "admin")
+        made = neutron.create("subnet", "admin", **fields, service_types=["test:type_1", "test:type_1"])
+        assert made["service_types"] == ["test:type_1"]

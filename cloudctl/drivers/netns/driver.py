@@ -24,6 +24,7 @@ from cloudctl.drivers.interfaces import (
     IMetering,
     INdpProxies,
     INetworkBackend,
+    IOneServiceHost,
     IPacketLimits,
     IPacketLogs,
     IPortForwarding,
@@ -110,6 +111,7 @@ def create(config: Config, resources: DriverResources) -> NetnsBackend:
     IManyGateways,
     INdpProxies,
     IConntrackHelpers,
+    IOneServiceHost,
 )
 @define(eq=False, slots=False)  # what it can do is the machine's, too: see `create`
 class NetnsBackend:
@@ -127,6 +129,9 @@ class NetnsBackend:
     _fulfilled: dict[str, NetworkSpec] = field(factory=dict)  # networks, by this process
     _restored: bool = False
     _locks: Locks = field(factory=Locks)
+
+    def service_host(self) -> str:
+        return self.routers.host.name
 
     async def check(self) -> None:
         require(*PROGRAMS)

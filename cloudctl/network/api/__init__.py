@@ -142,6 +142,6 @@ def build(http: Http, db: Database, driver: Any, driver_name: str, options: Netw
         ),
     )
     return ApiApp(
-        Pipeline(http, "network", FAULTS, types=TYPES),
+        Pipeline(http, "network", FAULTS, types=TYPES, told_first="network:writing"),
         [("", VersionList()), *(("/v2.0", resource) for resource in resources)],
     )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 from sqlalchemy import Column, ColumnElement, case, func, select
 
 from cloudctl.db import Connection, Database
-from cloudctl.drivers.interfaces import IDhcpPorts, IRouters, IServiceHosts
+from cloudctl.drivers.interfaces import IDhcpPorts, IOneServiceHost, IRouters, IServiceHosts
 from cloudctl.network import agents, networks, routers
 from cloudctl.network.agents import ADDRESSES, KINDS, ROUTERS, WIRES, Kind
 from cloudctl.network.api import lists
@@ -30,12 +30,14 @@ MOMENT = "%Y-%m-%d %H:%M:%S"
 def kinds_of(driver: Any) -> tuple[Kind, ...]:
     """What the parts of a driver are. Where no port of a network gives out addresses, no part of it does."""
     gives_out, routes = IDhcpPorts.providedBy(driver), IRouters.providedBy(driver)
-    return (WIRES, *((ADDRESSES,) if gives_out else ()), *((ROUTERS,) if routes else ()))
+    only = driver.service_host() if IOneServiceHost.providedBy(driver) else ""
+    serving = (*((ADDRESSES,) if gives_out else ()), *((ROUTERS,) if routes else ()))
+    return (WIRES, *(evolve(kind, only=only) for kind in serving))
 
 
 async def written(db: Database, call: Call, kinds: Sequence[Kind]) -> None:
-    """Each part has an id: those of new hosts are given one when they are first looked for."""
-    if await db.scan(agents.missing, kinds):
+    """Each part has an id, and there are no others: it is seen to when somebody looks for them."""
+    if await db.scan(agents.differ, kinds):
         await db.run(agents.write, kinds, call.now)
 
 
@@ -88,14 +90,19 @@ def of_host(say: Callable[[Agent, Host | None], Any]) -> View:
     return view
 
 
-def configurations(conn: Connection, call: Call, records: Sequence[Agent]) -> list[Json]:
-    """How much each serves."""
-    return [
-        {"agent_mode": "legacy", "routers": len(agents.routers_of(conn, agent))}
-        if agent.agent_type == ROUTERS.name
-        else {}
-        for agent in records
-    ]
+def configurations(kinds: Sequence[Kind]) -> View:
+    """How much each serves: the only one of its kind all that works."""
+    everything = any(kind.only for kind in kinds if kind.name == ROUTERS.name)
+
+    def view(conn: Connection, call: Call, records: Sequence[Agent]) -> list[Json]:
+        return [
+            {"agent_mode": "legacy", "routers": agents.load_of(conn, agent, everything)}
+            if agent.agent_type == ROUTERS.name
+            else {}
+            for agent in records
+        ]
+
+    return view
 
 
 def change(conn: Connection, call: Call, agent: Agent, changes: dict[str, Any]) -> Agent:
@@ -135,7 +142,7 @@ def declared(driver: Any) -> Declared[Agent]:
             Attribute("heartbeat_timestamp", view=of_host(_heartbeat), sort=func.coalesce(_seen, _c.created_at)),
             Attribute("description", _c.description, put=Text | None, filter=any_of, sort=True),
             Attribute("resources_synced", view=of_each(lambda agent: None)),
-            Attribute("configurations", view=configurations),
+            Attribute("configurations", view=configurations(kinds)),
         ),
         filters={
             "alive": _alive,

@@ -92,7 +92,7 @@ def view(row: PortForwarding) -> Json:
 def within(conn: Connection, call: Call, records: Sequence[FloatingIp]) -> list[list[Json]]:
     """`port_forwardings` of floating IPs."""
     found = port_forwardings.of_ips(conn, [ip.id for ip in records])
-    names = ("protocol", "internal_port", "external_port", "internal_ip_address")
+    names = ("id", "protocol", "internal_port", "external_port", "internal_ip_address", "internal_port_id")
     return [[{name: view(row)[name] for name in names} for row in found.get(ip.id, ())] for ip in records]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from socket import gethostname
 from typing import Any, cast
 
 from twisted.internet.task import Clock
@@ -64,3 +65,10 @@ async def test_a_dry_run_prints_the_whole_plan_and_starts_nothing(tmp_path: Path
     ):
         assert any(word in each for each in told), f"{word} is not in the plan"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_it_says_which_host_gives_out_addresses(tmp_path: Path) -> None:
+    for hosts, first in (({"b": NOWHERE, "a": ""}, "b"), ({}, gethostname())):
+        config = Config(hosts=hosts, runtime_dir=tmp_path / "run", dry_run=True)
+        resources = DriverResources(clock=Clock(), name="netns", reactor=NoProcesses(), state_dir=tmp_path / "state")
+        assert create(config, resources).service_host() == first
