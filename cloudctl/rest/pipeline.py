@@ -9,7 +9,7 @@ service's error body here and nowhere else; what nobody foresaw is a 500 with th
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from cloudctl import context
 from cloudctl.db.columns import utc
 from cloudctl.errors import (
     CloudError,
+    Forbidden,
     Invalid,
     NotFound,
     NotImplementedHere,
@@ -141,6 +142,8 @@ class Pipeline:
     # Names in the query that ask for something else than the path alone does. The Operation must know each that is
     # sent: without this, `DELETE /bucket?metrics` would delete the bucket.
     subresources: frozenset[str] = frozenset()
+    # Raises NotFound for what the variables of a path name and the caller may not know of: asked before a refusal.
+    sight: Callable[[Call, Mapping[str, str]], Awaitable[None]] | None = None
 
     async def answer(self, request: Any, bound: Sequence[Bound], variables: Mapping[str, str]) -> bytes | None:
         """Klein's endpoint of every path: the response body, with status and headers set on `request`."""
@@ -200,7 +203,7 @@ class Pipeline:
             self.http.admission.of_project(call.project_id, self.http.clock.seconds())
         self._check_project(request, call.identity)
         self._check_subresources(call, bound.operation)
-        self._authorize(call, bound.operation)
+        await self._let(call, bound.operation, variables)
         admitted: Admitted = await bound.admits(call, **variables)
         return admitted
 
@@ -242,7 +245,7 @@ class Pipeline:
         operation = chosen.operation
         call.query.hidden = operation.hidden(call.version)
         if operation.policy is not None:
-            self._authorize(call, operation)
+            await self._let(call, operation, variables)
         if operation.pure:
             return await self._pure(request, call, chosen, variables)
         reply = await self._reply(request, call, chosen, variables, value)
@@ -359,6 +362,15 @@ class Pipeline:
         for name in self.subresources.intersection(call.query):
             if operation is None or not (name == operation.subresource or name in operation.query):
                 raise NotImplementedHere(f"{call.method} with ?{name} is not implemented here.")
+
+    async def _let(self, call: Call, operation: Operation, variables: Mapping[str, str]) -> None:
+        """Raises Forbidden, or NotFound for what would be there for others only."""
+        try:
+            self._authorize(call, operation)
+        except Forbidden:
+            if self.sight is not None:
+                await self.sight(call, variables)
+            raise
 
     def _authorize(self, call: Call, operation: Operation) -> None:
         assert operation.policy is not None
