@@ -73,12 +73,12 @@ def visible(conn: Connection, caller: Caller, server_id: str) -> Sequence[Migrat
     return migrations.on_its_way(conn, servers.visible(conn, caller, server_id).id)
 
 
-def one(conn: Connection, caller: Caller, server_id: str, number: str) -> Migration:
-    """Raises NotFound."""
+def one(conn: Connection, caller: Caller, server_id: str, named: str) -> Migration:
+    """`named`: its number, or its UUID, by which clients know it, too. Raises NotFound."""
     for migration in visible(conn, caller, server_id):
-        if str(migration.number) == number:
+        if named in (str(migration.number), migration.id):
             return migration
-    raise NotFound(f"Migration {number[:64]} not found for instance {server_id}")
+    raise NotFound(f"Migration {named[:64]} not found for instance {server_id}")
 
 
 def abort(conn: Connection, caller: Caller, server_id: str, number: str, *, before_it_runs: bool) -> None:

@@ -2,7 +2,7 @@
 
 request id → project id in the path → token → microversion → Operation → policy → body → handler → status, headers, body
 
-The policy comes before the body: who may not call learns nothing of what it takes, but see `told_first`. An error of
+The policy comes before the body: who may not call learns nothing of what it takes, but see `bodies_first`. An error of
 any step becomes the service's error body here and nowhere else; what nobody foresaw is a 500 with the request id, which
 is logged with its traceback.
 """
@@ -47,6 +47,7 @@ from cloudctl.rest.metrics import Metrics
 from cloudctl.rest.pages import Pages
 from cloudctl.rest.policy import Policy
 from cloudctl.rest.route import Operation
+from cloudctl.rest.sight import Sight
 from cloudctl.rest.stream import Stream
 from cloudctl.rest.uploads import Admitted
 from cloudctl.rest.versions import Microversions, Version
@@ -138,14 +139,16 @@ class Pipeline:
     # as surrogates, NUL as itself, and the handlers say what is wrong with them.
     verbatim: bool = False
     transaction_id: str = ""  # the header that has one, too
-    # The rule of who is told what is wrong with his body, and that there is no such record for him (`found_first`),
-    # before the policy refuses him, as OpenStack's networking does. "": nobody.
-    told_first: str = ""
+    # The rule of whom the policy refuses only once nothing is wrong with the body, as OpenStack's networking does. "":
+    # nobody.
+    bodies_first: str = ""
     lower_case: bool = False  # names of headers of answers: some clients take them as they come
     signatures: Signatures | None = None  # who asks is said by how a request is signed, and by no token
     # Names in the query that ask for something else than the path alone does. The Operation must know each that is
     # sent: without this, `DELETE /bucket?metrics` would delete the bucket.
     subresources: frozenset[str] = frozenset()
+    # Of what it does not let a caller know of, whom the policy refuses is told that it is not there.
+    sight: Sight | None = None
 
     async def answer(self, request: Any, bound: Sequence[Bound], variables: Mapping[str, str]) -> bytes | None:
         """Klein's endpoint of every path: the response body, with status and headers set on `request`."""
@@ -205,7 +208,7 @@ class Pipeline:
             self.http.admission.of_project(call.project_id, self.http.clock.seconds())
         self._check_project(request, call.identity)
         self._check_subresources(call, bound.operation)
-        self._authorize(call, bound.operation)
+        await self._let(request, call, bound.operation, variables)
         admitted: Admitted = await bound.admits(call, **variables)
         return admitted
 
@@ -247,12 +250,7 @@ class Pipeline:
         operation = chosen.operation
         call.query.hidden = operation.hidden(call.version)
         if operation.policy is not None:
-            try:
-                self._authorize(call, operation)
-            except Forbidden:
-                if self._is_told_first(call) and (wanted := operation.body_at(call.version)) is not None:
-                    self._body(request, wanted, call.version, operation, value)
-                raise
+            await self._let(request, call, operation, variables, value)
         if operation.pure:
             return await self._pure(request, call, chosen, variables)
         reply = await self._reply(request, call, chosen, variables, value)
@@ -370,6 +368,20 @@ class Pipeline:
             if operation is None or not (name == operation.subresource or name in operation.query):
                 raise NotImplementedHere(f"{call.method} with ?{name} is not implemented here.")
 
+    async def _let(
+        self, request: Any, call: Call, operation: Operation, variables: Mapping[str, str], action: Any = None
+    ) -> None:
+        """Raises Forbidden; before that what is wrong with the body, and NotFound, where these are told first."""
+        try:
+            self._authorize(call, operation)
+        except Forbidden:
+            wanted = operation.body_at(call.version)
+            if wanted is not None and self.bodies_first and call.may(self.bodies_first):
+                self._body(request, wanted, call.version, operation, action)
+            if self.sight is not None:
+                await self.sight.look(call, variables)
+            raise
+
     def _authorize(self, call: Call, operation: Operation) -> None:
         assert operation.policy is not None
         call.rule, caller = operation.policy, call.caller
@@ -378,14 +390,9 @@ class Pipeline:
         if caller.may(operation.policy):
             caller.decided.add(operation.policy)
         elif not self.http.policy.might(operation.policy, caller.identity, caller.target):
-            if operation.sight is not None and not caller.may(operation.sight):
-                raise NotFound(self.faults.unknown_path)
-            if not operation.found_first or not self._is_told_first(call):
-                raise forbidden(operation.policy)
+            knows = operation.sight is None or caller.may(operation.sight)
+            raise forbidden(operation.policy) if knows else NotFound(self.faults.unknown_path)
         # Else what decides is not in the path: the handler reads the record and calls `require`.
-
-    def _is_told_first(self, call: Call) -> bool:
-        return bool(self.told_first) and call.may(self.told_first)
 
     # -- bodies
 

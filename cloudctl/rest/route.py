@@ -59,9 +59,6 @@ class Operation:
     query: Mapping[str, Span] = field(default=(), converter=_parameters)
     # The rule of who may know of what it is about: to others, should they not pass `policy`, that does not exist.
     sight: str | None = None
-    # Of what he may not see, whom `policy` refuses is told that it does not exist, if the API is so (`told_first`): the
-    # handler finds it first, and then calls `require`.
-    found_first: bool = False
     # The answer depends on the database, the caller and the request alone: see `rest.answers`.
     pure: bool = False
     raw: bool = False  # the handler reads the request's content itself

@@ -148,16 +148,19 @@ def create(conn: Connection, caller: Caller, wanted: NewBackup, options: VolumeO
         taken_at, size = snapshot.created_at, snapshot.size
     else:
         frozen_copy = _take_volume(conn, caller, volume.id, wanted.force)
+    # Who backs up the volume of another project does it for their own; one of the system has none.
+    owner = caller.project_id or volume.project_id
     # After the volume is locked, as others do it who need both; and for as much as is recorded.
-    quotas.take_backup(conn, options, volume.project_id, size)
-    parent = _parent(conn, volume, taken_at if wanted.snapshot_id else None) if wanted.incremental else None
+    quotas.take_backup(conn, options, owner, size)
+    before = taken_at if wanted.snapshot_id else None
+    parent = _parent(conn, volume, owner, before) if wanted.incremental else None
     made, container = new_id(), wanted.container or CONTAINER
     # What builds on another is kept where that is.
     as_objects = options.backup_store == "objects" if parent is None else get(conn, parent).kept_at is not None
     conn.execute(
         insert(Backup).values(
             id=made,
-            project_id=volume.project_id,
+            project_id=owner,
             user_id=caller.user_id,
             volume_id=volume.id,
             snapshot_id=wanted.snapshot_id,
@@ -203,13 +206,13 @@ def _take_volume(conn: Connection, caller: Caller, volume_id: str, force: bool) 
     return in_use
 
 
-def _parent(conn: Connection, volume: Volume, before: datetime | None) -> str:
-    """The newest backup that an incremental one can build on. `before`: it must be older than this.
+def _parent(conn: Connection, volume: Volume, owner: str, before: datetime | None) -> str:
+    """The newest backup of a project that an incremental one can build on. `before`: it must be older than this.
 
     Raises Conflict.
     """
     query = select(Backup.id).where(
-        Backup.volume_id == volume.id, Backup.project_id == volume.project_id, Backup.status == states.AVAILABLE
+        Backup.volume_id == volume.id, Backup.project_id == owner, Backup.status == states.AVAILABLE
     )
     if before is not None:
         query = query.where(Backup.data_timestamp < before)

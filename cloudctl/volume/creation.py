@@ -20,6 +20,7 @@ from cloudctl.volume.tables import Volume, VolumeType
 
 GIB = 1024**3
 INVALID_IMAGE = "Invalid image identifier or unable to access requested image."
+TYPE_OF_IMAGE = "cinder_img_volume_type"  # the property of an image that names the type of volumes made from it
 # What a volume remembers of its image, beside the image's own properties.
 REMEMBERED = ("container_format", "disk_format", "checksum", "min_disk", "min_ram", "size")
 
@@ -262,7 +263,10 @@ def _type(conn: Connection, caller: Caller, wanted: NewVolume, source: Source, o
         return types.by_name_or_id(conn, caller, wanted.volume_type)
     if source.type_id is not None:
         return types.get(conn, source.type_id)
-    return types.default(conn, caller.project_id, options.default_type)
+    named = source.image_metadata.get(TYPE_OF_IMAGE) if source.image_id is not None else None
+    # An image may have been made for another cloud: a type that there is not here is as none.
+    of_image = types.find_by_name_or_id(conn, caller, named) if named else None
+    return of_image or types.default(conn, caller.project_id, options.default_type)
 
 
 def _zone(wanted: NewVolume, source: Source, options: VolumeOptions) -> str:

@@ -9,7 +9,7 @@ from sqlalchemy import delete, func, select, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
-from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.errors import Conflict, Invalid
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import attachments, kinds, quotas, states, types, volumes
 from cloudctl.volume.options import VolumeOptions
@@ -137,7 +137,8 @@ def detach(conn: Connection, caller: Caller, volume_id: str, attachment_id: str 
     if attachment_id is not None:
         present = [row for row in present if row.id == attachment_id]
         if not present:
-            raise NotFound(f"Volume attachment could not be found with filter: attachment_id = {attachment_id}.")
+            other = attachments.visible(conn, caller, attachment_id)
+            raise Invalid(f"Mismatched volume: attachment {other.id} is not of volume {volume_id}.")
     elif len(present) > 1:
         raise Invalid(
             "Error detaching volume - InvalidVolume: Detach volume failed: More than one attachment, but no "

@@ -92,10 +92,15 @@ def visible(conn: Connection, caller: Caller, type_id: str) -> VolumeType:
     return get(conn, type_id, *seen_by(caller))
 
 
+def find_by_name_or_id(conn: Connection, caller: Caller, name_or_id: str) -> VolumeType | None:
+    """One that the caller may see, by id or else by name."""
+    where = (or_(VolumeType.id == name_or_id, VolumeType.name == name_or_id), *seen_by(caller))
+    return conn.execute(select(VolumeType).where(*where).order_by(VolumeType.id != name_or_id)).first()
+
+
 def by_name_or_id(conn: Connection, caller: Caller, name_or_id: str) -> VolumeType:
     """As `visible`, by id or else by name. Raises NotFound."""
-    where = (or_(VolumeType.id == name_or_id, VolumeType.name == name_or_id), *seen_by(caller))
-    found = conn.execute(select(VolumeType).where(*where).order_by(VolumeType.id != name_or_id)).first()
+    found = find_by_name_or_id(conn, caller, name_or_id)
     if found is None:
         raise NotFound(f"Volume type with name {name_or_id[:255]} could not be found.")
     return found

@@ -87,8 +87,8 @@ def host_of(conn: Connection, volume_id: str) -> str | None:
     return conn.scalar(_host, {"wanted": volume_id})
 
 
-def place(conn: Connection, volume_id: str, host: str) -> None:
-    """It will be, or is, in this pool."""
+def place(conn: Connection, volume_id: str, host: str | None) -> None:
+    """It will be, or is, in this pool; None: in none."""
     conn.execute(update(Volume).where(Volume.id == volume_id).values(host=host))
 
 
@@ -103,8 +103,8 @@ def has_snapshots(conn: Connection, volume_id: str) -> bool:
 
 def begin_delete(
     conn: Connection, volume_id: str, now: datetime, force: bool = False, *, with_snapshots: bool = False
-) -> None:
-    """`deleting`, unless something forbids it. `force`: from any status. Raises Conflict, NotFound."""
+) -> Volume:
+    """`deleting`, unless something forbids it; as it was. `force`: from any status. Raises Conflict, NotFound."""
     name = "force delete" if force else "delete"
     volume = get(conn, volume_id, lock=True)
     if (
@@ -114,6 +114,12 @@ def begin_delete(
     ):
         raise states.refused(conn, volume_id, name)
     states.move(conn, volume_id, name, now, states.not_migrating)
+    return volume
+
+
+def is_nowhere(volume: Volume) -> bool:
+    """Whether no backend has anything of it: none took it, and nobody asks another one any more."""
+    return volume.host is None and volume.status == states.ERROR
 
 
 def forget(conn: Connection, volume_id: str) -> None:

@@ -272,6 +272,14 @@ def test_a_server_can_be_told_to_hurry(admin: Asking, server_id: str, on_its_way
     assert actions(admin, server_id) == ["live_migration_force_complete", "live-migration", "create"]
 
 
+def test_a_migration_on_its_way_is_known_by_its_uuid_too(admin: Asking, server_id: str, on_its_way: str) -> None:
+    by_number = admin.get(on_its_way, LATEST).json()["migration"]
+    path, _, _ = on_its_way.rpartition("/")
+    assert admin.get(f"{path}/{by_number['uuid']}", LATEST).json()["migration"] == by_number
+    assert admin.post(f"{path}/{by_number['uuid']}/action", {"force_complete": None}, LATEST).status == 202
+    assert admin.get(f"{path}/{server_id}", LATEST).status == 404
+
+
 @pytest.mark.parametrize(("wish", "takes_disks"), [(True, True), (False, False), ("auto", True)])
 def test_whether_disks_go_along_is_said(
     admin: Asking, server_id: str, hypervisor: FakeHypervisor, wish: Any, takes_disks: bool

@@ -234,6 +234,18 @@ def test_nothing_is_left_of_a_resized_server_that_is_deleted(
     assert demo.cloud.cloud.audit.latest["hypervisor"] == ()
 
 
+def test_a_server_whose_guest_does_not_come_back_can_be_deleted(
+    demo: Asking, server_id: str, hypervisor: FakeHypervisor
+) -> None:
+    hypervisor.behaviour.fail("ensure_defined", times=None, error=DriverError("its disk is damaged"))
+    assert demo.act(server_id, {"resize": {"flavorRef": "2"}}).status == 202
+    demo.cloud.advance(300)
+    demo.delete(f"/servers/{server_id}")
+    demo.cloud.advance(300)
+    assert demo.status(server_id) == "gone" and not hypervisor.guests.values()
+    assert counted(demo) == (0, 0)
+
+
 def test_the_audit_finds_no_fault_with_a_resized_server(demo: Asking, server_id: str) -> None:
     resize(demo, server_id)
     demo.cloud.cloud.audit.run()

@@ -115,6 +115,21 @@ def test_a_reader_makes_nothing(reader: Client) -> None:
     refused(reader, 403, name="x")
 
 
+def test_a_reader_is_refused_what_they_see_and_does_not_find_the_rest(
+    reader: Client, demo: Client, alt: Client, admin: Client
+) -> None:
+    own, public = create(demo)["id"], create(admin, visibility="public")["id"]
+    for image_id, status in ((own, 403), (public, 403), (create(alt)["id"], 404), (UUID, 404)):
+        asked = [
+            reader.delete(f"{IMAGES}/{image_id}"),
+            reader.put(f"{IMAGES}/{image_id}/file", body=b"x"),
+            reader.post(f"{IMAGES}/{image_id}/actions/deactivate"),
+            reader.put(f"{IMAGES}/{image_id}/tags/x"),
+            reader.post(f"{IMAGES}/{image_id}/members", {"member": "x"}),
+        ]
+        assert [answer.status for answer in asked] == [status] * len(asked)
+
+
 # -- seeing
 
 

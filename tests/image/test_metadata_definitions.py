@@ -160,6 +160,10 @@ def test_a_private_namespace_is_its_projects(admin: Client, demo: Client, alt: C
     assert name in listed(demo) and name in listed(admin) and name not in listed(alt)
     assert alt.get(f"{NAMESPACES}/{name}").status == 404
     assert alt.get(f"{NAMESPACES}/{name}/objects").status == 404
+    # Nor is there anything to be refused.
+    wishes = [alt.delete(f"{NAMESPACES}/{name}"), alt.post(f"{NAMESPACES}/{name}/objects", {"name": "o"})]
+    assert [answer.status for answer in wishes] == [404, 404]
+    assert [demo.delete(f"{NAMESPACES}/{name}").status, alt.delete(f"{NAMESPACES}/unheard-of").status] == [403, 404]
 
 
 def test_only_administrators_define(demo: Client, ns: str) -> None:

@@ -174,6 +174,18 @@ def test_compute_cannot_take_what_its_project_does_not_have(make: Any, do: Any) 
         do(attachments.reserve, make()["id"], SERVER, project_id="elsewhere")
 
 
+def test_an_attachment_of_another_volume_is_no_way_to_detach_this_one(
+    make: Any, demo: Any, do: Any, stranger: Any, cloud: Any
+) -> None:
+    mine, other = make()["id"], make()["id"]
+    theirs = make(client=stranger)["id"]
+    reserved = do(attachments.reserve, other, SERVER, project_id=None)
+    elsewhere = do(attachments.reserve, theirs, SERVER, project_id=None)
+    tried = [act(demo, mine, "os-detach", {"attachment_id": each}) for each in (reserved, elsewhere, SERVER)]
+    assert [answer.status for answer in tried] == [400, 404, 404]
+    assert volume(demo, other)["status"] == "reserved"
+
+
 def test_a_user_cannot_pull_a_volume_from_under_a_server(
     make: Any, demo: Any, do: Any, admin: Any, backend: Any, join: Any, cloud: Any
 ) -> None:
@@ -186,9 +198,10 @@ def test_a_user_cannot_pull_a_volume_from_under_a_server(
         demo.delete(f"{URL}/{reserved}", headers=LATEST),
         act(demo, id, "os-detach", {"attachment_id": reserved}),
         act(demo, id, "os-terminate_connection", {"connector": {"host": "h1"}}),
+        act(demo, id, "os-terminate_connection", {"connector": {}}),
         act(admin, id, "os-force_detach", {"connector": {"host": "h1"}}),
     ]
-    assert [attempt.status for attempt in attempts] == [409] * 4
+    assert [attempt.status for attempt in attempts] == [409] * 5
     for attempt in attempts:
         assert "ConflictNovaUsingAttachment" in attempt.json()["conflictingRequest"]["message"]
     assert act(demo, id, "os-terminate_connection", {"connector": None}).status == 202

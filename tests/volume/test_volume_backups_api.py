@@ -129,6 +129,27 @@ def test_an_incremental_backup_builds_on_the_newest_that_is_available(
     assert [shown(demo, each["id"])["has_dependent_backups"] for each in (older, newer)] == [True, False]
 
 
+def test_who_backs_up_the_volume_of_another_project_does_it_for_their_own(
+    make: Any, back_up: Any, demo: Any, admin: Any, cloud: Any
+) -> None:
+    id = make()["id"]
+    theirs = back_up(id)["id"]
+    wish = {"backup": {"volume_id": id, "incremental": True}}
+    assert admin.post(f"{V3}/backups", wish).status == 409  # there is none of this project to build on
+    made = admin.post(f"{V3}/backups", {"backup": {"volume_id": id}}).json()["backup"]["id"]
+    cloud.settle()
+    assert demo.get(f"{V3}/backups/{made}").status == 404
+    assert (
+        shown(admin, made)["os-backup-project-attr:project_id"]
+        != shown(admin, theirs)["os-backup-project-attr:project_id"]
+    )
+    assert admin.post(f"{V3}/backups", wish).status == 202
+    cloud.settle()
+    assert [shown(admin, each)["has_dependent_backups"] for each in (made, theirs)] == [True, False]
+    used = admin.get(f"{V3}/limits").json()["limits"]["absolute"]
+    assert (used["totalBackupsUsed"], used["totalBackupGigabytesUsed"]) == (2, 2)
+
+
 def test_a_snapshot_is_backed_up_whatever_its_volume_does(
     make: Any, back_up: Any, demo: Any, cloud: Any, backend: Any
 ) -> None:

@@ -56,3 +56,14 @@ def test_the_only_backend_has_to_be_what_the_type_asks_for(cloud: Any, admin: An
         assert volume(demo, make(volume_type=name)["id"])["status"] == status
     (told,) = demo.get(f"{V3}/messages", headers=LATEST).json()["messages"]
     assert told["event_id"] == "VOLUME_VOLUME_001_003"
+
+
+def test_a_volume_that_no_backend_took_is_gone_with_the_answer(admin: Any, demo: Any, make: Any) -> None:
+    wish = {"name": "theirs", "extra_specs": {"vendor_name": "Somebody"}}
+    type_id = admin.post(f"{V3}/types", {"volume_type": wish}).json()["volume_type"]["id"]
+    id = make(volume_type="theirs")["id"]
+    assert volume(admin, id)["os-vol-host-attr:host"] is None
+    assert demo.delete(f"{V3}/volumes/{id}").status == 202
+    # Nothing is waited for: its type is not used any more, either.
+    assert demo.get(f"{V3}/volumes/{id}").status == 404
+    assert admin.delete(f"{V3}/types/{type_id}").status == 202

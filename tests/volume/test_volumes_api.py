@@ -63,6 +63,24 @@ def test_an_image_may_be_named(make: Any, demo: Any) -> None:
     assert make(imageRef=image["name"])["volume_image_metadata"]["image_id"] == image["id"]
 
 
+def test_an_image_may_name_the_type_of_the_volumes_made_from_it(make: Any, demo: Any, admin: Any) -> None:
+    image = admin.get("/image/v2/images").json()["images"][0]["id"]
+    patch = {"Content-Type": "application/openstack-images-v2.1-json-patch"}
+    for named in ("of-images", "wished", "hidden"):
+        wish = {"name": named, "os-volume-type-access:is_public": named != "hidden"}
+        assert admin.post(f"{V3}/types", {"volume_type": wish}).status == 200
+
+    def made(named: str, **wish: Any) -> str:
+        change = [{"op": "add", "path": "/cinder_img_volume_type", "value": named}]
+        assert admin.request("PATCH", f"/image/v2/images/{image}", change, headers=patch).status == 200
+        return str(make(imageRef=image, **wish)["volume_type"])
+
+    assert made("of-images") == "of-images"
+    assert made("of-images", volume_type="wished") == "wished"
+    # What the caller cannot see there is not.
+    assert [made(named) for named in ("hidden", "unheard-of")] == ["__DEFAULT__", "__DEFAULT__"]
+
+
 def test_an_image_that_one_cannot_see_is_refused(demo: Any) -> None:
     answer = demo.post(f"{V3}/volumes", {"volume": {"size": 1, "imageRef": "3a81fdac-e8ae-4e61-b6a2-2e14ff316f19"}})
     assert answer.status == 400

@@ -16,7 +16,7 @@ from attrs import evolve
 from cloudctl.compute import guests, kinds, migrations, placing, resizing, servers
 from cloudctl.compute.lifecycle import defining, storage
 from cloudctl.compute.options import ComputeOptions
-from cloudctl.compute.states import SHUTDOWN
+from cloudctl.compute.states import DELETING, SHUTDOWN
 from cloudctl.compute.tables import Migration
 from cloudctl.db import Connection
 from cloudctl.drivers.hypervisors import out_of_reach
@@ -139,6 +139,9 @@ async def restore(ctx: Context) -> None:
     """The guest is where it was, as it was."""
     migration = await ctx.read(migrations.get, ctx.args["migration_id"])
     await ctx.write(resizing.point, migration, ctx.now, forward=False)
+    server = await ctx.read(servers.find, ctx.resource_id)
+    if server is None or server.task_state == DELETING:
+        return  # nobody waits for the guest, and the delete not for one that does not come back
     plan, bindings = await appear(ctx, migration, migration.source_host)
     await ctx.commit(defining.plugged, bindings, plan.guest.host)
 

@@ -166,7 +166,7 @@ class Disks:
         Raises DriverError.
         """
         spec = record.spec
-        self.demand_over(files.root, spec.image)
+        self.demand_over(files.root, record.root_over)
         self.demand_over(files.rescue, record.rescue_image or spec.image)
         self.demand_over(files.ephemeral, None)
         for each in spec.volumes:

@@ -215,7 +215,7 @@ class Qemu:
             if power in OFF:
                 record = await self.machines.reaped(record, files, power)
                 self.machines.keep_out(record, spec)
-                await self._define(evolve(record, spec=spec), files)
+                await self._define(record.wishing(spec), files)
             elif shape(record.spec) != shape(spec):
                 raise InvalidPower(
                     f"guest {spec.id} is {power.value}; its size and host can only change while it is off"
@@ -233,6 +233,7 @@ class Qemu:
         # What cannot be plugged is refused now.
         for _ in (*command.disks(record, files), *command.nics(record)):
             pass
+        record = record if files.root.exists() else evolve(record, base=spec.image)
         with self.disks.pinned(spec.image):
             await self.disks.ensure(spec, files)
             self.records.put(record)
@@ -247,7 +248,7 @@ class Qemu:
             record = await self._unplug_volume(record, files, gone)
         for gone in {each.id for each in record.spec.ports} - {each.id for each in spec.ports}:
             record = await self._unplug_port(record, files, gone)
-        self.records.put(evolve(record, spec=spec))
+        self.records.put(record.wishing(spec))
 
     async def ensure_absent(self, id: str) -> None:
         async with self._locks.hold(id):
@@ -258,8 +259,7 @@ class Qemu:
             # The record goes first: what is left by a crash is no guest any more.
             self.records.remove(id)
             await self.disks.remove(files)
-        records = [record for other in self.records.ids() if (record := self.records.get(other))]
-        self.disks.sweep(image.id for record in records for image in (record.spec.image, record.rescue_image) if image)
+        self.disks.sweep(self.records.image_ids())
 
     # -- power
 
@@ -382,7 +382,7 @@ class Qemu:
             beside.unlink(missing_ok=True)
             try:
                 if processes.find(files.pid) is None:
-                    await self.disks.copy(files.root, record.spec.image, beside)
+                    await self.disks.copy(files.root, record.root_over, beside)
                 else:
                     monitor = await self.monitors.get(id, files)
                     await self.disks.create(beside, self.disks.size(files.root))

@@ -21,7 +21,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 import orjson
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from cattrs import Converter
 from cattrs.errors import BaseValidationError
 
@@ -47,6 +47,22 @@ class Record:
     rescue_image: ImageSource | None = None  # None while rescued: the guest's own
     uid: int | None = None  # of the user that its process is of, as no other guest's
     interrupt_token: str | None = None  # of the latest non-maskable interrupt
+    # What the root disk was made over. The wish may name another image later: of a server that was shelved it is its
+    # kept disk at first, and then its own again. None: that of the wish, as in records of a release before.
+    base: ImageSource | None = None
+
+    @property
+    def root_over(self) -> ImageSource | None:
+        return self.base or self.spec.image
+
+    @property
+    def images(self) -> list[ImageSource]:
+        """Those that its disks need, or will."""
+        return [each for each in (self.root_over, self.spec.image, self.rescue_image) if each is not None]
+
+    def wishing(self, spec: GuestSpec) -> Record:
+        """The same guest, of which something else is wished."""
+        return evolve(self, spec=spec, base=self.root_over)
 
 
 @frozen
@@ -165,6 +181,11 @@ class Records:
             return _converter.structure(orjson.loads(data), Record)
         except (orjson.JSONDecodeError, BaseValidationError) as error:
             raise DriverError(f"{file} is damaged: {error}") from error
+
+    def image_ids(self) -> set[str]:
+        """Of all images that guests need. Raises DriverError for a damaged file."""
+        records = [record for id in self.ids() if (record := self.get(id))]
+        return {image.id for record in records for image in record.images}
 
     def put(self, record: Record) -> None:
         """Raises NoCapacity."""

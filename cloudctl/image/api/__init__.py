@@ -16,6 +16,7 @@ from cloudctl.image.api.locations import Asking, Locations
 from cloudctl.image.api.members import Members
 from cloudctl.image.api.namespaces import HELD, Namespaces
 from cloudctl.image.api.schemas import Schemas
+from cloudctl.image.api.seen import SEEN
 from cloudctl.image.api.stores import StoresInfo
 from cloudctl.image.api.tag_definitions import TagDefinitions
 from cloudctl.image.api.tags import Tags
@@ -26,6 +27,7 @@ from cloudctl.image.uploads import Intake
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.outgoing import permits
 from cloudctl.rest.pipeline import Http, Pipeline
+from cloudctl.rest.sight import Sight
 from cloudctl.rest.uploads import Uploads
 
 
@@ -50,4 +52,4 @@ def build(http: Http, db: Database, looking: Looking, options: ImageOptions, upl
         TagDefinitions(db),
     )
     mounts = [("", Versions()), *(("/v2", each) for each in resources)]
-    return ApiApp(Pipeline(http, "image", FAULTS), mounts, exact=True)
+    return ApiApp(Pipeline(http, "image", FAULTS, sight=Sight(db, SEEN)), mounts, exact=True)

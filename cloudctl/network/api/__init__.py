@@ -63,9 +63,12 @@ from cloudctl.network.api.zones import Zones, kinds_of
 from cloudctl.network.options import NetworkOptions
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.pipeline import Http, Pipeline
+from cloudctl.rest.sight import Sight
 
 # What an access rule may call this service, too.
 TYPES = ("networking",)
+# What OpenStack's networking does with a record: it finds that first.
+CHANGING = ("PUT", "DELETE")
 
 
 def build(http: Http, db: Database, driver: Any, driver_name: str, options: NetworkOptions) -> ApiApp:
@@ -141,7 +144,9 @@ def build(http: Http, db: Database, driver: Any, driver_name: str, options: Netw
             else ()
         ),
     )
+    declared = [each.declared for each in resources if isinstance(each, Resource)]
+    sight = Sight(db, {each.id: (f"network:{each.rules}:show", each.visible) for each in declared}, CHANGING)
     return ApiApp(
-        Pipeline(http, "network", FAULTS, types=TYPES, told_first="network:writing"),
+        Pipeline(http, "network", FAULTS, types=TYPES, bodies_first="network:writing", sight=sight),
         [("", VersionList()), *(("/v2.0", resource) for resource in resources)],
     )

@@ -85,7 +85,6 @@ class Children(Generic[P, R]):
         one = f"{several}/<{self.id}>"
 
         def add(method: str, path: str, handler: str, rule: str, summary: str, **options: Any) -> None:
-            options["found_first"] = rule == "change" and method != "POST"
             rule = f"network:{self.rules}:{rule}"
             routes.operations.append(Operation(title, method, path, handler, rule, summary=summary, **options))
 

@@ -86,7 +86,6 @@ class DeclaredRule:
         update = Body(resource.body(f"Update {self.name}", self.attributes, update=True), self.name)
 
         def add(method: str, path: str, handler: str, rule: str, summary: str, **options: Any) -> None:
-            options["found_first"] = rule == "change" and method != "POST"
             rule = f"network:qos_rules:{rule}"
             routes.operations.append(Operation(TITLE, method, path, handler, rule, summary=summary, **options))
 

@@ -140,11 +140,9 @@ class Declared(Generic[R]):
         add("GET", one, "show", f"Show {self.noun}.", pure=self.pure)
         if self.change:
             body = Body(resource.body(f"Update {name}", attributes, update=True), name)
-            add("PUT", one, "update", f"Change {self.noun}.", body=body, sight=self.sight, found_first=True)
+            add("PUT", one, "update", f"Change {self.noun}.", body=body, sight=self.sight)
         if self.remove:
-            # What is nobody's is deleted by whom the rule lets in, and nothing more is asked.
-            owned = self.may_remove is _require_owner
-            add("DELETE", one, "delete", f"Delete {self.noun}.", status=204, sight=self.sight, found_first=owned)
+            add("DELETE", one, "delete", f"Delete {self.noun}.", status=204, sight=self.sight)
         return routes
 
 

@@ -17,6 +17,7 @@ from cloudctl.volume import attachments, connections, operations, states, volume
 from cloudctl.volume.api import views
 from cloudctl.volume.api.actions import ACTION
 from cloudctl.volume.api.fields import HostName, Object
+from cloudctl.volume.tables import Attachment
 
 
 @frozen
@@ -109,7 +110,8 @@ class Attaching:
         """End an attachment whose other side is gone, and disconnect its host."""
         if body.connector is not None:
             host = host_of(body.connector)
-            await self.db.read(_demand_unmanaged, call, volume_id, host)
+            if (kept := (await self.db.read(_managed, call, volume_id)).get(host)) is not None:
+                raise attachments.managed(kept)
             await connections.disconnect(self.backend, volume_id, host)
         await self.db.run(operations.detach, call.caller, volume_id, body.attachment_id, force=True)
 
@@ -139,8 +141,13 @@ class Attaching:
     @routes.action(ACTION, "os-terminate_connection", policy="volume:volumes:attach", body=Body(TerminateConnection))
     async def terminate_connection(self, call: Call, volume_id: str, body: TerminateConnection) -> None:
         """Let a host, or no host but the compute service's, use a volume any more."""
+        kept = await self.db.read(_managed, call, volume_id)
+        # Who speaks of no host would end what the compute service has, and is not told what a connector needs.
+        if body.connector is not None and kept and "host" not in body.connector:
+            raise attachments.managed(next(iter(kept.values())))
         host = None if body.connector is None else host_of(body.connector)
-        kept = await self.db.read(_demand_unmanaged, call, volume_id, host)
+        if host is not None and host in kept:
+            raise attachments.managed(kept[host])
         leaving = await connections.hosts(self.backend, volume_id) if host is None else (host,)
         for each in leaving:
             if each not in kept:
@@ -155,13 +162,10 @@ def _demand_connectable(conn: Connection, call: Call, volume_id: str) -> None:
         raise Conflict(f"Invalid volume: Volume {volume_id} is in status {volume.status}.")
 
 
-def _demand_unmanaged(conn: Connection, call: Call, volume_id: str, host: str | None) -> set[str]:
-    """The hosts that the compute service has connected. Raises Conflict if `host` is one, and the caller is not it."""
+def _managed(conn: Connection, call: Call, volume_id: str) -> dict[str, Attachment]:
+    """What the compute service has connected, by its host; nothing, if the caller is that. Raises NotFound."""
     volumes.visible(conn, call.caller, volume_id)
     if call.may("volume:volumes:use_managed"):
-        return set()
+        return {}
     present = attachments.of_volume(conn, [volume_id]).get(volume_id, [])
-    kept = {row.host: row for row in present if row.managed and row.host and row.status not in volumes.BROKEN}
-    if host in kept:
-        raise attachments.managed(kept[host])
-    return set(kept)
+    return {row.host: row for row in present if row.managed and row.host and row.status not in volumes.BROKEN}

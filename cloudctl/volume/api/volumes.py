@@ -290,7 +290,11 @@ def _update(conn: Connection, call: Call, volume_id: str, values: dict[str, Any]
 def delete(conn: Connection, call: Call, volume_id: str, force: bool, cascade: bool = False) -> None:
     """Whatever is under way with it stops first. `cascade`: its snapshots go, too. Raises NotFound, Conflict."""
     volumes.visible(conn, call.caller, volume_id)
-    volumes.begin_delete(conn, volume_id, call.now, force, with_snapshots=cascade)
+    was = volumes.begin_delete(conn, volume_id, call.now, force, with_snapshots=cascade)
+    if volumes.is_nowhere(was):
+        tasks.cancel_open(conn, kinds.DELETE_VOLUME.resource, volume_id)
+        volumes.forget(conn, volume_id)
+        return
     if cascade:
         snapshots.remove_all(conn, call.caller, volume_id, force)
     tasks.supersede(conn, kinds.DELETE_VOLUME, volume_id, call.caller)

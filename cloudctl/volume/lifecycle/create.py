@@ -49,6 +49,7 @@ def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     trouble = messages.CREATE_FAILED if volume.image_id is None else messages.IMAGE_FAILED
     if task.failed_by(place.NoBackend):
         trouble = messages.NO_BACKEND
+        volumes.place(conn, volume.id, None)  # where it would have been, nothing was made
     messages.record(conn, trouble, volume.project_id, task.request_id, volume.id, now)
 
 

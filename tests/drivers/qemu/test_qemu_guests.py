@@ -250,6 +250,25 @@ async def test_a_larger_flavor_makes_the_root_disk_larger(tmp_path: Path, runtim
     await driver.close()
 
 
+async def test_a_disk_stays_over_what_it_was_made_of_when_another_image_is_wished(
+    tmp_path: Path, runtime_dir: Path
+) -> None:
+    driver, spec = driver_in(tmp_path, runtime_dir, image_cache_seconds=0.0), tiny(tmp_path)
+    await run(driver, spec)
+    base = Path(disk_info(driver.records.files(ID).root)["backing-filename"])
+    own = evolve(spec, image=evolve(there(spec.image), id="6f1c0f5e-0000-4000-8000-0000000000fe"))
+    for _ in range(2):  # while it is on, and when it is off
+        await driver.ensure_defined(own)
+        await driver.ensure_stopped(ID, 0.0)
+    # Nothing that others leave behind takes the image along.
+    os.utime(base, (0, 0))
+    await driver.ensure_absent("another")
+    assert await driver.ensure_captured(ID, str(tmp_path / "captured")) == "qcow2"
+    await driver.ensure_running(ID)
+    assert (await power(driver), base.exists()) == (Power.RUNNING, True)
+    await driver.close()
+
+
 async def test_an_image_is_converted_once_and_shared(tmp_path: Path, runtime_dir: Path) -> None:
     driver, spec = driver_in(tmp_path, runtime_dir), tiny(tmp_path)
     others = [evolve(spec, id=f"guest-{number}") for number in range(3)]

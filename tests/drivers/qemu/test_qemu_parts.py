@@ -127,7 +127,9 @@ SPEC = GuestSpec(
     metadata={"ключ": "värde"},
     networks=(NetworkSpec("n", subnets=(SubnetSpec("s", "192.0.2.0/24"),)),),
 )
-RECORD = Record(SPEC, Power.SUSPENDED, {"volume-v": 5}, "token", True, True, ImageSource("r", None))
+RECORD = Record(
+    SPEC, Power.SUSPENDED, {"volume-v": 5}, "token", True, True, ImageSource("r", None), base=ImageSource("b", None)
+)
 
 
 def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
