@@ -155,7 +155,9 @@ class RbdVolumes:
     async def ensure_absent(self, id: str) -> None:
         async with self.locks.hold("life", id), self.locks.hold("volume", id):
             image = await self.ceph.find(volume(id))
-            if image is not None:
+            if image is None:
+                await self.bases.tidy(volume(id))
+            else:
                 demand_free(id, await self.ceph.notes())
                 for each in await self.ceph.snapshots(image.name):
                     if each.name.startswith(SNAPSHOT):
