@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import truncate
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,17 @@ def volume_suite(make: Make) -> type[Any]:
                 assert await self.content(driver, tmp_path, OTHER) == b"from an image"
                 await driver.connect(ID, HOST)
                 await refused(InUse, driver.ensure_imported, ID, self.file(tmp_path, b"too late"))
+
+        async def test_content_as_large_as_the_volume_goes_in(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                need(driver, IVolumeData)
+                await driver.ensure_created(self.volume(ID))
+                image = self.file(tmp_path, b"all of it")
+                truncate(str(image.path), 1 << 30)
+                for _ in range(2):
+                    await driver.ensure_imported(ID, image)
+                assert await self.content(driver, tmp_path, ID) == b"all of it"
+                assert await self.see(driver) == VolumeState(ID, 1)
 
         def adoptions(self) -> list[Move]:
             return [

@@ -339,6 +339,9 @@ class RbdVolumes:
 
     async def _resize(self, image: str, size_bytes: int) -> None:
         """It is no smaller, or what is lost is not wanted."""
+        found = await self.ceph.find(image)
+        if found is not None and found.size_bytes == size_bytes:
+            return  # which rbd would refuse
         await self.ceph.rbd_long("resize", f"--size={size_bytes}B", "--allow-shrink", self.ceph.path(image))
 
     @asynccontextmanager
