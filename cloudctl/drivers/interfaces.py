@@ -74,6 +74,7 @@ from cloudctl.drivers.objects_interface import IFarData, IObjectData
 from cloudctl.drivers.volume_interfaces import (
     IVolumeAdoption,
     IVolumeBackend,
+    IVolumeChanges,
     IVolumeData,
     IVolumeFormats,
     IVolumeSnapshots,
@@ -133,6 +134,7 @@ __all__ = [
     "IVncConsole",
     "IVolumeAdoption",
     "IVolumeBackend",
+    "IVolumeChanges",
     "IVolumeData",
     "IVolumeFormats",
     "IVolumeSnapshots",
@@ -164,6 +166,7 @@ CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
         IVolumeSnapshots,
         IVolumeData,
         IVolumeFormats,
+        IVolumeChanges,
         IVolumeAdoption,
     ),
     "network": (

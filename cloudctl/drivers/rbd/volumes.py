@@ -10,6 +10,8 @@ The notes beside the images (`Ceph.notes`):
     snapshot ID VOLUME      where a snapshot is looked for
     size VOLUME BYTES       what it shall have when it has gone back to a snapshot, which had another
     undo VOLUME             it is being filled; until that is done it goes back to its snapshot UNDO
+
+Marks are snapshots, too, of names of their own: what the next backup is told the differences to.
 """
 
 from __future__ import annotations
@@ -32,7 +34,14 @@ from cloudctl.drivers.errors import (
     UnknownSnapshot,
     UnknownVolume,
 )
-from cloudctl.drivers.interfaces import IElsewhere, IVolumeBackend, IVolumeData, IVolumeFormats, IVolumeSnapshots
+from cloudctl.drivers.interfaces import (
+    IElsewhere,
+    IVolumeBackend,
+    IVolumeChanges,
+    IVolumeData,
+    IVolumeFormats,
+    IVolumeSnapshots,
+)
 from cloudctl.drivers.locks import Locks
 from cloudctl.drivers.programs import require
 from cloudctl.drivers.qcow2.records import written
@@ -50,7 +59,7 @@ from cloudctl.drivers.specs import (
     VolumeState,
 )
 
-VOLUME, SNAPSHOT, UNDO = "volume-", "snapshot-", "undo"
+VOLUME, SNAPSHOT, MARK, UNDO = "volume-", "snapshot-", "mark-", "undo"
 
 
 @frozen
@@ -64,7 +73,7 @@ class Origin:
     passing: bool = False
 
 
-@implementer(IVolumeBackend, IVolumeSnapshots, IVolumeData, IVolumeFormats, IElsewhere)
+@implementer(IVolumeBackend, IVolumeSnapshots, IVolumeData, IVolumeFormats, IVolumeChanges, IElsewhere)
 @define(eq=False)
 class RbdVolumes:
     """Locks are taken in this order: the making or removal of a volume, a snapshot, a volume, a base."""
@@ -261,6 +270,38 @@ class RbdVolumes:
             await self.ceph.forget("undo", written(id))
             await self._drop(there.name, UNDO)
             await self.ceph.trash(making)
+
+    # -- changes
+
+    async def marks(self, id: str) -> tuple[str, ...]:
+        there = await self.ceph.snapshots((await self._volume(id)).name)
+        return tuple(sorted(unquote(each.name[len(MARK) :]) for each in there if each.name.startswith(MARK)))
+
+    async def ensure_marked(self, id: str, mark: str) -> None:
+        async with self._settled(id) as image:
+            try:
+                await self.ceph.rbd("snap", "create", "--no-progress", self.ceph.path(image.name, MARK + written(mark)))
+            except Present:
+                return
+
+    async def ensure_unmarked(self, id: str, mark: str) -> None:
+        await self._drop(volume(id), MARK + written(mark))
+
+    async def ensure_changes_exported(
+        self, id: str, path: str, mark: str, since: str | None = None
+    ) -> tuple[tuple[int, int], ...] | None:
+        image, at = await self._volume(id), MARK + written(mark)
+        older = [each.name for each in await self.ceph.snapshots(image.name)]
+        if at not in older:
+            raise UnknownSnapshot(mark)
+        older = older[: older.index(at)]
+        try:
+            if since is not None and (begin := MARK + written(since)) in older:
+                return await self.contents.get_changes(image.name, begin, at, Path(path))
+            await self.contents.get(image.name, at, Path(path))
+        except Missing as error:
+            raise UnknownSnapshot(mark) from error
+        return None
 
     # -- inside: what a volume is made from
 
