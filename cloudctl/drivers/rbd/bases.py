@@ -6,7 +6,7 @@ Any number of processes may use one pool. What another one lets go of while it i
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from attrs import define, field
 
@@ -87,13 +87,17 @@ class Bases:
     async def tidy(self, *names: str) -> None:
         """Nothing is left of these images, which are gone, nor of what was kept for them alone.
 
-        For who finds none to remove: one that was killed while it did may have left them in the trash.
+        For who finds none to remove: one that was killed while it did may have left them in the trash. Raises Busy
+        while somebody has one open.
         """
         for name, id in await self.ceph.trashed():
-            if name in names or name.startswith(BASE):
+            if name in names:
                 image = await self.ceph.find_by_id(id)
-                if image is not None and await self.ceph.empty(id, *([START] if name.startswith(BASE) else [])):
+                if image is not None and await self.ceph.empty(id):
                     await self.let_go(image.parent)
+            elif name.startswith(BASE):
+                with suppress(Busy):  # whoever is at it
+                    await self.ceph.empty(id, START)
         for name in await self.ceph.names():
             if name.startswith(BASE):
                 await self._freed(name)
