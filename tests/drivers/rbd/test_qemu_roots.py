@@ -20,6 +20,7 @@ from cloudctl.drivers.rbd.options import Pool
 from cloudctl.drivers.specs import GuestSpec, ImageSource, Power
 from tests.drivers.qemu import tiny_guest
 from tests.drivers.qemu.real import ID, IMAGE, booted, disk_info, driver_in, tiny
+from tests.drivers.qemu.test_qemu_linux import linux, logged_in, on_console
 from tests.drivers.rbd.cluster import POOL, USER, Cluster
 from tests.there import there
 
@@ -138,6 +139,31 @@ async def test_a_guest_that_is_made_anew_elsewhere_finds_what_it_had_written(
     with exported.open("rb") as file:
         assert file.read(tiny_guest.SIZE) == tiny_guest.disk()
         assert file.read(4096) == bytes([7]) * 4096
+    await second.ensure_absent(ID)
+    assert images() == set()
+    await second.close()
+
+
+async def test_a_linux_finds_its_files_when_the_machine_that_it_was_on_has_died(
+    drive: Callable[..., Any], images: Callable[[], set[str]], image: Path, tmp_path: Path
+) -> None:
+    first, spec = drive(tmp_path / "first"), linux(image, disk_gib=1)
+    await first.check()
+    await run(first, spec)
+    await on_console(first, "guest login:")
+    console = await logged_in(first)
+    await console.type("echo what matters > /root/file && sync && echo done$?", "done0")
+    await console.hang_up()
+    os.kill(there(processes.find(first.records.files(ID).pid)), signal.SIGKILL)
+    await first.close()
+
+    second = drive(tmp_path / "second")
+    await second.check()
+    await run(second, spec)
+    await on_console(second, "guest login:")
+    console = await logged_in(second)
+    await console.type("cat /root/file; echo done$?", "what matters\r\ndone0")
+    await console.hang_up()
     await second.ensure_absent(ID)
     assert images() == set()
     await second.close()
