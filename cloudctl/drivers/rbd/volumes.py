@@ -140,7 +140,7 @@ class RbdVolumes:
         if spec.image is not None and spec.image.path is not None and self.clone_depth == 0:
             demand_fits(spec, await self.contents.size_bytes(spec.image))
             await self.contents.put(spec.image, making)
-            await self._resize(making, size)
+            await self._resize_unless(making, size)
             return
         async with self._origin(spec) as origin:
             if origin is None:
@@ -259,7 +259,7 @@ class RbdVolumes:
                 raise Unfit(f"volume {id} of {gib(there.size_bytes)} GiB is smaller than image {image.id}")
             making = MAKING + written(id)
             await self.contents.put(image, making)
-            await self._resize(making, there.size_bytes)
+            await self._resize_unless(making, there.size_bytes)
             await self._freeze(there.name, UNDO)
             await self.ceph.note("undo", written(id))
             try:
@@ -362,7 +362,7 @@ class RbdVolumes:
                 if note[0] == "undo":
                     await self._undo(id)
                 else:
-                    await self._resize(image.name, int(note[2]))
+                    await self._resize_unless(image.name, int(note[2]))
                     await self.ceph.forget(*note)
             yield await self._volume(id) if left else image
 
@@ -379,11 +379,14 @@ class RbdVolumes:
         await self.ceph.rbd_long("snap", "rollback", self.ceph.path(volume(id), name))
 
     async def _resize(self, image: str, size_bytes: int) -> None:
-        """It is no smaller, or what is lost is not wanted."""
-        found = await self.ceph.find(image)
-        if found is not None and found.size_bytes == size_bytes:
-            return  # which rbd would refuse
+        """It is no smaller, or what is lost is not wanted. One that has this size is refused by rbd."""
         await self.ceph.rbd_long("resize", f"--size={size_bytes}B", "--allow-shrink", self.ceph.path(image))
+
+    async def _resize_unless(self, image: str, size_bytes: int) -> None:
+        """The same for one that may have this size."""
+        found = await self.ceph.find(image)
+        if found is None or found.size_bytes != size_bytes:
+            await self._resize(image, size_bytes)
 
     @asynccontextmanager
     async def _moment(self, id: str) -> AsyncIterator[str]:
