@@ -9,8 +9,8 @@ import pytest
 
 from cloudctl.testing.cloud import MemoryCloud
 from cloudctl.volume.archives import Archives
-from tests.volume.asking import V3, volume
-from tests.volume.backing_up import PIECE, content, fill, held, in_small_pieces, restore, shown
+from tests.volume.asking import V3, act, volume
+from tests.volume.backing_up import PIECE, UNKNOWN, content, fill, held, in_small_pieces, restore, shown
 
 TELLS = {"driver": {"volume": {"fake": {"tells_changes": True}}}}
 
@@ -88,6 +88,18 @@ def test_one_of_a_snapshot_has_no_mark_and_takes_none_away(
     assert marks(backend, id) == [first["id"]]
     third = back_up(id, incremental=True)
     assert [restored(cloud, demo, backend, each["id"]) for each in (second, third)] == [content("a"), content("b")]
+
+
+def test_a_volume_in_use_is_marked_instead_of_frozen(make: Any, demo: Any, cloud: Any, backend: Any) -> None:
+    id = make()["id"]
+    fill(backend, id, content("a"))
+    act(demo, id, "os-attach", {"instance_uuid": UNKNOWN, "mountpoint": "/dev/vdb"})
+    cloud.settle()
+    made = demo.post(f"{V3}/backups", {"backup": {"volume_id": id, "force": True}}).json()["backup"]
+    cloud.settle()
+    assert (shown(demo, made["id"])["status"], volume(demo, id)["status"]) == ("available", "in-use")
+    assert (backend.behaviour.calls["ensure_snapshot"], marks(backend, id)) == (0, [made["id"]])
+    assert restored(cloud, demo, backend, made["id"]) == content("a")
 
 
 def test_what_one_machine_has_exported_another_one_exports_again(
