@@ -123,6 +123,7 @@ def start(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Callable
         each.kill()
 
 
+@pytest.mark.slow
 def test_what_was_written_discarded_and_added_comes_back_out_of_each_of_a_chain(start: Callable[[str], Ceph]) -> None:
     ceph = start("directory")
     id = ceph.volume()
@@ -161,6 +162,7 @@ def test_what_was_written_discarded_and_added_comes_back_out_of_each_of_a_chain(
     assert last["object_count"] == made[3]["object_count"]
 
 
+@pytest.mark.slow
 def test_a_volume_that_was_reverted_filled_and_moved_is_backed_up_as_it_is(start: Callable[[str], Ceph]) -> None:
     ceph = start("objects")
     id = ceph.volume()
@@ -201,6 +203,7 @@ def test_a_volume_that_was_reverted_filled_and_moved_is_backed_up_as_it_is(start
         assert ceph.cluster.rbd("trash", "ls", place) == ""
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_while_it_backs_up_leaves_one_mark_and_all_bytes(start: Callable[[str], Ceph]) -> None:
     ceph = start("objects")
     id = ceph.volume()
