@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cloudctl.volume.archive import Archive
@@ -44,6 +44,7 @@ def test_a_volume_that_has_grown_has_a_last_piece_that_is_another_one() -> None:
     assert found == Comparison({0: "a"}, {1: [(10, 5)]})
 
 
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is slow
 @given(
     before=st.binary(max_size=60),
     now=st.binary(max_size=60),
