@@ -75,6 +75,7 @@ from cloudctl.drivers.objects_interface import IFarData, IObjectData
 from cloudctl.drivers.volume_interfaces import (
     IVolumeAdoption,
     IVolumeBackend,
+    IVolumeChanges,
     IVolumeData,
     IVolumeFormats,
     IVolumeSnapshots,
@@ -135,6 +136,7 @@ __all__ = [
     "IVncConsole",
     "IVolumeAdoption",
     "IVolumeBackend",
+    "IVolumeChanges",
     "IVolumeData",
     "IVolumeFormats",
     "IVolumeSnapshots",
@@ -166,6 +168,7 @@ CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
         IVolumeSnapshots,
         IVolumeData,
         IVolumeFormats,
+        IVolumeChanges,
         IVolumeAdoption,
     ),
     "network": (

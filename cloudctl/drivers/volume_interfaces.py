@@ -95,6 +95,34 @@ class IVolumeFormats(Interface):
         """As `ensure_exported` of IVolumeData, in one of `formats`."""
 
 
+class IVolumeChanges(Interface):
+    """What has changed in a volume since a moment that was marked can be told, without reading all of it.
+
+    Marks are no snapshots: nobody is told of them but by `marks`, they go with their volume, and keep it from nothing.
+    To be reverted, filled or extended is a change of the volume like others.
+    """
+
+    async def marks(id: str) -> tuple[str, ...]:
+        """Those of a volume, sorted. Raises UnknownVolume."""
+
+    async def ensure_marked(id: str, mark: str) -> None:
+        """The volume has the mark; one that is there stays where it is. Raises UnknownVolume, NoCapacity."""
+
+    async def ensure_unmarked(id: str, mark: str) -> None:
+        """The volume does not have it. A mark that it never had, or an unknown volume, is no error."""
+
+    async def ensure_changes_exported(
+        id: str, path: str, mark: str, since: str | None = None
+    ) -> tuple[tuple[int, int], ...] | None:
+        """`path` is a raw file with what the volume held at `mark` wherever it has changed after the mark `since`.
+
+        Returns where that is: offsets and lengths in bytes, sorted, none within another. None: that is not known, and
+        all of the volume is in the file; so it is without `since`, and with one that the volume does not have.
+        The file is as large as the volume and appears whole or not at all; a repeat makes it anew. Raises
+        UnknownVolume, UnknownSnapshot if the volume has no such `mark`, NoCapacity.
+        """
+
+
 class IVolumeAdoption(Interface):
     """What the backend has beside the volumes of the cloud can become such, and these can be left to it alone."""
 

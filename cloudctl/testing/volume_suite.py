@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from os import truncate
 from pathlib import Path
 from typing import Any
 
 from attrs import evolve
 
 from cloudctl.drivers.errors import InUse, NoCapacity, Unfit, UnknownSnapshot, UnknownVolume
-from cloudctl.drivers.interfaces import IVolumeAdoption, IVolumeData, IVolumeFormats, IVolumeSnapshots
+from cloudctl.drivers.interfaces import (
+    IVolumeAdoption,
+    IVolumeChanges,
+    IVolumeData,
+    IVolumeFormats,
+    IVolumeSnapshots,
+)
 from cloudctl.drivers.specs import ImageSource, SnapshotSpec, SnapshotState, VolumeSpec, VolumeState
 from cloudctl.image.inspection import inspect
 from cloudctl.testing.driver_checks import (
@@ -28,6 +35,7 @@ ID = "9d2f4c11-0000-4000-8000-00000000000a"
 OTHER = "9d2f4c11-0000-4000-8000-00000000000b"
 SNAPSHOT = "c4a1e2b3-0000-4000-8000-00000000000c"
 HOST = "host-1"
+LOOKED = 4096  # bytes of a volume that are compared
 
 
 def volume_suite(make: Make) -> type[Any]:
@@ -216,6 +224,77 @@ def volume_suite(make: Make) -> type[Any]:
                 assert await self.content(driver, tmp_path, OTHER) == b"from an image"
                 await driver.connect(ID, HOST)
                 await refused(InUse, driver.ensure_imported, ID, self.file(tmp_path, b"too late"))
+
+        async def test_what_has_changed_since_a_mark_is_told(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                need(driver, IVolumeChanges, IVolumeData, IVolumeSnapshots)
+                target = tmp_path / "changes"
+
+                async def changes(mark: str, since: str | None = None) -> tuple[Any, bytes]:
+                    """Where they are, and what the volume began with then, if what it began with before is known."""
+                    found = await driver.ensure_changes_exported(ID, str(target), mark, since)
+                    with target.open("rb") as file:
+                        held = bytearray(begins[since] if found is not None else bytes(LOOKED))
+                        for offset, length in ((0, LOOKED),) if found is None else found:
+                            file.seek(offset)
+                            part = file.read(min(length, max(0, LOOKED - offset)))
+                            held[offset : offset + len(part)] = part
+                    return found, bytes(held[: target.stat().st_size]).rstrip(b"\0")
+
+                begins: dict[str | None, bytes] = {}
+                await driver.ensure_created(evolve(self.volume(ID), image=self.file(tmp_path, b"before, and more")))
+                await refused(UnknownSnapshot, driver.ensure_changes_exported, ID, str(target), "first")
+                await driver.ensure_marked(ID, "first")
+                assert await changes("first") == (None, b"before, and more")
+                begins["first"] = b"before, and more".ljust(LOOKED, b"\0")
+                await driver.ensure_imported(ID, self.file(tmp_path, b"after"))
+                await driver.ensure_extended(ID, 2)
+                for mark in ("first", "second", "third"):
+                    await driver.ensure_marked(ID, mark)
+                assert tuple(await driver.marks(ID)) == ("first", "second", "third")
+                for since in (None, "unknown", "third", "second"):
+                    assert await changes("second", since) == (None, b"after")
+                found, held = await changes("second", "first")
+                assert found and held == b"after"
+                begins["second"] = b"after".ljust(LOOKED, b"\0")
+                assert await changes("third", "second") == ((), b"after")
+
+        async def test_marks_are_no_snapshots_and_go_with_their_volume(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                need(driver, IVolumeChanges, IVolumeSnapshots)
+                await refused(UnknownVolume, driver.marks, ID)
+                await refused(UnknownVolume, driver.ensure_marked, ID, "one")
+                await driver.ensure_unmarked(ID, "one")
+                await driver.ensure_created(self.volume(ID))
+                moves = [
+                    Move("ensure_marked", (ID, "one"), ("one",)),
+                    Move("ensure_marked", (ID, "another"), ("another", "one")),
+                    Move("ensure_unmarked", (ID, "one"), ("another",)),
+                    Move("ensure_unmarked", (ID, "another"), ()),
+                ]
+
+                async def see() -> Any:
+                    return await driver.marks(ID)
+
+                await twice(driver, moves, see)
+                await at_once(driver, moves, see)
+                await driver.ensure_marked(ID, "one")
+                assert tuple(await driver.snapshots()) == () and await self.see(driver) == VolumeState(ID, 1)
+                await driver.ensure_absent(ID)
+                assert await self.see(driver) is None
+                await driver.ensure_created(self.volume(ID))
+                assert tuple(await driver.marks(ID)) == ()
+
+        async def test_content_as_large_as_the_volume_goes_in(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                need(driver, IVolumeData)
+                await driver.ensure_created(self.volume(ID))
+                image = self.file(tmp_path, b"all of it")
+                truncate(str(image.path), 1 << 30)
+                for _ in range(2):
+                    await driver.ensure_imported(ID, image)
+                assert await self.content(driver, tmp_path, ID) == b"all of it"
+                assert await self.see(driver) == VolumeState(ID, 1)
 
         def adoptions(self) -> list[Move]:
             return [

@@ -15,7 +15,7 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -23,6 +23,7 @@ import orjson
 from attrs import asdict, frozen
 
 from cloudctl.errors import CloudError
+from cloudctl.volume.changes import Changes, Extent, compared
 
 MANIFEST = "manifest.json"
 WORK = "work"
@@ -78,24 +79,30 @@ class Archive:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Damaged(f"The manifest of backup {backup_id} cannot be read: {error}") from error
 
-    def store(self, backup_id: str, source: Path, parent_id: str | None, stop: Stop) -> Manifest:
-        """Take in the file `source`. A backup that is there stays as it is. Raises Damaged, Stopped, OSError."""
+    def store(
+        self, backup_id: str, source: Path, parent_id: str | None, stop: Stop, changes: Changes | None = None
+    ) -> Manifest:
+        """Take in the file `source`. A backup that is there stays as it is. Raises Damaged, Stopped, OSError.
+
+        `changes`: what has changed since the parent, if that alone is in the file.
+        """
         if (self._place(backup_id) / MANIFEST).exists():
             return self.manifest(backup_id)
         self.prepare()
         parent = None if parent_id is None else self.manifest(parent_id)
         known = set() if parent is None else {piece for piece in parent.pieces if piece is not None}
         size = self.piece if parent is None else parent.piece
+        unchanged = {} if changes is None or parent is None else self._complete(source, changes, parent, stop)
         new = self._new(backup_id)
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(mode=0o700)
         pieces: list[str | None] = []
         stored: set[str] = set()
         with source.open("rb") as file:
-            for data in read_pieces(file, size):
+            for number, data in enumerate(read_pieces(file, size)):
                 if stop():
                     raise Stopped(backup_id)
-                name = None if data is None else hashlib.sha256(data).hexdigest()
+                name = name_of(data, number, unchanged)
                 pieces.append(name)
                 if data is not None and name is not None and name not in known and name not in stored:
                     _write(new / name[:2] / name, data)
@@ -109,6 +116,18 @@ class Archive:
         new.replace(self._place(backup_id))
         _sync(self.directory)
         return made
+
+    def _complete(self, source: Path, changes: Changes, parent: Manifest, stop: Stop) -> Mapping[int, str | None]:
+        """What has changed in part is whole in the file. Returns the pieces that are as they were."""
+        found = compared(changes, parent.length, parent.piece, parent.pieces)
+        places = list(self._chain(parent))
+        with source.open("r+b") as file:
+            for number, gaps in found.gaps.items():
+                if stop():
+                    raise Stopped(parent.id)
+                data = _piece(places, str(parent.pieces[number]))
+                fill(file, data, number * parent.piece, gaps)
+        return found.unchanged
 
     def assemble(self, backup_id: str, target: Path, stop: Stop) -> None:
         """The file `target` has the content that was backed up; zeros take no room.
@@ -156,6 +175,20 @@ class Archive:
                 raise Damaged(f"Backup {manifest.id} builds on itself.")
             seen.add(manifest.id)
             yield self._place(manifest.id)
+
+
+def name_of(data: bytes | None, number: int, unchanged: Mapping[int, str | None]) -> str | None:
+    """Of a piece. None for one of zeros; of those that are unchanged nothing was read."""
+    if number in unchanged:
+        return unchanged[number]
+    return None if data is None else hashlib.sha256(data).hexdigest()
+
+
+def fill(file: IO[bytes], data: bytes, offset: int, gaps: Sequence[Extent]) -> None:
+    """Those parts of the file are as in `data`, a piece that begins at `offset`."""
+    for start, length in gaps:
+        file.seek(start)
+        file.write(data[start - offset : start - offset + length])
 
 
 def read_pieces(file: IO[bytes], size: int) -> Iterator[bytes | None]:

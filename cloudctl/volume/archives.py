@@ -5,11 +5,13 @@ Files on their way in or out of a volume are in the directory in any case.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from attrs import frozen
+import orjson
+from attrs import asdict, frozen
 from twisted.internet.defer import CancelledError
 
 from cloudctl.tasks import Context
@@ -17,6 +19,7 @@ from cloudctl.tasks.workflow import Cancelled, Memo
 from cloudctl.volume import backups
 from cloudctl.volume.archive import Archive, Damaged, Stop, Stopped
 from cloudctl.volume.archive_threads import ArchiveThreads
+from cloudctl.volume.changes import Changes, Extent
 from cloudctl.volume.object_archive import ObjectArchive
 from cloudctl.volume.tables import Backup
 
@@ -41,23 +44,54 @@ class Archives:
         """Nothing is left of the work of this name."""
         await self.directory.run(Archive.discard, name)
 
-    async def store(self, ctx: Context, backup: Backup, source: Path) -> Memo:
+    # -- what came out of a volume
+
+    def whole(self, backup: Backup) -> Path:
+        """Where all that the volume held is put."""
+        return self.work(backup.id)
+
+    def changed(self, backup: Backup) -> Path:
+        """Where only what has changed is put. Not the same as of all of it: one is never taken for the other."""
+        return self.work(f"{backup.id}.changed")
+
+    async def note(self, backup: Backup, extents: Sequence[Extent]) -> None:
+        """All that has changed is in the file, which is as large as the volume; that is there."""
+        await self.directory.run(_note, self.changed(backup), self._extents(backup), extents)
+
+    async def exported(self, backup: Backup) -> tuple[Path, Changes | None] | None:
+        """The file, and what of the volume is in it, unless it is all; None: there is none on this machine."""
+        if self.whole(backup).exists():
+            return self.whole(backup), None
+        if not self.changed(backup).exists() or not self._extents(backup).exists():
+            return None
+        return self.changed(backup), await self.directory.run(_noted, self._extents(backup))
+
+    def _extents(self, backup: Backup) -> Path:
+        return self.work(f"{backup.id}.extents")
+
+    # -- in and out
+
+    async def store(self, ctx: Context, backup: Backup, source: Path, changes: Changes | None = None) -> Memo:
         """Take in a file. How many objects, or files, that took, and what they are known by.
 
-        Raises Damaged, Cancelled, Transient.
+        `changes`: what has changed since the backup that it builds on, if that alone is in the file. Raises Damaged,
+        Cancelled, Transient.
         """
         if backup.kept_at is None:
             parent = None if backup.parent_id is None else await ctx.read(backups.get, backup.parent_id)
             kept = None if parent is None else backups.archive_id(parent)
-            return {"pieces": (await self.directory.work(ctx, Archive.store, backup.id, source, kept)).stored}
-        return await self.store_at(ctx, backup.kept_at, backup, source)
+            stored = partial(Archive.store, changes=changes)
+            return {"pieces": (await self.directory.work(ctx, stored, backup.id, source, kept)).stored}
+        return await self.store_at(ctx, backup.kept_at, backup, source, changes)
 
-    async def store_at(self, ctx: Context, kept_at: str, backup: Backup, source: Path) -> Memo:
+    async def store_at(
+        self, ctx: Context, kept_at: str, backup: Backup, source: Path, changes: Changes | None = None
+    ) -> Memo:
         """The same, as objects of this place."""
         parent = None if backup.parent_id is None else await ctx.read(backups.get, backup.parent_id)
         below = None if parent is None or parent.kept_at is None else (parent.kept_at, parent.kept_digest)
         archive = self._objects()
-        made = await stoppable(ctx, lambda stop: archive.store(kept_at, source, below, ctx.now, stop))
+        made = await stoppable(ctx, lambda stop: archive.store(kept_at, source, below, changes, ctx.now, stop))
         return {"pieces": made.objects, "digest": made.digest}
 
     async def assemble(self, ctx: Context, backup: Backup, target: Path) -> None:
@@ -103,3 +137,18 @@ async def stoppable(ctx: Context, work: Callable[[Stop], Awaitable[T]]) -> T:
         raise
     except Stopped as error:
         raise Cancelled(str(error)) from None
+
+
+# -- in threads
+
+
+def _note(_archive: Archive, source: Path, target: Path, extents: Sequence[Extent]) -> None:
+    """Appears whole or not at all."""
+    beside = target.with_name(f"{target.name}.new")
+    beside.write_bytes(orjson.dumps(asdict(Changes(source.stat().st_size, tuple(extents)))))
+    beside.replace(target)
+
+
+def _noted(_archive: Archive, source: Path) -> Changes:
+    told = orjson.loads(source.read_bytes())
+    return Changes(told["length"], tuple((offset, length) for offset, length in told["extents"]))

@@ -28,7 +28,8 @@ from cloudctl.object_store.listing import Wanted
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.objects import NewObject
 from cloudctl.tasks import Transient
-from cloudctl.volume.archive import Damaged, Stop, Stopped, read_pieces
+from cloudctl.volume.archive import Damaged, Stop, Stopped, fill, name_of, read_pieces
+from cloudctl.volume.changes import Changes, Extent, compared
 
 FORMAT = 1
 LIST = 1000  # objects that are removed between two looks
@@ -77,6 +78,7 @@ class Reading:
     file: IO[bytes]
     piece: int
     known: frozenset[str]
+    unchanged: Mapping[int, str | None]
     stop: Stop
     own: dict[str, None] = field(factory=dict)
     pieces: list[str | None] = field(factory=list)
@@ -94,7 +96,7 @@ class Reading:
                 data = next(self._source)
             except StopIteration:
                 return False
-            name = None if data is None else hashlib.sha256(data).hexdigest()
+            name = name_of(data, len(self.pieces), self.unchanged)
             self.pieces.append(name)
             if name is not None and name not in self.known and name not in self.own:
                 self.own[name] = None
@@ -128,20 +130,32 @@ class ObjectArchive:
     size: int
 
     async def store(
-        self, kept_at: str, source: Path, below: tuple[str, str | None] | None, now: datetime, stop: Stop
+        self,
+        kept_at: str,
+        source: Path,
+        below: tuple[str, str | None] | None,
+        changes: Changes | None,
+        now: datetime,
+        stop: Stop,
     ) -> Stored:
         """Take in the file `source`. `below`: place and digest of what it builds on.
 
-        Raises Damaged, Stopped, Transient, and what the object store refuses.
+        `changes`: what has changed since that, if that alone is in the file. Raises Damaged, Stopped, Transient, and
+        what the object store refuses.
         """
         place = place_of(kept_at)
         parent = None if below is None else await self.contents(*below, now)
         known = frozenset() if parent is None else frozenset(each for each in parent.pieces if each is not None)
         size = self.piece if parent is None else parent.piece
         packed = max(1, self.size // size)
+        unchanged: Mapping[int, str | None] = {}
+        if changes is not None and parent is not None and below is not None:
+            found = await self.intake.run(compared, changes, parent.length, size, parent.pieces)
+            unchanged = found.unchanged
+            await self._gather(below[0], parent, found.gaps, source, now, stop)
         file = await self.intake.run(source.open, "rb")
         try:
-            reading = Reading(file, size, known, stop)
+            reading = Reading(file, size, known, unchanged, stop)
             number = 0
             while await self.intake.run(reading.has_more):
                 number += 1
@@ -176,11 +190,26 @@ class ObjectArchive:
     async def assemble(self, kept_at: str, digest: str | None, target: Path, now: datetime, stop: Stop) -> None:
         """The file `target` has the content that was backed up; zeros take no room. Raises Damaged, Stopped."""
         contents = await self.contents(kept_at, digest, now)
-        wanted: dict[str, list[int]] = {}
-        for number, name in enumerate(contents.pieces):
-            if name is not None:
-                wanted.setdefault(name, []).append(number)
         await self.intake.run(_make, target, contents.length)
+        await self._gather(kept_at, contents, dict.fromkeys(range(len(contents.pieces))), target, now, stop)
+
+    async def _gather(
+        self,
+        kept_at: str,
+        contents: Contents,
+        numbers: Mapping[int, Sequence[Extent] | None],
+        target: Path,
+        now: datetime,
+        stop: Stop,
+    ) -> None:
+        """Those pieces of a backup are in the file; None: all of the piece, else only these parts of it.
+
+        Raises Damaged, Stopped.
+        """
+        wanted: dict[str, list[int]] = {}
+        for number in numbers:
+            if (name := contents.pieces[number]) is not None:
+                wanted.setdefault(name, []).append(number)
         seen = set()
         at: str | None = kept_at
         there = contents
@@ -192,7 +221,7 @@ class ObjectArchive:
                 place = _part(place_of(at), number)
                 opens = await self._file(place, now)
                 try:
-                    await self.intake.run(_copy, opens, parts, target, contents.piece, stop)
+                    await self.intake.run(_copy, opens, parts, target, contents.piece, numbers, stop)
                 except (UnknownContent, ValueError) as error:
                     where = f"The object {place.name} in container {place.container}"
                     raise Damaged(f"{where} has changed since the backup was made.") from error
@@ -276,7 +305,14 @@ def _make(target: Path, length: int) -> None:
         file.truncate(length)
 
 
-def _copy(opens: Callable[[], IO[bytes]], parts: Sequence[Part], target: Path, piece: int, stop: Stop) -> None:
+def _copy(
+    opens: Callable[[], IO[bytes]],
+    parts: Sequence[Part],
+    target: Path,
+    piece: int,
+    numbers: Mapping[int, Sequence[Extent] | None],
+    stop: Stop,
+) -> None:
     """Raises ValueError for what is not what it was, Stopped, DriverError."""
     with opens() as read, target.open("r+b") as written:
         for part in parts:
@@ -286,5 +322,5 @@ def _copy(opens: Callable[[], IO[bytes]], parts: Sequence[Part], target: Path, p
             data = read.read(part.length)
             if hashlib.sha256(data).hexdigest() != part.name:
                 raise ValueError(part.name)
-            written.seek(part.number * piece)
-            written.write(data)
+            gaps, offset = numbers[part.number], part.number * piece
+            fill(written, data, offset, [(offset, len(data))] if gaps is None else gaps)

@@ -49,11 +49,12 @@ class Moment:
     rows: dict[str, set[tuple[Any, ...]]]
 
 
-# Two of each kind that data is copied or moved between. What leaves the choice is on the first; the second is moved to.
+# Two of each kind that data is copied or moved between. What leaves the choice is on the first; the second is moved to,
+# and tells what has changed.
 BACKENDS = {
     "image": {"stores": {"second": {"directory": "second"}}},
     "drivers": {"volume": {"first": "fake", "second": "fake"}},
-    "driver": {"volume": {"second": {"total_gib": 100}}},
+    "driver": {"volume": {"second": {"total_gib": 100, "tells_changes": True}}},
 }
 
 

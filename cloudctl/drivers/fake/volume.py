@@ -16,6 +16,7 @@ from cloudctl.drivers.interfaces import (
     IElsewhere,
     IVolumeAdoption,
     IVolumeBackend,
+    IVolumeChanges,
     IVolumeData,
     IVolumeFormats,
     IVolumeSnapshots,
@@ -33,6 +34,7 @@ from cloudctl.drivers.specs import (
 )
 
 GIB = 1 << 30
+BLOCK = 64  # bytes in which changes are told
 
 INTERFACES = (IVolumeBackend, IVolumeSnapshots, IVolumeData, IVolumeFormats, IVolumeAdoption)
 
@@ -42,9 +44,12 @@ class Config:
     """`[driver.volume.fake]`"""
 
     total_gib: int = field(default=10240, validator=ge(1))
-    delays: dict[str, float] = field(factory=dict, validator=delays_of(INTERFACES))  # method: seconds
+    delays: dict[str, float] = field(
+        factory=dict, validator=delays_of((*INTERFACES, IVolumeChanges))
+    )  # method: seconds
     durable: bool = True  # keep volumes in the state directory, if there is one: they outlive this process
     directory: str = ""  # there, instead: for processes that have state directories of their own
+    tells_changes: bool = False  # what has changed since a mark
 
 
 @frozen
@@ -55,6 +60,7 @@ class Volume:
     size_gib: int
     head: str = ""
     hosts: tuple[str, ...] = ()
+    marks: dict[str, str] = field(factory=dict)  # what it held then, the oldest first
 
     @property
     def state(self) -> VolumeState:
@@ -84,10 +90,11 @@ class Loose:
 
 def create(config: Config, resources: DriverResources) -> FakeVolumeBackend:
     root = directory(config.durable, resources, config.directory)
-    return FakeVolumeBackend(
+    kind = MarkedVolumeBackend if config.tells_changes else FakeVolumeBackend
+    return kind(
         name=resources.name,
         total_gib=config.total_gib,
-        behaviour=Behaviour(resources.clock, INTERFACES, dict(config.delays)),
+        behaviour=Behaviour(resources.clock, (*INTERFACES, IVolumeChanges), dict(config.delays)),
         root=root,
         volumes=open_store(Volume, root, "volumes"),
         frozen=open_store(Snapshot, root, "snapshots"),
@@ -305,6 +312,53 @@ class FakeVolumeBackend:
         free = self.total_gib - self._used()
         if size_gib > free:
             raise NoCapacity(f"{size_gib} GiB requested, {free} GiB free")
+
+
+@implementer(IVolumeChanges)
+@define(eq=False)
+class MarkedVolumeBackend(FakeVolumeBackend):
+    """One that tells what has changed."""
+
+    async def marks(self, id: str) -> tuple[str, ...]:
+        async with self.behaviour.around("marks", id):
+            return tuple(sorted(self._volume(id).marks))
+
+    async def ensure_marked(self, id: str, mark: str) -> None:
+        async with self.behaviour.around("ensure_marked", id):
+            volume = self._volume(id)
+            if mark not in volume.marks:
+                self.volumes.put(id, evolve(volume, marks={**volume.marks, mark: volume.head}))
+
+    async def ensure_unmarked(self, id: str, mark: str) -> None:
+        async with self.behaviour.around("ensure_unmarked", id):
+            volume = self.volumes.get(id)
+            if volume is not None and mark in volume.marks:
+                kept = {name: head for name, head in volume.marks.items() if name != mark}
+                self.volumes.put(id, evolve(volume, marks=kept))
+
+    async def ensure_changes_exported(
+        self, id: str, path: str, mark: str, since: str | None = None
+    ) -> tuple[tuple[int, int], ...] | None:
+        async with self.behaviour.around("ensure_changes_exported", id):
+            marks = self._volume(id).marks
+            if mark not in marks:
+                raise UnknownSnapshot(mark)
+            names, now = list(marks), marks[mark]
+            if since not in names[: names.index(mark)]:
+                spill(now, path)
+                return None
+            before = marks[since]
+            starts = [start for start in range(0, len(now), BLOCK) if differ(before, now, start)]
+            told = "".join(
+                now[start : start + BLOCK] if start in starts else "\0" * len(now[start : start + BLOCK])
+                for start in range(0, len(now), BLOCK)
+            )
+            spill(told, path)
+            return tuple((start, len(now[start : start + BLOCK])) for start in starts)
+
+
+def differ(before: str, now: str, start: int) -> bool:
+    return before[start : start + BLOCK] != now[start : start + BLOCK]
 
 
 def demand_free(volume: Volume) -> None:

@@ -67,7 +67,7 @@ def arguments(
         # Without I/O ports, of which there are enough for some fifteen only; virtio devices need none.
         port = {"driver": "pcie-root-port", "id": devices.bus(slot), "chassis": slot + 1, "io-reserve": 0}
         words += ["-device", _json(port)]
-    for key in keys.needed(spec.volumes):
+    for key in keys.needed(record):
         words += ["-object", f"secret,id={key},format=base64,file={_escaped(files.key(key))}"]
     for disk in disks(record, files):
         # QEMU boots a kernel by a ROM that is first already.
@@ -91,7 +91,10 @@ def disks(record: Record, files: Files) -> Iterator[Disk]:
         yield devices.file_disk("rescue", files.rescue, slots.ROOT, format="qcow2", boot=0)
     if spec.image is not None:
         slot, boot = (slots.OLD_ROOT, None) if record.rescued else (slots.ROOT, 0)
-        yield devices.file_disk("root", files.root, slot, format="qcow2", boot=boot)
+        if record.root is not None:
+            yield devices.rbd_disk("root", record.root, slot, boot=boot)
+        else:
+            yield devices.file_disk("root", files.root, slot, format="qcow2", boot=boot)
     if spec.ephemeral_gib:
         yield devices.file_disk("ephemeral", files.ephemeral, slots.EPHEMERAL, format="qcow2")
     if spec.swap_mib:

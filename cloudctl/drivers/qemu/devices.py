@@ -57,6 +57,12 @@ def file_disk(
     return Disk(name, block, _virtio_disk(name, slot, name, boot))
 
 
+def rbd_disk(name: str, disk: rbd.RbdDisk, slot: int, *, boot: int | None = None) -> Disk:
+    """A disk of the guest's own that is in Ceph."""
+    block = {**_rbd_block(disk), "node-name": slots.node(name), "read-only": False, "discard": "unmap"}
+    return Disk(name, block, _virtio_disk(name, slot, name, boot))
+
+
 def volume_disk(connection: VolumeConnection, slot: int) -> Disk:
     """Raises Unfit for a kind of volume that QEMU is not told here how to reach."""
     name = slots.volume(connection.volume_id)
@@ -80,18 +86,21 @@ def _volume_block(connection: VolumeConnection) -> dict[str, Any]:
             "reconnect-delay": RECONNECT_SECONDS,
         }
     if kind == rbd.KIND:
-        disk = rbd.rbd_disk(data)
-        return {
-            "driver": "rbd",
-            "pool": disk.pool,
-            "namespace": disk.namespace,
-            "image": disk.image,
-            "server": [{"host": host, "port": port} for host, port in disk.monitors],
-            "user": disk.user,
-            "auth-client-required": ["cephx"],
-            "key-secret": keys.name(disk),
-        }
+        return _rbd_block(rbd.rbd_disk(data))
     raise Unfit(f"volume {connection.volume_id} has the connection type {kind!r}, which QEMU guests cannot use")
+
+
+def _rbd_block(disk: rbd.RbdDisk) -> dict[str, Any]:
+    return {
+        "driver": "rbd",
+        "pool": disk.pool,
+        "namespace": disk.namespace,
+        "image": disk.image,
+        "server": [{"host": host, "port": port} for host, port in disk.monitors],
+        "user": disk.user,
+        "auth-client-required": ["cephx"],
+        "key-secret": keys.name(disk),
+    }
 
 
 def _virtio_disk(name: str, slot: int, serial: str, boot: int | None) -> dict[str, Any]:

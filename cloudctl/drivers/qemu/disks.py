@@ -1,5 +1,7 @@
 """The files that a guest's disks are: a qcow2 over a converted image that all guests of that image share.
 
+A root disk may be in Ceph instead (`rbd.roots`); what else a guest has are files in any case.
+
 An image is converted once. Everything appears whole: it is written beside its place and renamed.
 """
 
@@ -26,7 +28,10 @@ from cloudctl.drivers.errors import Busy, DriverError, NoCapacity, Unfit
 from cloudctl.drivers.handed import Argument, Lent, Node
 from cloudctl.drivers.locks import Locks
 from cloudctl.drivers.programs import ProgramFailed, Programs
+from cloudctl.drivers.qemu import host
 from cloudctl.drivers.qemu.records import Files, Record, room_for
+from cloudctl.drivers.rbd.disk import RbdDisk
+from cloudctl.drivers.rbd.roots import RootDisks
 from cloudctl.drivers.specs import GuestSpec, ImageSource
 
 _log = Logger()
@@ -47,18 +52,35 @@ class Disks:
     reactor: Any
     cache: Path
     keep_seconds: float
+    roots: RootDisks | None = None  # None: they are files
     _converting: Locks = field(factory=Locks)
     _pinned: Counter[str] = field(factory=Counter)
 
-    async def ensure(self, spec: GuestSpec, files: Files) -> None:
-        """All disks of a guest that is off, as large as `spec` says. Raises Unfit, NoCapacity."""
+    async def ensure(self, record: Record, files: Files) -> RbdDisk | None:
+        """All disks of a guest that is off, as large as its spec says; its root disk, if that is no file.
+
+        Raises Unfit, NoCapacity, Busy.
+        """
+        spec, root = record.spec, None
         if not self.programs.dry_run:
             files.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         if spec.image is not None:
-            await self.ensure_overlay(spec.image, files.root, spec.disk_gib)
+            # What was made as a file stays one.
+            roots = None if files.root.exists() else self.roots_of(record)
+            if roots is None:
+                await self.ensure_overlay(spec.image, files.root, spec.disk_gib)
+            else:
+                root = await roots.ensure(spec.id, spec.image, spec.disk_gib)
             await self.ensure_kernel(spec.image, files)
         await self._ensure_ephemeral(files.ephemeral, spec.ephemeral_gib)
         await self.in_thread(ensure_swap, files.swap, spec.swap_mib * MIB)
+        return root
+
+    def roots_of(self, record: Record) -> RootDisks | None:
+        """Raises Unfit."""
+        if self.roots is None and record.root is not None:
+            raise Unfit(f"the root disk of guest {record.spec.id} is in Ceph, and root_disks says that there is none")
+        return self.roots
 
     async def ensure_overlay(self, image: ImageSource, target: Path, size_gib: int) -> None:
         """`target` is a disk over the image, or stays what it is; it is grown to `size_gib` (0: the image's size).
@@ -147,6 +169,16 @@ class Disks:
         finally:
             await self.in_thread(shutil.rmtree, tree, True)
 
+    async def size_gib(self, directory: Path) -> int:
+        """Of what root disks are on: the pool, or the file system of this directory."""
+        return host.disk_gib(directory) if self.roots is None else await self.roots.size_gib()
+
+    async def copy_root(self, record: Record, target: Path) -> str:
+        """Of one that is no file, at this moment; returns the format. Raises Unfit."""
+        roots = self.roots_of(record)
+        assert roots is not None, "there it is"
+        return await roots.copy(record.spec.id, target)
+
     async def copy(self, source: Path, image: ImageSource | None, target: Path) -> None:
         """A complete qcow2 that needs no other file. The source, which may be over an image, is in nobody's use."""
         whole = {**top(source, writable=False).options}
@@ -192,14 +224,16 @@ class Disks:
         if header.data_file or found != (None if image is None else str(self.cached(image))):
             raise DriverError(f"{disk} refers to a file that is not its image")
 
-    async def remove(self, files: Files) -> None:
-        """All files of a guest."""
+    async def remove(self, id: str, files: Files) -> None:
+        """All disks and files of a guest. Raises Busy while somebody has its root disk open."""
         if self.programs.dry_run:
             _log.info("would remove {directory}", directory=files.directory)
             return
         await self.in_thread(shutil.rmtree, files.directory, True)
         for path in (files.pid, files.qmp, files.serial, files.vnc):
             path.unlink(missing_ok=True)
+        if self.roots is not None:
+            await self.roots.remove(id)
 
     @contextmanager
     def pinned(self, *images: ImageSource | None) -> Iterator[None]:

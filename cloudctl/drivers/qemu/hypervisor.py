@@ -31,7 +31,6 @@ from cloudctl.drivers.interfaces import (
 from cloudctl.drivers.locks import Locks
 from cloudctl.drivers.programs import Programs, require
 from cloudctl.drivers.qemu import (
-    capture,
     command,
     console,
     devices,
@@ -51,6 +50,7 @@ from cloudctl.drivers.qemu.monitors import Monitors
 from cloudctl.drivers.qemu.options import Config
 from cloudctl.drivers.qemu.qmp import Refused
 from cloudctl.drivers.qemu.records import Files, Record, Records, plugs, shape
+from cloudctl.drivers.rbd.roots import root_disks
 from cloudctl.drivers.specs import (
     DriverResources,
     GuestDiagnostics,
@@ -79,7 +79,8 @@ def create(config: Config, resources: DriverResources) -> Qemu:
     state_dir = (resources.state_dir or Path()).absolute()
     programs = Programs(resources.reactor, resources.clock, config.dry_run)
     records = Records(state_dir, config.runtime_dir.absolute(), {} if config.dry_run else None)
-    disks = Disks(programs, resources.reactor, state_dir / "images", config.image_cache_seconds)
+    roots = root_disks(config.rbd, resources) if config.root_disks == "rbd" else None
+    disks = Disks(programs, resources.reactor, state_dir / "images", config.image_cache_seconds, roots)
     monitors = Monitors(resources.reactor, resources.clock, config.answer_timeout, config.dry_run)
     groups = ControlGroups(Path(config.cgroup) if config.cgroup else None)
     machines = Machines(config, resources.clock, programs, records, monitors, disks, Emulator(programs), groups)
@@ -116,6 +117,10 @@ class Qemu:
             raise Unusable("it must run as root to plug guests into network interfaces")
         if self.config.accelerator == "kvm" and not os.access("/dev/kvm", os.R_OK | os.W_OK):
             raise Unusable('cannot open /dev/kvm; set accelerator = "tcg" to run without it')
+        if self.disks.roots is not None:
+            if self.config.dry_run:
+                raise Unusable('a dry run has no root disks in Ceph; set root_disks = "files"')
+            self.disks.roots.check()
         longest = len(os.fsencode(self.records.files("").serial))
         if longest > SOCKET_PATH_LIMIT:
             raise Unusable(f"a socket path would be {longest} bytes long; set runtime_dir to a shorter path")
@@ -134,13 +139,14 @@ class Qemu:
 
     async def hosts(self) -> tuple[HostInventory, ...]:
         config, version = self.config, await self.machines.emulator.version()
+        disk_gib = config.disk_gib or await self.disks.size_gib(self.records.directory)
         return tuple(
             HostInventory(
                 name,
                 "QEMU",
                 config.vcpus or os.cpu_count() or 1,
                 config.memory_mib or host.memory_mib(),
-                config.disk_gib or host.disk_gib(self.records.directory),
+                disk_gib,
                 version,
                 "127.0.0.1",
                 host.cpu_info(),
@@ -235,8 +241,7 @@ class Qemu:
             pass
         record = record if files.root.exists() else evolve(record, base=spec.image)
         with self.disks.pinned(spec.image):
-            await self.disks.ensure(spec, files)
-            self.records.put(record)
+            self.records.put(evolve(record, root=await self.disks.ensure(record, files)))
 
     async def _replug(self, record: Record, spec: GuestSpec, files: Files) -> None:
         """Of a guest that is on: what it has not, then what it shall not have."""
@@ -255,10 +260,11 @@ class Qemu:
             files = self.records.files(id)
             await self.machines.end_process(id, files)
             if record := self.records.get(id):
+                self.disks.roots_of(record)  # which refuses what it would leave in Ceph
                 self.machines.keep_out(record, evolve(record.spec, volumes=()))
             # The record goes first: what is left by a crash is no guest any more.
             self.records.remove(id)
-            await self.disks.remove(files)
+            await self.disks.remove(id, files)
         self.disks.sweep(self.records.image_ids())
 
     # -- power
@@ -381,13 +387,7 @@ class Qemu:
             # A copy whose caller was killed may still be written there.
             beside.unlink(missing_ok=True)
             try:
-                if processes.find(files.pid) is None:
-                    await self.disks.copy(files.root, record.root_over, beside)
-                else:
-                    monitor = await self.monitors.get(id, files)
-                    await self.disks.create(beside, self.disks.size(files.root))
-                    clock, limit = self.resources.clock, self.config.copy_timeout
-                    await capture.backup(monitor, clock, slots.node("root"), beside, limit)
+                await self.machines.capture(record, files, beside)
                 if not self.config.dry_run:
                     beside.replace(path)
             finally:

@@ -1,4 +1,4 @@
-"""Keys that a guest's QEMU opens its volumes with: told by a file that is there while it starts, or by its socket.
+"""Keys that a guest's QEMU opens disks in Ceph with: told by a file that is there while it starts, or by its socket.
 
 They are on no command line. Source: QEMU's documents «Secret data», «QMP Reference Manual» (object-add).
 """
@@ -6,13 +6,12 @@ They are on no command line. Source: QEMU's documents «Secret data», «QMP Ref
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from cloudctl.drivers.qemu.records import Files
+from cloudctl.drivers.qemu.records import Files, Record
 from cloudctl.drivers.rbd.disk import RbdDisk, rbd_disks
-from cloudctl.drivers.specs import VolumeConnection
 
 
 def name(disk: RbdDisk) -> str:
@@ -20,9 +19,10 @@ def name(disk: RbdDisk) -> str:
     return f"key-{disk.secret_id}"
 
 
-def needed(volumes: Iterable[VolumeConnection]) -> Mapping[str, RbdDisk]:
-    """Each key once, by its name."""
-    return {name(disk): disk for disk in rbd_disks(volumes)}
+def needed(record: Record) -> Mapping[str, RbdDisk]:
+    """By all that the guest has, each key once, by its name."""
+    root = [] if record.root is None else [record.root]
+    return {name(disk): disk for disk in (*root, *rbd_disks(record.spec.volumes))}
 
 
 def told(disk: RbdDisk) -> Mapping[str, str]:
@@ -31,10 +31,10 @@ def told(disk: RbdDisk) -> Mapping[str, str]:
 
 
 @contextmanager
-def lent(volumes: Iterable[VolumeConnection], files: Files) -> Iterator[None]:
+def lent(record: Record, files: Files) -> Iterator[None]:
     """The files that `Files.key` names are there meanwhile. Raises DriverError."""
     with ExitStack() as left:
-        for key, disk in needed(volumes).items():
+        for key, disk in needed(record).items():
             path = files.key(key)
             content = disk.key()
             # Of a start that was killed.

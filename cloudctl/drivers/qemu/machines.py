@@ -7,6 +7,8 @@ ending guest is noted as stopped before its process ends, a starting one as runn
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 from attrs import evolve, frozen
@@ -17,7 +19,7 @@ from twisted.logger import Logger
 from cloudctl.drivers.accounts import Account, let_through, own_number
 from cloudctl.drivers.errors import Busy, DriverError, InvalidPower, NoCapacity, Unreachable
 from cloudctl.drivers.programs import ProgramFailed, Programs
-from cloudctl.drivers.qemu import command, doors, keys, processes, slots
+from cloudctl.drivers.qemu import capture, command, doors, keys, processes, slots
 from cloudctl.drivers.qemu.cgroups import ControlGroups, limits
 from cloudctl.drivers.qemu.command import Kernel
 from cloudctl.drivers.qemu.disks import MIB, Disks, ensure_swap, kernel_file
@@ -173,7 +175,7 @@ class Machines:
             return True
 
         try:
-            with keys.lent(() if self.config.dry_run else record.spec.volumes, files):
+            with nullcontext() if self.config.dry_run else keys.lent(record, files):
                 await self.programs.start(
                     command.PROGRAM, *words, *more, ready=answers, namespace=namespace, becomes_another=not user.is_root
                 )
@@ -302,6 +304,19 @@ class Machines:
                 await monitor.execute("cont")
             raise NoCapacity(f"the memory of guest {record.spec.id} was not saved: {told.get('error-desc', '')}")
         beside.replace(files.memory)
+
+    # -- copied
+
+    async def capture(self, record: Record, files: Files, target: Path) -> None:
+        """`target`, a new file, is a qcow2 of what the root disk holds now. Raises NoCapacity, Unfit, Silent."""
+        if record.root is not None:
+            await self.disks.copy_root(record, target)
+        elif processes.find(files.pid) is None:
+            await self.disks.copy(files.root, record.root_over, target)
+        else:
+            monitor = await self.monitors.get(record.spec.id, files)
+            await self.disks.create(target, self.disks.size(files.root))
+            await capture.backup(monitor, self.clock, slots.node("root"), target, self.config.copy_timeout)
 
     # -- parts
 

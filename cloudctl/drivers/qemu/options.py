@@ -10,6 +10,7 @@ from attrs import field, frozen
 from attrs.validators import ge, gt, le
 
 from cloudctl.drivers.accounts import DEFAULT, GUESTS, Account, account, are_numbers, exist, numbers, optional_account
+from cloudctl.drivers.rbd.options import Pool
 
 FIXED_SLOTS = 5  # for what is there from the start: root disk, rescued disk, ephemeral, swap, config drive
 MOST_SLOTS = 24  # a q35 machine has room for 29 root ports
@@ -47,6 +48,10 @@ class Config:
     vcpus: int = field(default=0, validator=ge(0))
     memory_mib: int = field(default=0, validator=ge(0))
     disk_gib: int = field(default=0, validator=ge(0))
+    # Where the root disks of guests are: files of this machine, or clones of their images in this pool of Ceph. Guests
+    # whose disks are files keep them.
+    root_disks: Literal["files", "rbd"] = "files"
+    rbd: Pool = field(factory=Pool)
     # Where sockets and process ids live. The paths of sockets are limited to 107 bytes, so it must be short.
     runtime_dir: Path = Path("/run/cloudctl")
     # Volumes and ports that a guest can have together. More cost time at each boot.

@@ -9,6 +9,7 @@ from cloudctl.drivers.qemu import keys, slots
 from cloudctl.drivers.qemu.devices import Disk, Nic
 from cloudctl.drivers.qemu.lending import lent_file, lent_tap
 from cloudctl.drivers.qemu.qmp import Monitor, Refused, Silent, drop
+from cloudctl.drivers.rbd.disk import rbd_disks
 from cloudctl.drivers.specs import VolumeConnection
 
 # What QEMU says of a storage daemon that is being started again, or does not yet serve all that it shall.
@@ -25,7 +26,7 @@ async def plugged(monitor: Monitor) -> frozenset[str]:
 
 async def tell_keys(monitor: Monitor, volume: VolumeConnection) -> None:
     """QEMU has what the volume is opened with."""
-    for disk in keys.needed([volume]).values():
+    for disk in rbd_disks([volume]):
         await _unless(monitor, "object-add", keys.told(disk), "uplicate")
 
 

@@ -26,6 +26,7 @@ from cattrs import Converter
 from cattrs.errors import BaseValidationError
 
 from cloudctl.drivers.errors import DriverError, NoCapacity
+from cloudctl.drivers.rbd.disk import RbdDisk
 from cloudctl.drivers.specs import GuestSpec, ImageSource, Power
 
 RECORD = "guest.json"
@@ -47,6 +48,7 @@ class Record:
     rescue_image: ImageSource | None = None  # None while rescued: the guest's own
     uid: int | None = None  # of the user that its process is of, as no other guest's
     interrupt_token: str | None = None  # of the latest non-maskable interrupt
+    root: RbdDisk | None = None  # its root disk; None: that is a file, or the guest boots from a volume
     # What the root disk was made over. The wish may name another image later: of a server that was shelved it is its
     # kept disk at first, and then its own again. None: that of the wish, as in records of a release before.
     base: ImageSource | None = None

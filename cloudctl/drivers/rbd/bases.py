@@ -5,8 +5,8 @@ Any number of processes may use one pool. What another one lets go of while it i
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
 
 from attrs import define, field
 
@@ -21,6 +21,7 @@ BASE, MAKING = "image-", "making-"
 START = "base"  # the snapshot of a base that disks are cloned from
 CLONES = "--rbd-default-clone-format=2"  # whose parents may go
 LOOK_SECONDS = 30.0  # for which a pool that had room has some
+SWEEP_SECONDS = 600.0  # between two looks for bases of which nothing is made any more
 
 
 @define(eq=False)
@@ -28,6 +29,7 @@ class Bases:
     contents: Contents
     locks: Locks = field(factory=Locks)
     looked: float | None = None  # when the pool was last seen to have room
+    swept: float | None = None  # when it was last seen that it has no bases without need
 
     @property
     def ceph(self) -> Ceph:
@@ -83,6 +85,33 @@ class Bases:
         if found is not None:
             await self.ceph.trash(name)
             await self.let_go(found.parent)
+
+    async def tidy(self, *names: str) -> None:
+        """Nothing is left of these images, which are gone, nor of what was kept for them alone.
+
+        For who finds none to remove: one that was killed while it did may have left them in the trash. Raises Busy
+        while somebody has one open.
+        """
+        trashed = await self.ceph.trashed()
+        for name, id in trashed:
+            if name in names:
+                image = await self.ceph.find_by_id(id)
+                if image is not None and await self.ceph.empty(id):
+                    await self.let_go(image.parent)
+        # What it was made of may be all that is left; then nothing says which. To ask of each takes its time.
+        now = self.contents.reactor.seconds()
+        if self.swept is None or now - self.swept > SWEEP_SECONDS:
+            await self._sweep([id for name, id in trashed if name.startswith(BASE)])
+            self.swept = now
+
+    async def _sweep(self, trashed: Iterable[str]) -> None:
+        """There is no base of which nothing was made; nor these in the trash, by their ids."""
+        for id in trashed:
+            with suppress(Busy):  # whoever is at it
+                await self.ceph.empty(id, START)
+        for name in await self.ceph.names():
+            if name.startswith(BASE):
+                await self._freed(name)
 
     async def let_go(self, parent: Parent | None) -> None:
         """A clone has gone. What was kept for it alone goes, too."""

@@ -106,6 +106,15 @@ class Ceph:
                 images.append(Image(each["image"], each["size"]))
         return images, snapshots
 
+    async def names(self) -> list[str]:
+        """Of all images."""
+        found: list[str] = await self._rbd_json("ls", self._pool())
+        return found
+
+    async def trashed(self) -> list[tuple[str, str]]:
+        """Name and id of each image in the trash."""
+        return [(each["name"], each["id"]) for each in await self._rbd_json("trash", "ls", self._pool())]
+
     async def find(self, image: str) -> Image | None:
         try:
             return await self._image("--image", image)
@@ -162,9 +171,7 @@ class Ceph:
         """
         found = await self._rbd_json("info", self.path(image))
         await self.rbd("trash", "mv", self.path(image))
-        for name in snapshots:
-            await self.drop(name, *self._place(), f"--image-id={found['id']}")
-        await self.empty(found["id"])
+        await self.empty(found["id"], *snapshots)
 
     async def drop(self, snapshot: str, *image: str) -> None:
         """There is no snapshot of this name; its data go when nothing depends on it."""
@@ -173,13 +180,19 @@ class Ceph:
         except Missing:
             return
 
-    async def empty(self, id: str) -> bool:
-        """Whether nothing of this image of the trash is left; it stays while clones depend on it."""
+    async def empty(self, id: str, *snapshots: str) -> bool:
+        """Whether nothing of this image of the trash is left; it stays while clones depend on it.
+
+        `snapshots`: what it may have. Raises Busy while somebody has it open, or removes it: who is asked to may have
+        been left alone by a process that was killed.
+        """
+        for name in snapshots:
+            await self.drop(name, *self._place(), f"--image-id={id}")
         try:
             await self.rbd_long("trash", "rm", self.path(id))
         except Missing:
             return True
-        except (Needed, Busy):
+        except Needed:
             return False
         return True
 

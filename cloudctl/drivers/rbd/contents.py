@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from attrs import frozen
@@ -17,7 +17,10 @@ from twisted.internet.threads import deferToThreadPool
 from cloudctl.drivers.qcow2.images import Images
 from cloudctl.drivers.qcow2.records import put_in_place, room_for
 from cloudctl.drivers.rbd.ceph import Ceph, Present
+from cloudctl.drivers.rbd.difference import unpack
 from cloudctl.drivers.specs import ImageSource
+
+T = TypeVar("T")
 
 
 @frozen
@@ -70,7 +73,24 @@ class Contents:
                 await self.images.write_as(raw, disk_format, made)
             whole = raw if disk_format == "raw" else made
             with room_for(f"deliver {target}"):
-                await deferToThreadPool(self.reactor, self.reactor.getThreadPool(), put_in_place, whole, target, None)
+                await self._in_thread(put_in_place, whole, target, None)
+
+    async def get_changes(self, name: str, since: str, snapshot: str, target: Path) -> tuple[tuple[int, int], ...]:
+        """`target` is what the snapshot holds where it differs from the older one, `since`; where that is.
+
+        Raises NoCapacity, Missing.
+        """
+        words = ("export-diff", f"--from-snap={since}", self.ceph.path(name, snapshot))
+        async with self._scratch() as difference, self._beside(target) as made:
+            await self.ceph.rbd_long(*words, str(difference))
+            with room_for(f"deliver {target}"):
+                found = await self._in_thread(unpack, difference, made)
+                await self._in_thread(put_in_place, made, target, None)
+        return found
+
+    async def _in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        result: T = await deferToThreadPool(self.reactor, self.reactor.getThreadPool(), function, *args)
+        return result
 
     @asynccontextmanager
     async def _scratch(self) -> AsyncIterator[Path]:

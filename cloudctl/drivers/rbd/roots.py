@@ -93,13 +93,16 @@ class RootDisks:
 
     async def remove(self, id: str) -> None:
         """There is none, nor half of one. Raises Busy while somebody has it open."""
-        for name in (root(id), MAKING + root(id)):
-            found = await self.ceph.find(name)
-            if found is not None:
+        names, was_there = (root(id), MAKING + root(id)), False
+        for name in names:
+            if await self.ceph.find(name) is not None:
+                was_there = True
                 for each in await self.ceph.snapshots(name):
                     # Of a copy that was given up.
                     await self.ceph.drop(each.name, self.ceph.path(name))
                 await self.bases.remove(name)
+        if not was_there:
+            await self.bases.tidy(*names)
 
     async def copy(self, id: str, target: Path) -> str:
         """`target` is what the disk holds now, while its guest goes on; returns its format. Raises Unfit."""

@@ -10,6 +10,8 @@ The notes beside the images (`Ceph.notes`):
     snapshot ID VOLUME      where a snapshot is looked for
     size VOLUME BYTES       what it shall have when it has gone back to a snapshot, which had another
     undo VOLUME             it is being filled; until that is done it goes back to its snapshot UNDO
+
+Marks are snapshots, too, of names of their own: what the next backup is told the differences to.
 """
 
 from __future__ import annotations
@@ -32,7 +34,14 @@ from cloudctl.drivers.errors import (
     UnknownSnapshot,
     UnknownVolume,
 )
-from cloudctl.drivers.interfaces import IElsewhere, IVolumeBackend, IVolumeData, IVolumeFormats, IVolumeSnapshots
+from cloudctl.drivers.interfaces import (
+    IElsewhere,
+    IVolumeBackend,
+    IVolumeChanges,
+    IVolumeData,
+    IVolumeFormats,
+    IVolumeSnapshots,
+)
 from cloudctl.drivers.locks import Locks
 from cloudctl.drivers.programs import require
 from cloudctl.drivers.qcow2.records import written
@@ -50,7 +59,7 @@ from cloudctl.drivers.specs import (
     VolumeState,
 )
 
-VOLUME, SNAPSHOT, UNDO = "volume-", "snapshot-", "undo"
+VOLUME, SNAPSHOT, MARK, UNDO = "volume-", "snapshot-", "mark-", "undo"
 
 
 @frozen
@@ -64,7 +73,7 @@ class Origin:
     passing: bool = False
 
 
-@implementer(IVolumeBackend, IVolumeSnapshots, IVolumeData, IVolumeFormats, IElsewhere)
+@implementer(IVolumeBackend, IVolumeSnapshots, IVolumeData, IVolumeFormats, IVolumeChanges, IElsewhere)
 @define(eq=False)
 class RbdVolumes:
     """Locks are taken in this order: the making or removal of a volume, a snapshot, a volume, a base."""
@@ -131,7 +140,7 @@ class RbdVolumes:
         if spec.image is not None and spec.image.path is not None and self.clone_depth == 0:
             demand_fits(spec, await self.contents.size_bytes(spec.image))
             await self.contents.put(spec.image, making)
-            await self._resize(making, size)
+            await self._resize_unless(making, size)
             return
         async with self._origin(spec) as origin:
             if origin is None:
@@ -155,7 +164,9 @@ class RbdVolumes:
     async def ensure_absent(self, id: str) -> None:
         async with self.locks.hold("life", id), self.locks.hold("volume", id):
             image = await self.ceph.find(volume(id))
-            if image is not None:
+            if image is None:
+                await self.bases.tidy(volume(id))
+            else:
                 demand_free(id, await self.ceph.notes())
                 for each in await self.ceph.snapshots(image.name):
                     if each.name.startswith(SNAPSHOT):
@@ -248,7 +259,7 @@ class RbdVolumes:
                 raise Unfit(f"volume {id} of {gib(there.size_bytes)} GiB is smaller than image {image.id}")
             making = MAKING + written(id)
             await self.contents.put(image, making)
-            await self._resize(making, there.size_bytes)
+            await self._resize_unless(making, there.size_bytes)
             await self._freeze(there.name, UNDO)
             await self.ceph.note("undo", written(id))
             try:
@@ -259,6 +270,38 @@ class RbdVolumes:
             await self.ceph.forget("undo", written(id))
             await self._drop(there.name, UNDO)
             await self.ceph.trash(making)
+
+    # -- changes
+
+    async def marks(self, id: str) -> tuple[str, ...]:
+        there = await self.ceph.snapshots((await self._volume(id)).name)
+        return tuple(sorted(unquote(each.name[len(MARK) :]) for each in there if each.name.startswith(MARK)))
+
+    async def ensure_marked(self, id: str, mark: str) -> None:
+        async with self._settled(id) as image:
+            try:
+                await self.ceph.rbd("snap", "create", "--no-progress", self.ceph.path(image.name, MARK + written(mark)))
+            except Present:
+                return
+
+    async def ensure_unmarked(self, id: str, mark: str) -> None:
+        await self._drop(volume(id), MARK + written(mark))
+
+    async def ensure_changes_exported(
+        self, id: str, path: str, mark: str, since: str | None = None
+    ) -> tuple[tuple[int, int], ...] | None:
+        image, at = await self._volume(id), MARK + written(mark)
+        older = [each.name for each in await self.ceph.snapshots(image.name)]
+        if at not in older:
+            raise UnknownSnapshot(mark)
+        older = older[: older.index(at)]
+        try:
+            if since is not None and (begin := MARK + written(since)) in older:
+                return await self.contents.get_changes(image.name, begin, at, Path(path))
+            await self.contents.get(image.name, at, Path(path))
+        except Missing as error:
+            raise UnknownSnapshot(mark) from error
+        return None
 
     # -- inside: what a volume is made from
 
@@ -319,7 +362,7 @@ class RbdVolumes:
                 if note[0] == "undo":
                     await self._undo(id)
                 else:
-                    await self._resize(image.name, int(note[2]))
+                    await self._resize_unless(image.name, int(note[2]))
                     await self.ceph.forget(*note)
             yield await self._volume(id) if left else image
 
@@ -336,8 +379,14 @@ class RbdVolumes:
         await self.ceph.rbd_long("snap", "rollback", self.ceph.path(volume(id), name))
 
     async def _resize(self, image: str, size_bytes: int) -> None:
-        """It is no smaller, or what is lost is not wanted."""
+        """It is no smaller, or what is lost is not wanted. One that has this size is refused by rbd."""
         await self.ceph.rbd_long("resize", f"--size={size_bytes}B", "--allow-shrink", self.ceph.path(image))
+
+    async def _resize_unless(self, image: str, size_bytes: int) -> None:
+        """The same for one that may have this size."""
+        found = await self.ceph.find(image)
+        if found is None or found.size_bytes != size_bytes:
+            await self._resize(image, size_bytes)
 
     @asynccontextmanager
     async def _moment(self, id: str) -> AsyncIterator[str]:

@@ -1,6 +1,7 @@
 """Create a backup: the backend gives out what the volume or its snapshot holds, the archive takes it in.
 
-Of a volume that is in use (`args`: `in_use`) a frozen copy is taken first. Reference: volume-states.md, section 6.
+Of a volume that is in use (`args`: `in_use`) a frozen copy is taken first. A backend that can tell what has changed
+since the backup that this one builds on gives out that alone. Reference: volume-states.md, section 6.
 """
 
 from __future__ import annotations
@@ -9,19 +10,25 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from twisted.logger import Logger
+
 from cloudctl.db import Connection
 from cloudctl.drivers.errors import Unfit
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import attachments, backups, kinds, messages, states
 from cloudctl.volume.archives import Archives
-from cloudctl.volume.lifecycle import frozen_copy
+from cloudctl.volume.lifecycle import frozen_copy, marks
+from cloudctl.volume.tables import Backup
+
+log = Logger()
 
 
 async def freeze(ctx: Context) -> Memo:
     if ctx.args["in_use"]:
         backup = await ctx.read(backups.get, ctx.resource_id)
-        await frozen_copy.ensure(ctx, backup.volume_id, backup.id)
+        if await marks.backend(ctx, backup) is None:
+            await frozen_copy.ensure(ctx, backup.volume_id, backup.id)
     return None
 
 
@@ -34,25 +41,54 @@ def creation(archives: Archives) -> Workflow:
     async def export(ctx: Context) -> Memo:
         backup = await ctx.read(backups.get, ctx.resource_id)
         await archives.prepare()
+        # Whatever an attempt has left that was given up.
+        await archives.discard(backup.id)
+        backend = None if backup.snapshot_id is not None else await marks.backend(ctx, backup)
+        if backend is not None:
+            await export_marked(backend, backup)
+            return None
         snapshot_id = backup.id if ctx.args["in_use"] else backup.snapshot_id
-        path = str(archives.work(backup.id))
+        path = str(archives.whole(backup))
         found = await ctx.drivers.volume.ensure_exported(backup.volume_id, path, snapshot_id)
         if found != "raw":
             raise Unfit(f"the backend exports volumes as {found}, but backups need raw data")
         return None
 
+    async def export_marked(backend: Any, backup: Backup) -> None:
+        volume_id, since = backup.volume_id, backup.parent_id
+        await backend.ensure_marked(volume_id, backup.id)
+        changed = archives.changed(backup)
+        extents = await backend.ensure_changes_exported(volume_id, str(changed), backup.id, since)
+        if extents is not None:
+            await archives.note(backup, extents)
+            return
+        if since is not None:
+            told = (
+                "backup {id} reads all of volume {volume}: what has changed since backup {since} is not known any more"
+            )
+            log.info(told, id=backup.id, volume=volume_id, since=since)
+        changed.replace(archives.whole(backup))
+
     async def discard(ctx: Context) -> None:
         await archives.discard(ctx.resource_id)
 
+    async def take_back(ctx: Context) -> None:
+        await discard(ctx)
+        backup = await ctx.read(backups.find, ctx.resource_id)
+        if backup is not None:
+            await marks.ensure_absent(ctx, backup)
+
     async def store(ctx: Context) -> Memo:
         backup = await ctx.read(backups.get, ctx.resource_id)
-        source = archives.work(backup.id)
-        if not source.exists():
+        exported = await archives.exported(backup)
+        if exported is None:
             # Another process, on another machine, exported it and died. The volume as it is now will do as well.
             await freeze(ctx)
             await export(ctx)
             await thaw(ctx)
-        return await archives.store(ctx, backup, source)
+            exported = await archives.exported(backup)
+        assert exported is not None, "it has just been exported here"
+        return await archives.store(ctx, backup, *exported)
 
     async def remove(ctx: Context) -> None:
         backup = await ctx.read(backups.find, ctx.resource_id)
@@ -61,6 +97,9 @@ def creation(archives: Archives) -> Workflow:
 
     async def finish(ctx: Context) -> Memo:
         await discard(ctx)
+        backup = await ctx.read(backups.find, ctx.resource_id)
+        if backup is not None:
+            await marks.ensure_only(ctx, backup)
         await ctx.commit(finished, ctx.resource_id, ctx.memo["store"], ctx.now)
         return None
 
@@ -68,7 +107,7 @@ def creation(archives: Archives) -> Workflow:
         kinds.CREATE_BACKUP,
         (
             Step("freeze", freeze, undo=thaw),
-            Step("export", export, undo=discard),
+            Step("export", export, undo=take_back),
             Step("thaw", thaw),
             Step("store", store, undo=remove),
             Step("finish", finish),

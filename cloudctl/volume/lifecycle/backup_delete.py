@@ -10,7 +10,7 @@ from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import backups, kinds, messages, states
 from cloudctl.volume.archives import Archives
-from cloudctl.volume.lifecycle import frozen_copy
+from cloudctl.volume.lifecycle import frozen_copy, marks
 
 
 def deletion(archives: Archives) -> Workflow:
@@ -19,6 +19,8 @@ def deletion(archives: Archives) -> Workflow:
             await frozen_copy.ensure_absent(ctx, ctx.resource_id)
         await archives.discard(ctx.resource_id)
         backup = await ctx.read(backups.find, ctx.resource_id)
+        if backup is not None:
+            await marks.ensure_absent(ctx, backup)
         if backup is not None and await ctx.read(backups.is_alone, ctx.resource_id):
             await archives.remove(ctx, backup)
         return None

@@ -25,6 +25,11 @@ def durable(directory: Path) -> FakeVolumeBackend:
     return create(Config(durable=True), DriverResources(clock=Clock(), name="fake", state_dir=directory / "state"))
 
 
+def marked(directory: Path) -> FakeVolumeBackend:
+    resources = DriverResources(clock=Clock(), name="fake", state_dir=directory / "state")
+    return create(Config(tells_changes=True), resources)
+
+
 def slow(directory: Path) -> FakeVolumeBackend:
     from twisted.internet import reactor
 
@@ -33,6 +38,10 @@ def slow(directory: Path) -> FakeVolumeBackend:
 
 class TestInMemory(volume_suite(in_memory)):
     pass
+
+
+class TestMarked(volume_suite(marked)):
+    """One that tells what has changed."""
 
 
 class TestDurable(volume_suite(durable)):

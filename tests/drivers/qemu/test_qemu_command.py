@@ -15,6 +15,7 @@ from cloudctl.drivers.qemu import command, slots
 from cloudctl.drivers.qemu.command import Kernel
 from cloudctl.drivers.qemu.options import FIXED_SLOTS, Config
 from cloudctl.drivers.qemu.records import Files, Record
+from cloudctl.drivers.rbd.disk import RbdDisk
 from cloudctl.drivers.specs import GuestSpec, ImageSource, PortSpec, VolumeConnection
 
 ID = "6f1c0f5e-0000-4000-8000-00000000000a"
@@ -137,6 +138,19 @@ def test_a_rescued_guest_starts_from_the_rescue_disk_with_its_own_beside_it() ->
         ("rescue", "rp0", 0),
         ("root", "rp1", None),
     ]
+
+
+def test_a_root_disk_in_ceph_is_opened_with_a_key_that_is_told_once() -> None:
+    root = RbdDisk("guests", "mine", "root-1", "cloud", "/etc/ceph/key", (("10.0.0.1", "3300"),))
+    data = VolumeConnection("v1", evolve(root, pool="volumes", image="volume-v1").info)
+    made = words(record(evolve(SPEC, volumes=(data,)), root=root))
+    first, second = objects(made, "-blockdev")
+    assert (first["driver"], first["pool"], first["namespace"], first["image"]) == ("rbd", "guests", "mine", "root-1")
+    assert first["key-secret"] == second["key-secret"]
+    (key,) = [each for each in option(made, "-object") if each.startswith("secret")]
+    assert key == f"secret,id={first['key-secret']},format=base64,file={FILES.key(first['key-secret'])}"
+    rescued = objects(words(record(SPEC, root=root, rescued=True)), "-device", "virtio-blk-pci")
+    assert [(each["id"], each.get("bootindex")) for each in rescued] == [("rescue", 0), ("root", None)]
 
 
 def test_a_guest_that_boots_from_a_volume_can_be_rescued() -> None:

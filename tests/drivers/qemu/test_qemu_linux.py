@@ -35,6 +35,10 @@ class Typing(Protocol):
     def dataReceived(self, data: bytes) -> None:
         self.seen += data.decode("utf-8", "replace")
 
+    async def hang_up(self) -> None:
+        there(self.transport).loseConnection()
+        await self.closed
+
     def connectionLost(self, reason: object = None) -> None:
         self.closed.callback(None)
 
@@ -63,11 +67,20 @@ async def on_console(driver: Qemu, wanted: str) -> str:
     return found
 
 
+async def logged_in(driver: Qemu) -> Typing:
+    """Once it asks for a name."""
+    from twisted.internet import reactor
+
+    console = await connectProtocol(UNIXClientEndpoint(reactor, str(driver.records.files(ID).serial)), Typing())
+    await console.type("", "login: ")
+    await console.type("root", "assword: ")
+    await console.type("cloudctl", "# ")
+    return console
+
+
 async def test_a_guest_takes_its_name_and_heeds_plugs_and_the_button(
     image: Path, tmp_path: Path, runtime_dir: Path
 ) -> None:
-    from twisted.internet import reactor
-
     driver = driver_in(tmp_path, runtime_dir)
     spec = linux(image, hostname="anna", config_drive=True, user_data=SCRIPT, swap_mib=8, ephemeral_gib=1)
     kernel: dict[str, Any] = {"kernel_path": str(image / "vmlinuz"), "ramdisk_path": str(image / "initrd")}
@@ -76,11 +89,7 @@ async def test_a_guest_takes_its_name_and_heeds_plugs_and_the_button(
     text = await on_console(driver, "anna login:")
     assert "guest: the drive says that this is anna" in text
     assert "this is what the user wants" in text
-    serial = UNIXClientEndpoint(reactor, str(driver.records.files(ID).serial))
-    console = await connectProtocol(serial, Typing())
-    await console.type("", "login: ")
-    await console.type("root", "assword: ")
-    await console.type("cloudctl", "# ")
+    console = await logged_in(driver)
     assert "SWAPSPACE2" in await console.type("strings /dev/vdc | grep SWAP; swapon /dev/vdc && echo done$?", "done0")
 
     await driver.ensure_volume_attached(ID, volume(tmp_path))
@@ -103,8 +112,7 @@ async def test_a_guest_takes_its_name_and_heeds_plugs_and_the_button(
     await driver.ensure_port_detached(ID, PORT)
     await console.type("while [ -e /sys/class/net/eth0 ] || pidof udhcpc; do usleep 9999; done; echo done$?", "done0")
 
-    console.transport.loseConnection()
-    await console.closed
+    await console.hang_up()
     await driver.ensure_stopped(ID, 30.0)
     assert "guest: the power button was pressed" in await driver.console_output(ID)
     assert (await driver.observe(ID)).power is Power.STOPPED

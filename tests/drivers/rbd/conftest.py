@@ -13,12 +13,12 @@ import pytest
 from cloudctl.drivers.rbd.driver import Config, create
 from cloudctl.drivers.specs import DriverResources
 from tests.drivers.libvirt.conftest import libvirtd, start_libvirtd
-from tests.drivers.qemu.conftest import runtime_dir
+from tests.drivers.qemu.conftest import image, runtime_dir
 from tests.drivers.rbd.cluster import POOL, USER, Cluster, lacking
 from tests.needed import HOST, need
 
 # With the fixtures of the hypervisors whose guests have these volumes.
-__all__ = ["cluster", "libvirtd", "make", "namespace", "runtime_dir", "start_libvirtd"]
+__all__ = ["cluster", "image", "libvirtd", "make", "namespace", "runtime_dir", "start_libvirtd"]
 
 
 @pytest.fixture(scope="package")

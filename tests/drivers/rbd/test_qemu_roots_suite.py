@@ -1,0 +1,54 @@
+"""The public hypervisor suite against the driver `qemu` whose root disks are in a real Ceph.
+
+Without injected failures, as test_rbd_suite.py: what fails inside of a call is in test_qemu_roots.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from cloudctl.drivers.rbd.options import Pool
+from cloudctl.drivers.specs import GuestSpec, PortSpec, VolumeConnection
+from cloudctl.testing.hypervisor_suite import hypervisor_suite
+from tests.drivers.qemu import real
+from tests.drivers.rbd.cluster import USER, Cluster
+
+_makers: list[Callable[[Path], Any]] = []
+
+
+def make_driver(directory: Path) -> Any:
+    return _makers[-1](directory)
+
+
+class TestQemuInCeph(hypervisor_suite(make_driver)):
+    @pytest.fixture(autouse=True)
+    def _in_a_namespace(self, cluster: Cluster, namespace: str, runtime_dir: Path) -> None:
+        pool = Pool([cluster.monitor], USER, cluster.keyring, answer_timeout=120.0, namespace=namespace)
+
+        def made(directory: Path) -> Any:
+            options = {"soft_reboot_timeout": 0.3, "root_disks": "rbd", "rbd": pool}
+            driver = real.driver_in(directory, runtime_dir, **options)
+            # The pool has just been seen to have room: to ask starts a Python of Ceph's.
+            roots = driver.disks.roots
+            assert roots is not None
+            roots.bases.looked = driver.resources.clock.seconds()
+            return driver
+
+        _makers[:] = [made]
+
+    def guest(self, id: str, host: str, directory: Path) -> GuestSpec:
+        return evolve(real.tiny(directory), id=id)
+
+    def volume(self, id: str, host: str, directory: Path) -> VolumeConnection:
+        return real.volume(directory, id)
+
+    def port(self, id: str, host: str, directory: Path) -> PortSpec:
+        return real.port(directory, id)
+
+    async def boots(self, driver: Any, id: str) -> int:
+        return await real.booted(driver, id)
