@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 
 from attrs import define, evolve, field, frozen
@@ -56,7 +57,7 @@ class Volume:
     head: str = ""
     hosts: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def state(self) -> VolumeState:
         return VolumeState(self.id, self.size_gib, self.hosts)
 
