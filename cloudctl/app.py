@@ -45,7 +45,7 @@ from cloudctl.drivers import hypervisors, loader
 from cloudctl.drivers.backends import Backends
 from cloudctl.drivers.drivers import Drivers
 from cloudctl.drivers.errors import DriverError
-from cloudctl.drivers.interfaces import IElsewhere, IHypervisor, IObjectData, IVolumeBackend
+from cloudctl.drivers.interfaces import IElsewhere, IFencer, IHypervisor, IObjectData, IVolumeBackend
 from cloudctl.drivers.specs import DriverResources
 from cloudctl.errors import CloudError, ConfigError
 from cloudctl.log_levels import LogLevels
@@ -126,12 +126,12 @@ def _one(given: Iterable[T | None], what: str) -> T:
 
 
 def _driver(
-    config: Config, clock: IReactorTime, reactor: Any, kind: str, name: str, hypervisor: IHypervisor | None = None
+    config: Config, clock: IReactorTime, reactor: Any, kind: str, name: str
 ) -> tuple[Mapping[str, Any], DriverResources]:
     """The options of a driver, and what it may use. `reactor`: None in a cloud in memory."""
     table = config.driver.get(kind, {}).get(name, {})
     directory = None if reactor is None else config.data_dir / "drivers" / kind / name
-    return table, DriverResources(clock=clock, name=name, reactor=reactor, state_dir=directory, hypervisor=hypervisor)
+    return table, DriverResources(clock=clock, name=name, reactor=reactor, state_dir=directory)
 
 
 def _object_data(
@@ -248,9 +248,7 @@ class Cloud(OrderedService):
         hypervisor = self._one_hypervisor()
         self._volumes = self._chosen("volume", chosen.volume)
         network = loader.load("network", chosen.network, *self._driver("network", chosen.network))
-        fencers = {
-            name: loader.load("fencer", name, *self._driver("fencer", name, hypervisor)) for name in chosen.fencers
-        }
+        fencers = {name: self._fencer(name, hypervisor) for name in chosen.fencers}
         # Not a method: services keep it, and a cloud that nobody refers to goes at once.
         contents = partial(_object_data, self.config, self._driver)
         self._objects = contents(chosen.objects)
@@ -292,6 +290,13 @@ class Cloud(OrderedService):
         return {
             name: loader.load(kind, driver, *self._driver(kind, name), options=name) for name, driver in names.items()
         }
+
+    def _fencer(self, name: str, hypervisor: IHypervisor) -> IFencer:
+        """It knows what it keeps hosts from."""
+        table, resources = self._driver("fencer", name)
+        return loader.load(
+            "fencer", name, table, evolve(resources, hypervisor=hypervisor, volumes=tuple(self._volumes.values()))
+        )
 
     def _one_hypervisor(self) -> IHypervisor:
         """What has all guests; a single driver is that itself."""

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from attrs import frozen
-from sqlalchemy import ColumnElement, select, union, update
+from sqlalchemy import ColumnElement, and_, not_, select, update
 
 from cloudctl import db, tasks
 from cloudctl.compute import kinds, migrations, notices, servers
@@ -72,6 +72,15 @@ COMPARED = select(
 # Ids in one statement: SQLite takes 32,766.
 BATCH = 500
 ON_A_HOST = Server.deleted_at.is_(None) & Server.host.is_not(None)
+# Nearly all of them: nothing is to be said of such a one whose guest runs.
+RUNS = and_(
+    ON_A_HOST,
+    Server.vm_state == ACTIVE,
+    Server.power_state == RUNNING,
+    Server.task_state.is_(None),
+    Server.launched_at.is_not(None),
+)
+RUNNING_IDS = select(Server.id).where(RUNS)
 
 
 @frozen
@@ -108,20 +117,21 @@ def check(database: Database, hypervisor: IHypervisor) -> Callable[[], Awaitable
 def _compare_all(conn: Connection, guests: Sequence[GuestState]) -> list[Finding]:
     now = utc(db.now(conn))
     present = {guest.id: guest for guest in guests}
-    up = {host.name for host in hosts.every(conn) if hosts.is_alive(host)}
+    up = hosts.alive(conn)
     findings = []
-    known = _seen(conn, ON_A_HOST)
-    # Their servers were deleted, or are on no host.
-    others = [id for id in present if id not in known]
+    running, on = set(conn.scalars(RUNNING_IDS)), {guest.id for guest in guests if guest.power is Power.RUNNING}
+    as_they_were = running & on
+    known = _seen(conn, ON_A_HOST & not_(RUNS))
+    # Those whose guests do not run, and guests whose servers were deleted, or are on no host.
+    others = [*(running - on), *(present.keys() - running - known.keys())]
     for start in range(0, len(others), BATCH):
         known |= _seen(conn, Server.id.in_(others[start : start + BATCH]))
     for server in known.values():
         finding = _one(conn, server, present.get(server.id), up, now)
         if finding is not None:
             findings.append(finding)
-    for guest in guests:
-        if guest.id not in known:
-            findings.append(_finding("guest-unknown", guest.id, f"unknown guest on {guest.host}", False))
+    for id in sorted(present.keys() - known.keys() - as_they_were):
+        findings.append(_finding("guest-unknown", id, f"unknown guest on {present[id].host}", False))
     findings += _leaks(conn)
     return findings
 
@@ -198,10 +208,10 @@ def _left_behind(conn: Connection, server: Seen, guest: GuestState | None, now: 
 
 def _leaks(conn: Connection) -> list[Finding]:
     """Shares of hosts that are held for servers that are gone, and for no migration."""
-    alive = union(select(Server.id).where(Server.deleted_at.is_(None)), migrations.open_ids())
+    alive = select(Server.id).where(Server.deleted_at.is_(None)), migrations.open_ids()
     return [
         _finding(
             "allocation-leaked", consumer_id, f"host {host} has an allocation for a server that does not exist", False
         )
-        for consumer_id, host in claims.held_by_others(conn, alive)
+        for consumer_id, host in claims.held_by_others(conn, *alive)
     ]

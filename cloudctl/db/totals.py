@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from attrs import frozen
@@ -24,11 +25,13 @@ from sqlalchemy import (
     Table,
     and_,
     bindparam,
+    case,
     delete,
     event,
     func,
     literal,
     literal_column,
+    or_,
     select,
     text,
     true,
@@ -152,10 +155,16 @@ def count_anew(conn: Connection, tables: MetaData = metadata) -> None:
 
 def _counted(conn: Connection, tables: MetaData) -> Mapping[tuple[str, str], int]:
     counted: dict[tuple[str, str], int] = defaultdict(int)
-    for each in _declared(tables.tables.values()):
-        query = select(each.owner, func.sum(each.amount)).where(each.where).group_by(each.owner)
-        for project, amount in conn.execute(query):
-            counted[each.name, project] += int(amount)
+    for table in tables.tables.values():
+        # Every row is read once, however many sums it counts for.
+        for owner, declared in groupby(_declared([table]), lambda each: each.owner):
+            those = list(declared)
+            amounts = [func.coalesce(func.sum(case((each.where, each.amount))), 0) for each in those]
+            any_of_them = or_(*(each.where for each in those))
+            for project, *found in conn.execute(select(owner, *amounts).where(any_of_them).group_by(owner)):
+                for each, amount in zip(those, found, strict=True):
+                    if amount:
+                        counted[each.name, project] += int(amount)
     return counted
 
 

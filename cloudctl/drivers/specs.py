@@ -7,7 +7,7 @@ the name. All values can be turned into JSON and back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ class DriverResources:
     reactor: Any = None  # the running reactor, for processes, sockets and threads; None in tests on a Clock
     state_dir: Path | None = None  # its own directory; None: nothing may be kept on disk
     hypervisor: Any = None  # of a fencer: the driver whose hosts it fences
+    volumes: Sequence[Any] = ()  # of a fencer: the drivers of all volumes that these hosts use
     part: str = ""  # of a driver of objects: whose contents these are; it sees none of another part
 
 

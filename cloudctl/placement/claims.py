@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import floor
 from typing import Any
 
-from sqlalchemy import ColumnElement, CompoundSelect, Select, bindparam, func, select
+from sqlalchemy import ColumnElement, Select, bindparam, func, select
 
 from cloudctl.db import Connection
 from cloudctl.errors import CloudError
@@ -119,19 +119,15 @@ def hand_over(conn: Connection, from_id: str, to_id: str, type: str = INSTANCE) 
     allocations.hand_over(conn, from_id, to_id, type)
 
 
-def held_by_others(conn: Connection, consumer_ids: Select[Any] | CompoundSelect[Any]) -> list[tuple[str, str]]:
-    """(consumer, host) of what servers and migrations hold that are not among these."""
-    others = (
-        select(Consumer.id, Host.name)
-        .where(
-            Allocation.consumer_id == Consumer.id,
-            Host.id == Allocation.provider_id,
-            Consumer.type.in_((INSTANCE, MIGRATION)),
-            Consumer.id.not_in(consumer_ids),
-        )
-        .distinct()
+def held_by_others(conn: Connection, *known: Select[Any]) -> list[tuple[str, str]]:
+    """(consumer, host) of what servers and migrations hold whose ids are in none of these."""
+    unknown = [~ids.where(ids.selected_columns[0] == Consumer.id).exists() for ids in known]
+    # First who they are, of whom there are none as a rule: what the others hold need not be read.
+    who = select(Consumer.id).where(Consumer.type.in_((INSTANCE, MIGRATION)), *unknown)
+    held = select(Allocation.consumer_id, Host.name).where(
+        Allocation.consumer_id.in_(who), Host.id == Allocation.provider_id
     )
-    return list(conn.execute(others))
+    return list(conn.execute(held.distinct()))
 
 
 def counted(conn: Connection, consumer_ids: Select[Any]) -> dict[str, int]:

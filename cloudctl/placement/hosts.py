@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from attrs import field, frozen
@@ -15,7 +16,6 @@ from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id, utc
-from cloudctl.db.records import Record
 from cloudctl.drivers.specs import HostInventory
 from cloudctl.placement import aggregates
 from cloudctl.placement.names import DISABLED, DISK_GB, MEMORY_MB, NODE, VCPU
@@ -25,9 +25,37 @@ from cloudctl.placement.tables import Inventory, Provider, ProviderAggregate, Pr
 # Built once: building costs more than running it.
 _all = select(Host).order_by(Host.number)
 _by_name = select(Host).where(Host.name == bindparam("of_host"))
+_promised = select(
+    Inventory.provider_id,
+    Inventory.resource_class,
+    Inventory.total,
+    Inventory.reserved,
+    Inventory.max_unit,
+    Inventory.allocation_ratio,
+).join(Host.table, Host.id == Inventory.provider_id)
+_summary = select(
+    func.count(), func.sum(Inventory.total), func.sum(Inventory.reserved), func.sum(Inventory.allocation_ratio)
+).select_from(Inventory.table.join(Host.table, Host.id == Inventory.provider_id))
 _inventories = select(Inventory).join(Host.table, Host.id == Inventory.provider_id)
+_up = select(Host.name, Host.up)
+_alive = select(Host.name).where(Host.up, Host.forced_down.is_(False))
 _seen = update(Host).where(Host.up).values(seen_at=bindparam("now"))
 _succeeded = update(Host).where(Host.name == bindparam("of_host"), Host.failed_builds > 0).values(failed_builds=0)
+
+
+# What drivers say of a host, in the order in which `sync` asks.
+_said = attrgetter(
+    "home_zone",
+    "hypervisor_type",
+    "hypervisor_version",
+    "host_ip",
+    "cpu_info",
+    "vcpus",
+    "memory_mib",
+    "disk_gib",
+    "up",
+    "up_since",
+)
 
 
 @frozen
@@ -55,6 +83,7 @@ class Promises:
         }
         return {
             name: {
+                # In the order of `_promised`.
                 "total": total,
                 # More than there is cannot be kept back.
                 "reserved": min(reserved, total),
@@ -101,7 +130,7 @@ def sync(
         }
         if (row := known.get(host.name)) is not None:
             # Most rounds find what the last one has found.
-            if _differs(row, values):
+            if _said(row) != tuple(values.values()):
                 conn.execute(update(Host).where(Host.name == host.name).values(**values))
                 changed = True
         else:
@@ -133,9 +162,20 @@ def sync(
     return before, rows
 
 
-def _differs(row: Record, values: Mapping[str, Any]) -> bool:
-    """Only what is compared is read: of a thousand hosts each round."""
-    return any(getattr(row, name) != value for name, value in values.items())
+def summary(conn: Connection) -> tuple[Any, ...]:
+    """What hosts provide, in a few numbers: others once something of it has changed, but for changes that even out."""
+    return tuple(conn.execute(_summary).one())
+
+
+def seen_again(conn: Connection, found: Sequence[HostInventory], now: datetime) -> bool:
+    """Write down that those that answer were seen now. False, and nothing is done: others, or fewer, do by the records.
+
+    For a round that finds what this process has written down before; what else there is of hosts is not looked at.
+    """
+    if dict(conn.execute(_up).all()) != {host.name: host.up for host in found}:
+        return False
+    conn.execute(_seen, {"now": now})
+    return True
 
 
 def _provide(
@@ -143,7 +183,7 @@ def _provide(
 ) -> None:
     """Write down what these hosts provide, where it is not written yet."""
     known = set(conn.scalars(select(Provider.id).join(Host.table, Host.id == Provider.id)))
-    has = {(each.provider_id, each.resource_class): each for each in conn.execute(_inventories)}
+    has = {row[:2]: row[2:] for row in conn.execute(_promised)}
     for host in rows:
         changed = False
         if host.id not in known:
@@ -153,7 +193,7 @@ def _provide(
             if row is None:
                 new = insert(Inventory).values(provider_id=host.id, resource_class=name, **values)
                 changed = _unless_there(conn, new) or changed
-            elif _differs(row, values):
+            elif row != tuple(values.values()):
                 mine = Inventory.provider_id == host.id, Inventory.resource_class == name
                 conn.execute(update(Inventory).where(*mine).values(values))
                 changed = True
@@ -193,6 +233,11 @@ def loads(conn: Connection) -> dict[str, Load]:
 def every(conn: Connection) -> Sequence[Host]:
     """All hosts, by number."""
     return conn.execute(_all).all()
+
+
+def alive(conn: Connection) -> set[str]:
+    """The names of those of which `is_alive` holds."""
+    return set(conn.scalars(_alive))
 
 
 def find(conn: Connection, name: str) -> Host | None:

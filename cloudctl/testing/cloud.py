@@ -89,7 +89,10 @@ def fresh(start: float) -> Snapshot:
 
 
 class MemoryCloud:
-    """`tables` is a configuration as the TOML file has it; `start` is the Clock's first time in seconds (epoch)."""
+    """`tables` is a configuration as the TOML file has it; `start` is the Clock's first time in seconds (epoch).
+
+    `snapshot` is of another cloud, whose database and images this one begins with.
+    """
 
     def __init__(
         self,
@@ -98,13 +101,16 @@ class MemoryCloud:
         start: float = 1_800_000_000.0,
         state_dir: Path | None = None,
         log_levels: LogLevels | None = None,
+        snapshot: Snapshot | None = None,
     ) -> None:
         self.clock = Clock()
         self.clock.rightNow = start
         self.config = build(tables or {}, SECTIONS, state_dir or Path("/nonexistent"))
         self.cloud = Cloud.in_memory(self.config, self.clock, log_levels=log_levels)
         # The tables of every fresh cloud are the same, and making them is most of the work.
-        if tables:
+        if snapshot is not None:
+            snapshot.copy_to(self.cloud)
+        elif tables:
             connection(self.cloud).deserialize(without_rows(len(metadata.tables)))
         else:
             fresh(start).copy_to(self.cloud)

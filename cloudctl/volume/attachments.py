@@ -53,6 +53,9 @@ _of_servers, _of_volumes = (
     .order_by(Attachment.created_at, Attachment.id)
     for column, whose in ((Attachment.server_id, (Attachment.managed.is_(True),)), (Attachment.volume_id, ()))
 )
+_places = select(Attachment.volume_id, Attachment.host).where(
+    Attachment.status == ATTACHED, Attachment.host.is_not(None)
+)
 _statuses = select(Attachment.status).where(Attachment.volume_id == bindparam("volume")).distinct()
 # What is being moved stays in use when its server lets go of it: nobody else may have it before it has arrived.
 _follows = Volume.status.in_(bindparam("following", expanding=True)) & or_(
@@ -95,16 +98,15 @@ def of_volume(conn: Connection, volume_ids: Iterable[str]) -> dict[str, list[Att
     return _grouped(conn, _of_volumes, volume_ids, "volume_id")
 
 
-def hosts_of_all(conn: Connection, *volume_ids: str) -> dict[str, frozenset[str]]:
-    """Volume id → hosts to which it is attached; of all volumes if none is named, without those that are nowhere."""
-    columns = Attachment.table.c
-    query = select(columns.volume_id, columns.host).where(columns.status == ATTACHED, columns.host.is_not(None))
-    if volume_ids:
-        query = query.where(columns.volume_id.in_(volume_ids))
-    found: dict[str, set[str]] = defaultdict(set)
-    for row in conn.execute(query):
-        found[row.volume_id].add(row.host)
-    return {volume_id: frozenset(hosts) for volume_id, hosts in found.items()}
+def places(conn: Connection) -> set[tuple[str, str]]:
+    """(volume, host) of all that are attached to a host."""
+    return {(volume_id, host) for volume_id, host in conn.execute(_places) if host is not None}
+
+
+def hosts_of(conn: Connection, volume_id: str) -> frozenset[str]:
+    """Those to which this volume is attached."""
+    mine = conn.execute(_places.where(Attachment.volume_id == volume_id))
+    return frozenset(host for _, host in mine if host is not None)
 
 
 def _grouped(conn: Connection, which: Select[Attachment], ids: Iterable[str], by: str) -> dict[str, list[Attachment]]:

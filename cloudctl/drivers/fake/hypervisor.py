@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from attrs import define, evolve, field, frozen
@@ -102,7 +102,7 @@ class Guest:
     moving_since: float = 0.0
     forced: bool = False
 
-    @property
+    @cached_property
     def state(self) -> GuestState:
         return GuestState(
             id=self.spec.id,

@@ -43,18 +43,24 @@ class Store(Protocol[T]):
 @define(eq=False)
 class Memory(Generic[T]):
     objects: dict[str, T] = field(factory=dict)
+    _sorted: list[str] | None = None  # their ids
 
     def get(self, id: str) -> T | None:
         return self.objects.get(id)
 
     def put(self, id: str, value: T) -> None:
+        if id not in self.objects:
+            self._sorted = None
         self.objects[id] = value
 
     def delete(self, id: str) -> None:
-        self.objects.pop(id, None)
+        if self.objects.pop(id, None) is not None:
+            self._sorted = None
 
     def values(self) -> list[T]:
-        return [self.objects[id] for id in sorted(self.objects)]
+        if self._sorted is None:
+            self._sorted = sorted(self.objects)
+        return [self.objects[id] for id in self._sorted]
 
 
 @frozen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 
 from attrs import define, evolve, field, frozen
@@ -62,7 +63,7 @@ class Volume:
     hosts: tuple[str, ...] = ()
     marks: dict[str, str] = field(factory=dict)  # what it held then, the oldest first
 
-    @property
+    @cached_property
     def state(self) -> VolumeState:
         return VolumeState(self.id, self.size_gib, self.hosts)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,13 @@ from cloudctl.drivers.errors import UnknownHost, Unreachable, Unusable
 from cloudctl.drivers.interfaces import IFencer
 from cloudctl.drivers.nbd import options
 from cloudctl.drivers.nbd.daemon import LOOK_SECONDS, PROGRAM, Daemon, daemons
+from cloudctl.drivers.nbd.disks import ServedDisks
 from cloudctl.drivers.nbd.fenced import Fenced, turn, turn_file
 from cloudctl.drivers.nbd.served import export_name
 from cloudctl.drivers.programs import ProgramFailed, Programs, ProgramTimedOut, require
 from cloudctl.drivers.qcow2.driver import directory
 from cloudctl.drivers.qcow2.records import Records, Volume
+from cloudctl.drivers.qcow2.volumes import FileVolumes
 from cloudctl.drivers.specs import DriverResources
 
 AT_ONCE = 4  # daemons that are looked at
@@ -39,35 +41,67 @@ EXPORT = " export: '"
 
 @frozen
 class Config(options.Place):
-    """`[driver.fencer.nbd]`. Where volumes are, and are served, is as in `[driver.volume.nbd]`."""
+    """`[driver.fencer.nbd]`. Unless it says where, all volume drivers `nbd` of the cloud are meant."""
 
     # Those that reach volumes by NBD, as the hypervisor names them.
     hosts: list[str] = field(factory=list)
+    # Where volumes are, and are served, as in `[driver.volume.nbd]`, by names of any kind; for one place alone the
+    # same options of this table do.
+    backends: dict[str, options.Place] = field(factory=dict)
+
+    @property
+    def places(self) -> Sequence[options.Place]:
+        """Those that were named."""
+        if self.backends:
+            return tuple(self.backends.values())
+        return (self,) if self.directory or self.listen else ()
+
+
+@frozen
+class Backend:
+    """Volumes in one directory, and the daemons that serve them."""
+
+    records: Records
+    fenced: Fenced
+    daemon: Callable[[Volume | None], Daemon]
+    by_ports: bool
+
+    @classmethod
+    def of(cls, driver: object) -> Backend | None:
+        """None: it is no volume driver `nbd`."""
+        if isinstance(driver, FileVolumes) and isinstance(driver.disks, ServedDisks):
+            disks = driver.disks
+            return cls(disks.records, disks.fenced, disks.daemon, disks.by_ports)
+        return None
+
+    @classmethod
+    def at(cls, place: options.Place, resources: DriverResources, programs: Programs) -> Backend:
+        if resources.state_dir is not None:
+            # Of the volume driver, beside ours.
+            resources = evolve(resources, state_dir=resources.state_dir.parents[1] / "volume" / "nbd")
+        records = Records(directory(place.directory, resources), resources.reactor)
+        fenced = Fenced(records.root, resources.reactor)
+        return cls(records, fenced, daemons(place, records, programs, None), bool(place.listen))
+
+    @property
+    def is_there(self) -> bool:
+        return (self.records.root / "volumes").is_dir()
 
 
 def create(config: Config, resources: DriverResources) -> NbdFencer:
     programs = Programs(resources.reactor, resources.clock)
-    if resources.state_dir is not None:
-        # Of the volume driver, beside ours.
-        resources = evolve(resources, state_dir=resources.state_dir.parents[1] / "volume" / "nbd")
-    records = Records(directory(config.directory, resources), resources.reactor)
-    return NbdFencer(
-        config,
-        records,
-        Fenced(records.root, resources.reactor),
-        daemons(config, records, programs, None),
-        programs,
-        resources.clock,
-    )
+    own = tuple(each for each in map(Backend.of, resources.volumes) if each is not None)
+    places = config.places or (() if own else (config,))
+    told = tuple(Backend.at(place, resources, programs) for place in places)
+    return NbdFencer(config, told or own, own, programs, resources.clock)
 
 
 @implementer(IFencer)
 @frozen(eq=False)
 class NbdFencer:
     config: Config
-    records: Records
-    fenced: Fenced
-    daemon: Callable[[Volume | None], Daemon]
+    backends: Sequence[Backend]  # that are fenced
+    own: Sequence[Backend]  # that the cloud has
     programs: Programs
     clock: IReactorTime
 
@@ -81,41 +115,53 @@ class NbdFencer:
     async def ensure_fenced(self, host: str) -> str:
         self._demand(host)
         self._demand_volumes(Unreachable)
-        await self.fenced.mark(host)
-        # Read after the mark: whoever connects another one has seen it.
-        volumes = self.records.volumes()
-        places = [each for each in volumes if each.place is not None]
-        some = DeferredSemaphore(AT_ONCE)
-
-        def cut_off(volume: Volume | None) -> Any:
-            return some.run(lambda: ensureDeferred(self._cut_off(volume, host)))
-
-        for done, failure in await DeferredList([cut_off(each) for each in (None, *places)], consumeErrors=True):
-            if not done:
-                failure.raiseException()
-        return f"{host} is offered none of the {len(volumes)} volumes in {self.records.root}"
+        for backend in self.backends:
+            await backend.fenced.mark(host)
+        # One that cannot be seen to withdraw its volumes leaves those of the others withdrawn, and no proof.
+        cut_off = [await self._withdraw(backend, host) for backend in self.backends]
+        return f"{host} is offered {' and '.join(cut_off)}"
 
     async def ensure_unfenced(self, host: str) -> None:
         """It is offered its volumes when they are connected to it again, or their daemons start anew."""
         self._demand(host)
-        await self.fenced.unmark(host)
+        for backend in self.backends:
+            await backend.fenced.unmark(host)
 
     def _demand(self, host: str) -> None:
         if host not in self.config.hosts:
             raise UnknownHost(host)
 
     def _demand_volumes(self, error: type[Unusable] | type[Unreachable]) -> None:
-        """That a host is offered nothing of a directory without volumes would prove nothing."""
-        if not (self.records.root / "volumes").is_dir():
-            raise error(f"{self.records.root} is no directory of volumes that the driver nbd serves")
+        """That a host is offered nothing of a directory without volumes would prove nothing, nor of some of several."""
+        for each in self.backends:
+            if not each.is_there:
+                raise error(f"{each.records.root} is no directory of volumes that the driver nbd serves")
+        named = {each.records.root.resolve() for each in self.backends}
+        for each in self.own:
+            if each.records.root.resolve() not in named:
+                raise error(f"the cloud has volumes in {each.records.root}, too, which is not among the backends")
+
+    async def _withdraw(self, backend: Backend, host: str) -> str:
+        # Read after the mark: whoever connects another one has seen it.
+        volumes = backend.records.volumes()
+        places = [each for each in volumes if each.place is not None]
+        some = DeferredSemaphore(AT_ONCE)
+
+        def cut_off(volume: Volume | None) -> Any:
+            return some.run(lambda: ensureDeferred(self._cut_off(backend, volume, host)))
+
+        for done, failure in await DeferredList([cut_off(each) for each in (None, *places)], consumeErrors=True):
+            if not done:
+                failure.raiseException()
+        return f"none of the {len(volumes)} volumes in {backend.records.root}"
 
     # -- one daemon
 
-    async def _cut_off(self, volume: Volume | None, host: str) -> None:
+    async def _cut_off(self, backend: Backend, volume: Volume | None, host: str) -> None:
         """Raises Unreachable, Busy: nobody can tell."""
-        daemon = self.daemon(volume)
+        daemon = backend.daemon(volume)
         # Longer than those who look after it have for one answer.
-        async with turn(turn_file(self.records, volume), self.clock, 3 * daemon.answer_timeout) as ours:
+        async with turn(turn_file(backend.records, volume), self.clock, 3 * daemon.answer_timeout) as ours:
             alive = daemon.is_alive()
             if alive and ((ours is not None and ours.is_withdrawing) or await self._may_use(daemon, host)):
                 await self._end(daemon)
@@ -123,7 +169,7 @@ class NbdFencer:
             if not alive:
                 if ours is not None:
                     ours.note(False)
-                if volume is not None and self.config.listen and await self._is_offered(daemon, volume, host):
+                if volume is not None and backend.by_ports and await self._is_offered(daemon, volume, host):
                     raise Unreachable(f"volume {volume.id} is offered to {host} by a process that is not found here")
 
     async def _may_use(self, daemon: Daemon, host: str) -> bool:

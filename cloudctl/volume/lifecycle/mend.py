@@ -44,7 +44,7 @@ async def connect(ctx: Context) -> Memo:
 def wanted(conn: Connection, volume_id: str) -> tuple[Volume | None, frozenset[str]]:
     """The volume (None if it is gone), and the hosts to which it is attached."""
     volume = volumes.find(conn, volume_id)
-    return volume, attachments.hosts_of_all(conn, volume_id).get(volume_id, frozenset())
+    return volume, attachments.hosts_of(conn, volume_id)
 
 
 MEND = Workflow(

@@ -469,5 +469,10 @@ def test_without_a_directory_it_is_that_of_the_volume_driver(tmp_path: Path, rea
     resources = DriverResources(
         clock=reactor, name="nbd", reactor=reactor, state_dir=tmp_path / "drivers" / "fencer" / "nbd"
     )
-    assert create(Config(), resources).records.root == tmp_path / "drivers" / "volume" / "nbd"
-    assert create(evolve(Config(), directory=str(tmp_path)), resources).records.root == tmp_path
+
+    def root(config: Config) -> Path:
+        (backend,) = create(config, resources).backends
+        return backend.records.root
+
+    assert root(Config()) == tmp_path / "drivers" / "volume" / "nbd"
+    assert root(evolve(Config(), directory=str(tmp_path))) == tmp_path

@@ -24,6 +24,7 @@ from cloudctl.drivers.errors import Unreachable
 from cloudctl.drivers.fake.fencer import FakeFencer
 from cloudctl.drivers.fake.hypervisor import OFF, FakeHypervisor
 from cloudctl.drivers.fake.network import FakeNetworkBackend
+from cloudctl.drivers.fake.volume import FakeVolumeBackend
 from cloudctl.instance_ha import fencing, notifications, vmoves
 from cloudctl.instance_ha.segments import METHODS
 from cloudctl.instance_ha.tables import OPEN, Member, Notification
@@ -32,8 +33,10 @@ from cloudctl.tasks.engine import Engine
 from cloudctl.tasks.tables import OPEN as UNDER_WAY
 from cloudctl.tasks.tables import TaskRow
 from cloudctl.testing.cloud import MemoryCloud
+from cloudctl.volume.states import IN_USE
+from cloudctl.volume.tables import Volume
 from tests.instance_ha.asking import Ha
-from tests.instance_ha.simulation.population import Size, populate
+from tests.instance_ha.simulation.population import Populated, Size, drivers, populated
 
 STEP = 10.0  # seconds, while something is done
 HASTE = 20.0  # while everything is being repaired
@@ -54,7 +57,7 @@ class World:
     chance: Random
     cloud: MemoryCloud
     size: Size
-    members: dict[str, str] = field(factory=dict)  # host → its path in the API
+    people: Populated
     dead: set[str] = field(factory=set)  # hosts without power, or cut off
     cut_off: dict[str, set[str]] = field(factory=dict)  # host that only its cable keeps away → what it still runs
     told: list[str] = field(factory=list)  # what has happened
@@ -75,15 +78,12 @@ class World:
             "add_reserved_host_to_aggregate": chance.random() < 0.5,
             "process_all_instances": chance.random() < 0.5,
         }
-        tables = {"driver": {"hypervisor": {"fake": {"hosts": size.hosts}}}, "instance_ha": limits}
-        made = cls(chance, MemoryCloud(tables), size)
+        people = populated(size, chance)
+        more = {"instance_ha": limits, "tasks": {"audit_period": chance.choice((300.0, 3600.0))}}
+        made = cls(chance, people.start(size, more), size, people)
         made.cloud.cloud.engine.chance = chance.random
-        segments = [made.ha.segment(f"rack-{n}", recovery_method=chance.choice(METHODS)) for n in range(size.segments)]
-        for number in range(1, size.hosts + 1):
-            name, segment = f"fake-{number}", segments[number % size.segments]
-            reserved = number > size.hosts - size.reserves
-            made.members[name] = f"/segments/{segment}/hosts/{made.ha.host(segment, name, reserved=reserved)}"
-        populate(made.ha, made.hypervisor, size, chance)
+        for segment in people.segments:
+            made.ha.ask("PUT", f"/segments/{segment}", {"segment": {"recovery_method": chance.choice(METHODS)}})
         transact = made.cloud.db.transact
 
         def unless_away(*args: Any, **kwargs: Any) -> Any:
@@ -108,9 +108,11 @@ class World:
 
     @property
     def hypervisor(self) -> FakeHypervisor:
-        found = self.cloud.cloud.drivers.hypervisor
-        assert isinstance(found, FakeHypervisor)
-        return found
+        return drivers(self.cloud)[0]
+
+    @property
+    def backend(self) -> FakeVolumeBackend:
+        return drivers(self.cloud)[1]
 
     @property
     def network(self) -> FakeNetworkBackend:
@@ -265,9 +267,9 @@ class World:
         """It is repaired. One that was recovered from is told to return by its operator, who looks that it is over."""
         if host not in self.dead:
             return
-        member = self.ha.get(self.members[host])["host"]
+        member = self.ha.get(self.people.members[host])["host"]
         if member["on_maintenance"]:
-            changed = self.ha.ask("PUT", self.members[host], {"host": {"on_maintenance": False}})
+            changed = self.ha.ask("PUT", self.people.members[host], {"host": {"on_maintenance": False}})
             if changed.status == 409:
                 return
         self.dead.discard(host)
@@ -335,6 +337,7 @@ class World:
         """No guest is lost, and each is in one place, by the records, the claims and the hypervisor alike."""
         host_of = {host.id: host.name for host in conn.execute(select(Host))}
         claims: dict[str, set[str]] = {}
+        users: dict[str, set[str | None]] = {}  # volume → the hosts of the servers that have it
         for each in conn.execute(select(Allocation)):
             claims.setdefault(each.consumer_id, set()).add(host_of[each.provider_id])
         for host in conn.execute(select(Host)).all():
@@ -348,9 +351,16 @@ class World:
                 assert guest is not None and guest.power not in OFF, self._story(f"{story}; its guest is not on")
             if guest is not None:
                 assert guest.spec.host == server.host, self._story(f"{story}; its guest is on {guest.spec.host}")
-            if server.id in self.size.on_shared_storage:
-                kept = guest is not None and len(guest.spec.volumes) == 1
-                assert kept, self._story(f"{story}; its disk is lost")
+            volumes = {each.volume_id for each in guest.spec.volumes} if guest is not None else set()
+            assert volumes == self.people.volumes[server.id], self._story(f"{story}; it has the volumes {volumes}")
+            for id in volumes:
+                users.setdefault(id, set()).add(server.host)
+        status = dict(conn.execute(select(Volume.id, Volume.status)).all())
+        for disk in self.backend.volumes.values():
+            where = users.pop(disk.id)
+            assert set(disk.hosts) == where, self._story(f"{disk.id} is for {where}, and offered to {disk.hosts}")
+            assert status[disk.id] == IN_USE, self._story(f"{disk.id} is {status[disk.id]}")
+        assert not users, self._story(f"these disks are lost: {users}")
 
     def _story(self, end: str) -> str:
         return "\n".join([*self.told, f"{self.now:.0f} {end}"])
