@@ -9,6 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -56,6 +57,8 @@ KEEP = """
 keep() { while :; do "$@" || true; sleep 0.2; done; }
 """
 TLS_PORT = 16514
+# Of what shall arrive soon: milliseconds that it may stand still, and MiB/s.
+PAUSE, SPEED = 2000, 1000
 
 
 def lacking() -> str | None:
@@ -186,6 +189,12 @@ class Libvirtd:
         for each in self.pids(program):
             os.kill(each, signal.SIGKILL)
 
+    def kill_guest(self, id: str) -> None:
+        """kill -9 of its QEMU."""
+        for each in self.pids("qemu-system-x86_64"):
+            if id.encode() in Path(f"/proc/{each}/cmdline").read_bytes():
+                os.kill(each, signal.SIGKILL)
+
     def pid_file(self, id: str) -> Path:
         """Of the guest's QEMU, as seen from outside of the namespace."""
         return self.inside(f"/run/libvirt/qemu/{id}.pid")
@@ -199,6 +208,25 @@ class Libvirtd:
 
     def thaw(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
+
+    def stands_still(self, id: str) -> bool | None:
+        """None if the guest is not here."""
+        import libvirt
+
+        with closing(libvirt.open(self.uri)) as connection:
+            for guest in connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE):
+                if guest.name() == id:
+                    return bool(guest.state()[0] == libvirt.VIR_DOMAIN_PAUSED)
+        return None
+
+    def hasten(self, id: str) -> None:
+        """What is on its way from here arrives soon."""
+        import libvirt
+
+        with closing(libvirt.open(self.uri)) as connection, suppress(libvirt.libvirtError):  # it has gone
+            guest = connection.lookupByName(id)
+            guest.migrateSetMaxDowntime(PAUSE, 0)
+            guest.migrateSetMaxSpeed(SPEED)
 
     def empty(self) -> None:
         """No guest and no pool is left."""
