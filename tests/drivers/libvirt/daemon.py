@@ -207,7 +207,9 @@ class Libvirtd:
         os.kill(self.pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
+        """If it was not killed meanwhile."""
+        for each in self.pids("libvirtd"):
+            os.kill(each, signal.SIGCONT)
 
     def stands_still(self, id: str) -> bool | None:
         """None if the guest is not here."""
@@ -219,11 +221,19 @@ class Libvirtd:
                     return bool(guest.state()[0] == libvirt.VIR_DOMAIN_PAUSED)
         return None
 
+    def is_sending(self, id: str) -> bool:
+        """What the guest has in its memory is on its way from here."""
+        import libvirt
+
+        with suppress(libvirt.libvirtError), closing(libvirt.open(self.uri)) as connection:  # it is not on
+            return bool(connection.lookupByName(id).jobStats(0).get("memory_total"))
+        return False
+
     def hasten(self, id: str) -> None:
         """What is on its way from here arrives soon."""
         import libvirt
 
-        with closing(libvirt.open(self.uri)) as connection, suppress(libvirt.libvirtError):  # it has gone
+        with suppress(libvirt.libvirtError), closing(libvirt.open(self.uri)) as connection:  # it has gone
             guest = connection.lookupByName(id)
             guest.migrateSetMaxDowntime(PAUSE, 0)
             guest.migrateSetMaxSpeed(SPEED)

@@ -282,9 +282,9 @@ async def test_a_guest_is_on_one_side_whoever_was_killed(
     """While its memory goes over, or while it stands still, as the target is stopped that shall say it has come."""
     import libvirt
 
-    driver, moved = make(**SLOW), evolve(counting(tmp_path), host="west")
-    await started(driver, counting(tmp_path))
-    going = ensureDeferred(driver.ensure_migrated(moved))
+    driver, spec = make(**SLOW), counting(tmp_path)
+    await started(driver, spec)
+    going = ensureDeferred(driver.ensure_migrated(evolve(spec, host="west")))
     await on_its_way(driver)
     if at_the_switch:
         hosts["west"].freeze()
