@@ -19,7 +19,8 @@ from tests.live import guest_image
 from tests.live.cluster import Admin, Cluster, until
 from tests.live.load import PATIENCE
 
-KERNEL_ARGUMENTS = "root=/dev/vda1 console=ttyS0 no_timer_check quiet panic=-1"
+# A kernel that has lost a part of itself does not go on lame.
+KERNEL_ARGUMENTS = "root=/dev/vda1 console=ttyS0 no_timer_check quiet oops=panic panic=-1"
 MEMORY_MIB = 96
 # A number each twentieth of a second, for as long as somebody listens.
 COUNT = "i=0; while echo $i; do i=$((i+1)); usleep 50000; done"
