@@ -167,24 +167,36 @@ def daemons_are_killed_at_the_switch(tenant: Tenant, guest: Guest) -> None:
     is stopped as soon as it is not needed for its memory to go there.
     """
     hosts = tenant.cluster.hosts
+
+    def at_the_switch(kill: Callable[[str, str], object], here: str, there: str) -> None:
+        hosts[there].freeze()
+        try:
+            hosts[here].hasten(guest.id)
+            until("it stands still, or was too quick", lambda: hosts[here].stands_still(guest.id) is not False)
+            print("it stands still" if hosts[here].stands_still(guest.id) else "it was too quick")
+            kill(here, there)
+        finally:
+            hosts[there].thaw()
+
     for what, kill in {
         "libvirtd of the target was killed": lambda _here, there: hosts[there].kill("libvirtd"),
         "libvirtd of the source was killed": lambda here, _there: hosts[here].kill("libvirtd"),
         "both libvirtds were killed": lambda here, there: libvirtds_are_killed(tenant.cluster, here, there),
         "its QEMU at the target was killed": lambda _here, there: hosts[there].kill_guest(guest.id),
     }.items():
+        happen = partial(at_the_switch, kill)
+        emulated(partial(moves_while, tenant, guest, f"{what} at the switch", happen, Watch.goes_on))
 
-        def at_the_switch(here: str, there: str, kill: Callable[[str, str], object] = kill) -> None:
-            hosts[there].freeze()
-            try:
-                hosts[here].hasten(guest.id)
-                until("it stands still, or was too quick", lambda: hosts[here].stands_still(guest.id) is not False)
-                print("it stands still" if hosts[here].stands_still(guest.id) else "it was too quick")
-                kill(here, there)
-            finally:
-                hosts[there].thaw()
+    stopped: list[LiveCloud] = []
 
-        emulated(partial(moves_while, tenant, guest, f"{what} at the switch", at_the_switch, Watch.goes_on))
+    def process_and_ovn(_here: str, _there: str) -> None:
+        stopped.append(process_dies(tenant))
+        everything_of_ovn(tenant.cluster)
+
+    happen = partial(at_the_switch, process_and_ovn)
+    what = "a process and OVN's daemons were killed at the switch"
+    moves_while(tenant, guest, what, happen, partial(reached, tenant, guest))
+    stopped.pop().start()
 
 
 def reached(tenant: Tenant, guest: Guest, watch: Watch) -> None:

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from uuid import uuid4
@@ -186,14 +186,20 @@ class Libvirtd:
 
     def kill(self, program: str) -> None:
         """kill -9; it is started again."""
-        for each in self.pids(program):
-            os.kill(each, signal.SIGKILL)
+        self._send(signal.SIGKILL, self.pids(program))
 
     def kill_guest(self, id: str) -> None:
         """kill -9 of its QEMU."""
         for each in self.pids("qemu-system-x86_64"):
-            if id.encode() in Path(f"/proc/{each}/cmdline").read_bytes():
-                os.kill(each, signal.SIGKILL)
+            with suppress(OSError):  # it has ended since it was seen
+                if id in Path(f"/proc/{each}/cmdline").read_text():
+                    os.kill(each, signal.SIGKILL)
+
+    @staticmethod
+    def _send(what: signal.Signals, pids: Sequence[int]) -> None:
+        for each in pids:
+            with suppress(ProcessLookupError):  # it has ended since it was seen
+                os.kill(each, what)
 
     def pid_file(self, id: str) -> Path:
         """Of the guest's QEMU, as seen from outside of the namespace."""
@@ -208,8 +214,7 @@ class Libvirtd:
 
     def thaw(self) -> None:
         """If it was not killed meanwhile."""
-        for each in self.pids("libvirtd"):
-            os.kill(each, signal.SIGCONT)
+        self._send(signal.SIGCONT, self.pids("libvirtd"))
 
     def stands_still(self, id: str) -> bool | None:
         """None if the guest is not here."""
