@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cloudctl.drivers.errors import DriverError
+from cloudctl.drivers.errors import DriverError, HostDown
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.drivers.fake.network import FakeNetworkBackend
 from cloudctl.drivers.fake.volume import FakeVolumeBackend
@@ -184,6 +184,27 @@ def test_a_server_whose_arrival_is_not_told_has_arrived(
     assert migrate(admin, server_id).status == 202
     admin.cloud.settle()
     assert host(admin, server_id) != before and migrations(admin) == [("live-migration", "completed")]
+
+
+def test_where_a_server_is_that_nobody_could_ask_for_is_found_before_anything_is_undone(
+    demo: Asking,
+    admin: Asking,
+    server_id: str,
+    hypervisor: FakeHypervisor,
+    network: FakeNetworkBackend,
+) -> None:
+    """As after both daemons died at the end of its way: the guest has arrived, and neither host says so for a while."""
+    before = host(admin, server_id)
+    hypervisor.behaviour.fail("ensure_migrated", error=HostDown("host east does not answer"), after=True)
+    hypervisor.behaviour.fail("observe", times=2, error=HostDown("host east does not answer"))
+    assert migrate(admin, server_id).status == 202
+    admin.cloud.advance(60)
+    admin.cloud.settle()
+    after, guest = host(admin, server_id), there(hypervisor.guests.get(server_id))
+    assert after != before and guest.spec.host == after
+    assert (demo.status(server_id), used(admin)) == ("ACTIVE", {after: 1})
+    assert [each.hosts for each in network.ports.values()] == [(after,)]
+    assert migrations(admin) == [("live-migration", "completed")] and "fault" not in demo.server(server_id)
 
 
 @pytest.mark.parametrize("before", ["os-stop", "suspend"])

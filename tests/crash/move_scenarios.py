@@ -9,6 +9,8 @@ from attrs import evolve
 
 from cloudctl.compute.host_watch import HostWatch
 from cloudctl.drivers.boundary import call
+from cloudctl.drivers.errors import HostDown
+from cloudctl.drivers.fake.behaviour import Behaviour
 from cloudctl.drivers.specs import Power
 from tests.crash import asks
 from tests.crash.asks import V21, good
@@ -73,6 +75,28 @@ class Slow(dict[str, float]):
 
 def takes_ages(stage: Stage) -> None:
     stage.drivers.hypervisor.behaviour.delays = Slow()
+
+
+class Answering(dict[str, float]):
+    """Hosts that are silent answer again once a guest shall be on its way no more."""
+
+    def __init__(self, behaviour: Behaviour) -> None:
+        super().__init__()
+        self.behaviour = behaviour
+
+    def get(self, name: str, _default: Any = None) -> float:
+        if name == "ensure_migration_aborted":
+            self.behaviour.faults.clear()
+        return DELAY
+
+
+def falls_silent(stage: Stage) -> None:
+    """Nobody tells that the guest has arrived, nor where it is."""
+    behaviour = stage.drivers.hypervisor.behaviour
+    silence = HostDown("the host does not answer")
+    behaviour.fail("ensure_migrated", times=None, error=silence, after=True)
+    behaviour.fail("observe", times=None, error=silence)
+    behaviour.delays = Answering(behaviour)
 
 
 def aborts(stage: Stage, server_id: str) -> None:
@@ -198,6 +222,7 @@ SCENARIOS = (
     Scenario(MIGRATE, "works on what is paused", migrates_paused, ends("completed", moved=True, power=Power.PAUSED)),
     Scenario(MIGRATE, "fails", migrates, ends("failed", moved=False), broken("hypervisor", "ensure_migrated")),
     Scenario(MIGRATE, "fails before", migrates, ends("failed", moved=False), broken("volume", "connect")),
+    Scenario(MIGRATE, "arrives in silence", migrates, ends("completed", moved=True), falls_silent),
     Scenario(MIGRATE, "is deleted meanwhile", migrates, only_its_volume_is_left, later=(0.35, asks.delete_server)),
     Scenario(
         "compute.migration.abort",

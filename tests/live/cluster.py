@@ -19,10 +19,13 @@ import openstack
 import psycopg
 from attrs import define
 from cryptography.fernet import Fernet
+from openstack.exceptions import BadRequestException
 
 from tests.drivers.libvirt import daemon, pki
 from tests.drivers.netns.lab import run
 from tests.drivers.ovn import lab
+from tests.drivers.rbd.cluster import POOL, USER
+from tests.drivers.rbd.cluster import Cluster as Ceph
 from tests.live import guest_image
 from tests.live.load import PATIENCE
 from tests.live.machine import Central, Machine, Wires
@@ -47,6 +50,7 @@ directory = "{backends}/contents"
 [driver.volume.fake]
 directory = "{backends}/volumes"
 [drivers]
+volume = "{volume}"
 network = "ovn"
 fencer = "{fencer}"
 hypervisor = {{ rack = "libvirt", here = "fake" }}
@@ -69,6 +73,13 @@ southbound = ["{southbound}"]
 silence_seconds = 5.0
 gateway_chassis = [{gateways}]
 datapath = "netdev"
+"""
+VOLUMES = """
+[driver.volume.rbd]
+monitors = ["{monitor}"]
+pool = "{pool}"
+user = "{user}"
+keyring = "{keyring}"
 """
 
 
@@ -168,9 +179,11 @@ class Cluster:
 @contextmanager
 def a_cluster(
     directory: Path, postgresql_url: str, names: Sequence[str] = HOSTS, disks: str = "/var/lib/libvirt/guests",
-    fencer: str = "", more: str = "", pace: int = 40,
+    fencer: str = "", more: str = "", pace: int = 40, ceph: bool = False,
 ) -> Iterator[Cluster]:  # fmt: skip
-    """`disks`: the directory on each host; what begins with /var/lib/libvirt is each one's own. `more`: TOML."""
+    """`disks`: the directory on each host; what begins with /var/lib/libvirt is each one's own. `more`: TOML. `pace`:
+    MiB/s of what moves. `ceph`: whether volumes are in one, which is made.
+    """
     with ExitStack() as left:
         # The paths of sockets are short.
         short = Path(tempfile.mkdtemp(prefix="cc-"))
@@ -189,7 +202,14 @@ def a_cluster(
             left.callback(hosts[name].end)
             left.callback(hosts[name].tell)
             hosts[name].start()
+        if ceph:
+            (short / "ceph").mkdir()
+            keeping = Ceph(short / "ceph", wires.here)
+            left.callback(keeping.end)
+            keeping.start()
+            more += VOLUMES.format(monitor=keeping.monitor, pool=POOL, user=USER, keyring=keeping.keyring)
         toml = TOML.format(
+            volume="rbd" if ceph else "fake",
             backends=directory / "backends",
             url=postgresql_url,
             key=Fernet.generate_key().decode(),
@@ -254,25 +274,36 @@ class Admin:
         return str(self.cloud.compute.get_server_console_output(id)["output"]).replace("\r", "")
 
     def migrate(self, id: str, host: str) -> Any:
-        """The migration, once the guest is on its way. A host whose libvirtd has just been started again is not
-        reached for a moment, so whoever wants to go there asks again."""
+        """The migration, once the guest is on its way."""
 
         def under_way() -> Any:
             found = list(self.cloud.compute.server_migrations(id))
             return found[0] if found and found[0].status == "running" and found[0].memory_total_bytes else None
 
+        return self.sent(id, host, under_way)
+
+    def sent(self, id: str, host: str, seen: Callable[[], Any]) -> Any:
+        """What is `seen` once it has been told to go to the host. One whose libvirtd has just been started again is not
+        reached for a moment, so whoever wants to go there asks again."""
+
         def asked() -> Any:
-            if self.server(id).compute_host == host:
+            found = self.server(id)
+            if found.compute_host == host:
                 return True  # it was too quick to be seen
-            self.cloud.compute.live_migrate_server(id, host=host, block_migration="auto")
-            seen: list[Any] = []
+            if found.task_state is not None:
+                return None
+            try:
+                self.cloud.compute.live_migrate_server(id, host=host, block_migration="auto")
+            except BadRequestException:
+                return None  # one of the hosts is said to be down for a moment
+            given: list[Any] = []
 
             def decided() -> bool:
-                seen.append(under_way())
-                return bool(seen[-1]) or self.server(id).task_state is None
+                given.append(seen())
+                return bool(given[-1]) or self.server(id).task_state is None
 
             until(f"{id} is on its way or refused", decided)
-            return seen[-1]
+            return given[-1]
 
         return until(f"the guest of {id} is on its way", asked)
 

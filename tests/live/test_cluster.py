@@ -15,6 +15,7 @@ import pytest
 from tests.drivers.qemu import counting_guest
 from tests.drivers.qemu.counting_guest import counts
 from tests.live import cluster as clusters
+from tests.live import gates
 from tests.live.cluster import GATEWAYS, HOSTS, Admin, Cluster, a_cluster, until
 from tests.live.process import LiveCloud
 from tests.live.tenant import Guest, Tenant, Watch, emulated, watched
@@ -47,7 +48,11 @@ def test_guests_go_on_while_they_move_and_hosts_daemons_and_processes_are_killed
     emulated(lambda: moves_with_its_address(tenant, one))
     stays_when_called_back(cluster, admin, counter)
     moves_off(cluster, admin, counter)
+    gates.make(cluster.database)
+    for step in (None, "prepare", "move", "leave"):
+        all_die_between_steps(tenant, one, step)
     daemons_are_killed_meanwhile(tenant, one)
+    daemons_are_killed_at_the_switch(tenant, one)
     outlives_a_process(tenant, one)
     admin = tenant.admin
     outlives_its_host(tenant, two)
@@ -120,23 +125,85 @@ def moves_off(cluster: Cluster, admin: Admin, id: str) -> None:
     until("it counts", lambda: counts(admin.console(id)))
 
 
+def all_die_between_steps(tenant: Tenant, guest: Guest, step: str | None) -> None:
+    """The process that moves it, its hosts' libvirtds and OVN's daemons, at the end of a step, of which nothing is
+    said yet. None: the first one, which claims the new place.
+    """
+    cluster = tenant.cluster
+
+    def once() -> None:
+        with watched(tenant, guest) as watch:
+            here, there = tenant.on_one_side(guest), other_host(tenant, guest)
+            with gates.closed(cluster.database, MOVES, step) as gate:
+                tenant.admin.sent(guest.id, there, lambda: gate.holds)
+                stopped = process_dies(tenant)
+                libvirtds_are_killed(cluster, here, there)
+                everything_of_ovn(cluster)
+            try:
+                where = tenant.on_one_side(guest)
+            finally:
+                stopped.start()
+            reached(tenant, guest, watch)
+            told(f"all of them were killed at the end of step {step or 'schedule'}", where == there, watch)
+
+    emulated(once)
+
+
 def daemons_are_killed_meanwhile(tenant: Tenant, guest: Guest) -> None:
     """Each of them while the guest is on its way. It is on one side in the end, and has missed nothing."""
-    cluster = tenant.cluster
+    hosts = tenant.cluster.hosts
     for what, kill in {
-        "libvirtd of the source was killed": lambda here, _there: cluster.hosts[here].kill("libvirtd"),
-        "libvirtd of the target was killed": lambda _here, there: cluster.hosts[there].kill("libvirtd"),
+        "libvirtd of the source was killed": lambda here, _there: hosts[here].kill("libvirtd"),
+        "libvirtd of the target was killed": lambda _here, there: hosts[there].kill("libvirtd"),
+        "its QEMU at the target was killed": lambda _here, there: hosts[there].kill_guest(guest.id),
     }.items():
         emulated(partial(moves_while, tenant, guest, what, kill, Watch.goes_on))
+    kill = partial(everything_of_ovn, tenant.cluster)
+    emulated(partial(moves_while, tenant, guest, "OVN's daemons were killed", kill, partial(reached, tenant, guest)))
 
-    def reached(watch: Watch) -> None:
-        # Packets in userspace are tracked by the daemon, so connections may be cut when it dies.
-        so_far = len(watch.lines)
-        assert "load average" in cluster.say(guest.floating, "uptime")
-        print("what was connected", "goes on" if watch.counts_on(so_far) else "was cut")
 
-    kill = partial(everything_of_ovn, cluster)
-    emulated(partial(moves_while, tenant, guest, "OVN's daemons were killed", kill, reached))
+def daemons_are_killed_at_the_switch(tenant: Tenant, guest: Guest) -> None:
+    """Each of them while it stands still to change sides: the libvirtd of the target, which is to say that it has come,
+    is stopped as soon as it is not needed for its memory to go there.
+    """
+    hosts = tenant.cluster.hosts
+
+    def at_the_switch(kill: Callable[[str, str], object], here: str, there: str) -> None:
+        hosts[there].freeze()
+        try:
+            hosts[here].hasten(guest.id)
+            until("it stands still, or was too quick", lambda: hosts[here].stands_still(guest.id) is not False)
+            print("it stands still" if hosts[here].stands_still(guest.id) else "it was too quick")
+            kill(here, there)
+        finally:
+            hosts[there].thaw()
+
+    for what, kill in {
+        "libvirtd of the target was killed": lambda _here, there: hosts[there].kill("libvirtd"),
+        "libvirtd of the source was killed": lambda here, _there: hosts[here].kill("libvirtd"),
+        "both libvirtds were killed": lambda here, there: libvirtds_are_killed(tenant.cluster, here, there),
+        "its QEMU at the target was killed": lambda _here, there: hosts[there].kill_guest(guest.id),
+    }.items():
+        happen = partial(at_the_switch, kill)
+        emulated(partial(moves_while, tenant, guest, f"{what} at the switch", happen, Watch.goes_on))
+
+    stopped: list[LiveCloud] = []
+
+    def process_and_ovn(_here: str, _there: str) -> None:
+        stopped.append(process_dies(tenant))
+        everything_of_ovn(tenant.cluster)
+
+    happen = partial(at_the_switch, process_and_ovn)
+    what = "a process and OVN's daemons were killed at the switch"
+    moves_while(tenant, guest, what, happen, partial(reached, tenant, guest))
+    stopped.pop().start()
+
+
+def reached(tenant: Tenant, guest: Guest, watch: Watch) -> None:
+    # Packets in userspace are tracked by the daemon, so connections may be cut when it dies.
+    so_far = len(watch.lines)
+    assert "load average" in tenant.cluster.say(guest.floating, "uptime")
+    print("what was connected", "goes on" if watch.counts_on(so_far) else "was cut")
 
 
 def moves_while(
@@ -145,17 +212,28 @@ def moves_while(
     """`happen(here, there)` does, and `then` is tried when it has arrived."""
     here, there = tenant.on_one_side(guest), other_host(tenant, guest)
     with watched(tenant, guest) as watch:
-        tenant.admin.migrate(guest.id, there)
+        # Asked of libvirt itself, as what is to happen shall do so before it has arrived.
+        source = tenant.cluster.hosts[here]
+        tenant.admin.sent(guest.id, there, lambda: source.is_sending(guest.id))
         happen(here, there)
         where = tenant.on_one_side(guest)
         then(watch)
-        print(f"{what}, and the guest is {'there' if where == there else 'here'}: {watch.facts()}")
+        told(what, where == there, watch)
+
+
+def told(what: str, moved: bool, watch: Watch) -> None:
+    print(f"{what}, and the guest is {'there' if moved else 'here'}: {watch.facts()}")
 
 
 def other_host(tenant: Tenant, guest: Guest) -> str:
     """Of those two on which it is by turns."""
     here = tenant.on_one_side(guest)
     return next(each for each in ("east", "west") if each != here)
+
+
+def libvirtds_are_killed(cluster: Cluster, *hosts: str) -> None:
+    for host in hosts:
+        cluster.hosts[host].kill("libvirtd")
 
 
 def everything_of_ovn(cluster: Cluster, *hosts: str) -> None:
@@ -166,22 +244,27 @@ def everything_of_ovn(cluster: Cluster, *hosts: str) -> None:
             cluster.hosts[host].kill(program)
 
 
-def outlives_a_process(tenant: Tenant, guest: Guest) -> None:
-    """Whoever moves it is killed in the midst of it; the other one brings it to an end, and is asked from then on."""
+def process_dies(tenant: Tenant) -> LiveCloud:
+    """The one that moves a server; the other one is asked from then on, and brings it to an end."""
     cluster = tenant.cluster
+    worker: LiveCloud = until("a process moves it", lambda: cluster.worker(MOVES))
+    worker.kill()
+    tenant.admin = Admin(cluster.connection(next(each for each in cluster.processes if each is not worker)))
+    return worker
+
+
+def outlives_a_process(tenant: Tenant, guest: Guest) -> None:
+    """It is killed while the guest is on its way."""
+    stopped: list[LiveCloud] = []
 
     def killed(_here: str, _there: str) -> None:
-        worker = until("a process moves it", lambda: cluster.worker(MOVES))
-        worker.kill()
-        tenant.admin = Admin(cluster.connection(next(each for each in cluster.processes if each is not worker)))
-        stopped.append(worker)
+        stopped.append(process_dies(tenant))
 
     def once() -> None:
         while stopped:
             stopped.pop().start()
         moves_while(tenant, guest, "a process was killed", killed, Watch.goes_on)
 
-    stopped: list[LiveCloud] = []
     emulated(once)
 
 

@@ -1,8 +1,8 @@
 """Live migration: the guest goes to another host and does not stop.
 
 schedule (claim the new place, the migration keeps the old one) → prepare (its volumes and ports are on both hosts) →
-move → leave (they are on the new one alone). Once the guest has moved there is no way back: undoing cleans up behind
-it. Reference: compute-states.md, section 3.
+move → leave (they are on the new one alone). Once the guest has moved there is no way back, whoever was told of it:
+undoing looks where it is, and cleans up behind it. Reference: compute-states.md, section 3.
 
 `args`: `migration_id`; `forced`, whether its host is an order; `disks`, as `ensure_migrated` has it.
 """
@@ -126,7 +126,11 @@ async def unprepare(ctx: Context) -> None:
     """The host that the server is not on has nothing of it."""
     await ctx.drivers.hypervisor.ensure_migration_aborted(ctx.resource_id)
     going = await ctx.read(trip, ctx.resource_id, ctx.args["migration_id"])
-    await clean(ctx, going, going.migration.new_host if going.server.host != going.migration.dest_host else None)
+    may_have_moved = "prepare" in ctx.memo and not has_moved(going.server, going.migration)
+    if may_have_moved and await has_arrived(ctx, going.migration.new_host):
+        await ctx.write(arrived, ctx.resource_id, going.migration.id, ctx.memo["prepare"], ctx.now)
+        going = await ctx.read(trip, ctx.resource_id, going.migration.id)
+    await clean(ctx, going, None if has_moved(going.server, going.migration) else going.migration.new_host)
 
 
 async def clean(ctx: Context, going: Trip, host: str | None) -> None:
@@ -185,6 +189,11 @@ def planned(
     return evolve(plan, guest=evolve(plan.guest, host=migration.new_host, volumes=volumes, ports=plugs))
 
 
+def has_moved(server: Server | None, migration: Migration) -> bool:
+    """By the records."""
+    return server is not None and server.host == migration.dest_host
+
+
 def arrived(conn: Connection, server_id: str, migration_id: str, told: Mapping[str, Any], now: datetime) -> None:
     """The server, its ports and its volumes are on the new host."""
     server, migration = servers.get(conn, server_id), migrations.get(conn, migration_id)
@@ -217,16 +226,20 @@ def left(conn: Connection, server_id: str, migration_id: str, now: datetime) -> 
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
-    """The server goes on where it is."""
-    migrations.try_move(conn, task.args["migration_id"], "did not arrive", now)
+    """The server goes on where it is: there, if all that failed was to hear of it."""
+    server, migration = servers.find(conn, task.resource_id), migrations.get(conn, task.args["migration_id"])
+    if has_moved(server, migration):
+        migrations.try_move(conn, migration.id, "completed", now)
+        servers.try_move(conn, task.resource_id, "migrated", now)
+        return
+    migrations.try_move(conn, migration.id, "did not arrive", now)
     servers.fail(conn, task.resource_id, "failed", error, now)
 
 
 def cancelled(conn: Connection, task: Task, now: datetime) -> None:
     """By its user, by a delete, whose task state stays, or by an operator."""
     server, migration = servers.find(conn, task.resource_id), migrations.get(conn, task.args["migration_id"])
-    has_moved = server is not None and server.host == migration.dest_host
-    migrations.try_move(conn, migration.id, "completed" if has_moved else "cancelled", now)
+    migrations.try_move(conn, migration.id, "completed" if has_moved(server, migration) else "cancelled", now)
     servers.try_move(conn, task.resource_id, "migrated", now)
 
 

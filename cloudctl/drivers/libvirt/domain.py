@@ -42,6 +42,8 @@ class Notes:
     done: bool = False
     # When it was defined, in seconds since the epoch. Of two of one id, on two hosts, the later one is the guest.
     made: float = 0.0
+    # The host that it was last to be moved to: who finds that the way there was lost has to ask that one.
+    towards: str = ""
 
 
 @frozen
@@ -116,7 +118,8 @@ def guest(config: Config, spec: GuestSpec, notes: Notes, root: rbd.RbdDisk | Non
 
 
 def noted(notes: Notes) -> Element:
-    return Element(f"{{{NOTES}}}guest", token=notes.token, done=str(int(notes.done)), made=str(notes.made))
+    values = {"token": notes.token, "done": str(int(notes.done)), "made": str(notes.made), "towards": notes.towards}
+    return Element(f"{{{NOTES}}}guest", values)
 
 
 def own_disks(spec: GuestSpec, paths: Paths, names: Iterator[str], root: rbd.RbdDisk | None) -> Iterator[Element]:
@@ -272,7 +275,8 @@ def _noted(domain: Element) -> Notes:
     notes = domain.find(f"metadata/{{{NOTES}}}guest")
     if notes is None:
         return Notes()
-    return Notes(notes.get("token", ""), notes.get("done") == "1", float(notes.get("made", "0")))
+    made, towards = float(notes.get("made", "0")), notes.get("towards", "")
+    return Notes(notes.get("token", ""), notes.get("done") == "1", made, towards)
 
 
 def targets_of(xml: str, names: Collection[str]) -> list[str]:

@@ -9,8 +9,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import libvirt
 from attrs import define, field
 
-from cloudctl.drivers.errors import DriverError, HostDown, UnknownGuest, UnknownHost
+from cloudctl.drivers.errors import DriverError, HostDown, UnknownGuest, UnknownHost, Unreachable
 from cloudctl.drivers.libvirt import guests
+from cloudctl.drivers.libvirt.guests import Claim, Made
 from cloudctl.drivers.libvirt.host import Host
 from cloudctl.drivers.libvirt.options import Config
 from cloudctl.drivers.locks import Locks
@@ -48,26 +49,27 @@ class Fleet:
         return found
 
     async def find(self, id: str, *, of_those_up: bool = False) -> Host | None:
-        """Where it is: of those that may have it the one on which it was made last. Raises HostDown if it was, or may
-        be, on one that is down.
+        """Where it is: of those that may have it the one on which it was made last, and does not stand still to be
+        elsewhere. Raises HostDown, or Unreachable, if it was, or may be, on one that is down.
 
         `of_those_up`: what is down is left out.
         """
-        down: list[HostDown] = []
+        down: list[HostDown | Unreachable] = []
         likely = [host for host in self.hosts.values() if host.guests is None or id in host.guests]
         others = [host for host in self.hosts.values() if host not in likely]
-        found: dict[Host, float] = {}
+        found: dict[Host, Made] = {}
         for group in (likely, others):
             is_on = False
             for host in group:
                 try:
                     made = await self.run(host, guests.made, id)
                     if made is not None:
-                        found[host], is_on = made[0], is_on or made[1]
-                except HostDown as error:
+                        found[host], is_on = made, is_on or made.claim > Claim.LEFT
+                except (HostDown, Unreachable) as error:
                     if not of_those_up and (host.guests is None or id in host.guests):
                         down.append(error)
-            # One that is off may have been left behind by a host that was down, and be elsewhere by now.
+            # One that is off may have been left behind by a host that was down, one that stands still by libvirt, and
+            # be elsewhere by now.
             if is_on:
                 break
         if found:

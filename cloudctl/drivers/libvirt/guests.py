@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from xml.etree.ElementTree import Element, fromstring
 
 import libvirt
@@ -45,6 +46,9 @@ POWER: Mapping[int, Power] = {
     libvirt.VIR_DOMAIN_SHUTOFF: Power.STOPPED,
     libvirt.VIR_DOMAIN_CRASHED: Power.CRASHED,
 }
+# Why one stands still that is to run elsewhere. Of a QEMU that tells of it late, when libvirt has given up, libvirt
+# does not know why it does.
+LEFT = (libvirt.VIR_DOMAIN_PAUSED_MIGRATION, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY, libvirt.VIR_DOMAIN_PAUSED_UNKNOWN)
 UNDEFINE = (
     libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
     | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
@@ -54,6 +58,22 @@ UNDEFINE = (
 
 
 # -- seeing
+
+
+class Claim(IntEnum):
+    """Of two of one guest, which were made at one time, the greater one is the guest."""
+
+    OFF = 0
+    LEFT = 1  # it stands still, as one does that was moved away
+    ARRIVED = 2  # it runs since it came here
+    HERE = 3  # if another one has arrived, libvirt was not told of that and let this one go on
+
+
+class Made(NamedTuple):
+    """When it was defined, first: a guest that was made anew is the guest."""
+
+    at: float
+    claim: Claim
 
 
 def find(connection: Any, id: str) -> Any:
@@ -75,17 +95,32 @@ def names(connection: Any) -> frozenset[str]:
     return frozenset(each.name() for each in _at_home(connection))
 
 
-def made(connection: Any, id: str) -> tuple[float, bool] | None:
-    """When the guest was defined here, and whether it is on; None if it was not: one on its way here is not yet."""
+def made(connection: Any, id: str) -> Made | None:
+    """None if it is not defined here: one on its way here is not yet."""
     with Unless(libvirt.VIR_ERR_NO_DOMAIN):
         guest = find(connection, id)
         if guest is not None and guest.isPersistent():
-            return domain.seen(guest.XMLDesc(0)).notes.made, bool(guest.isActive())
+            return Made(domain.seen(guest.XMLDesc(0)).notes.made, claim(guest))
     return None
 
 
-def states(connection: Any, host: str) -> list[tuple[GuestState, float]]:
-    """With the times of their definitions."""
+def is_superseded(made: Made, by: Made) -> bool:
+    """Whether the host of the one drops it. One that moves is on both sides for a moment, where it left and where it
+    arrives; it runs on both only if the one that lets it go on was not told that it had arrived.
+    """
+    return made.at < by.at or (made.at == by.at and (made.claim, by.claim) == (Claim.ARRIVED, Claim.HERE))
+
+
+def claim(guest: Any) -> Claim:
+    state, reason = guest.state()
+    if state == libvirt.VIR_DOMAIN_PAUSED and reason in LEFT:
+        return Claim.LEFT
+    if state == libvirt.VIR_DOMAIN_RUNNING and reason == libvirt.VIR_DOMAIN_RUNNING_MIGRATED:
+        return Claim.ARRIVED
+    return Claim.HERE if guest.isActive() else Claim.OFF
+
+
+def states(connection: Any, host: str) -> list[tuple[GuestState, Made]]:
     found = []
     for each in _at_home(connection):
         with Unless(libvirt.VIR_ERR_NO_DOMAIN):  # it went meanwhile
@@ -104,10 +139,10 @@ def state(connection: Any, id: str, host: str) -> GuestState:
     raise UnknownGuest(id)
 
 
-def _state(guest: Any, host: str) -> tuple[GuestState, float]:
+def _state(guest: Any, host: str) -> tuple[GuestState, Made]:
     seen = domain.seen(guest.XMLDesc(0))
     found = GuestState(guest.name(), host, power(guest), seen.vcpus, seen.memory_mib, seen.volume_ids, seen.port_ids)
-    return found, seen.notes.made
+    return found, Made(seen.notes.made, claim(guest))
 
 
 def power(guest: Any) -> Power:
@@ -248,10 +283,10 @@ def reboot(connection: Any, id: str, token: str, timeout: float) -> None:
     notes = domain.seen(guest.XMLDesc(0)).notes
     if notes.token != token:
         notes = evolve(notes, token=token, done=False)
-        _note(guest, notes)
+        note(guest, notes)
     if not notes.done:
         stop(connection, id, timeout)
-        _note(guest, evolve(notes, done=True))
+        note(guest, evolve(notes, done=True))
     start(connection, id)
 
 
@@ -291,7 +326,7 @@ def cut(guest: Any) -> None:
             guest.destroy()
 
 
-def _note(guest: Any, notes: Notes) -> None:
+def note(guest: Any, notes: Notes) -> None:
     affected = libvirt.VIR_DOMAIN_AFFECT_CONFIG | (libvirt.VIR_DOMAIN_AFFECT_LIVE if guest.isActive() else 0)
     content = domain.text(domain.noted(notes))
     guest.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, content, domain.NOTES_KEY, domain.NOTES, affected)

@@ -14,6 +14,7 @@ from twisted.internet.task import deferLater
 from cloudctl.drivers.errors import HostDown, Unreachable
 from cloudctl.drivers.libvirt import guests
 from cloudctl.drivers.libvirt.connections import HostConnection
+from cloudctl.drivers.libvirt.guests import Made
 from cloudctl.drivers.libvirt.options import Config
 from cloudctl.drivers.libvirt.storage import Storage
 from cloudctl.drivers.specs import GuestState, HostInventory
@@ -54,8 +55,8 @@ class Host:
             )
         return self.last
 
-    async def states(self) -> list[tuple[GuestState, float]]:
-        """With the times of their definitions; none of a host that is down."""
+    async def states(self) -> list[tuple[GuestState, Made]]:
+        """None of a host that is down."""
         try:
             found = await self.connection.run(guests.states, self.name)
         except (HostDown, Unreachable):

@@ -14,12 +14,13 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import unquote
 
 from attrs import define
-from twisted.internet.task import LoopingCall
+from twisted.internet.task import LoopingCall, deferLater
 from twisted.logger import Logger
 from zope.interface import implementer
 
 from cloudctl.drivers.errors import (
     Aborted,
+    Busy,
     DriverError,
     HostDown,
     InvalidPower,
@@ -43,9 +44,10 @@ from cloudctl.drivers.libvirt.carrying import Part
 from cloudctl.drivers.libvirt.connections import HostConnection
 from cloudctl.drivers.libvirt.domain import Paths
 from cloudctl.drivers.libvirt.fleet import Fleet
+from cloudctl.drivers.libvirt.guests import Made, is_superseded
 from cloudctl.drivers.libvirt.host import Host, of_all
 from cloudctl.drivers.libvirt.lateness import attended
-from cloudctl.drivers.libvirt.migration import Standing
+from cloudctl.drivers.libvirt.migration import Outcome, Standing
 from cloudctl.drivers.libvirt.options import Config
 from cloudctl.drivers.libvirt.storage import IMAGE, Storage
 from cloudctl.drivers.programs import Programs, require
@@ -67,6 +69,9 @@ from cloudctl.drivers.specs import (
 )
 
 INTERFACES = (IHypervisor, IPause, ISuspend, ISnapshot, ILiveMigrate, IDiagnostics, IResizeAttached, IGuestEvents)
+
+# The end of a migration takes libvirtd moments; one that was killed then ends it when it returns.
+SETTLING_SECONDS = 10.0
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -127,25 +132,23 @@ class Libvirt:
         return tuple(state for state, _made in made)
 
     async def drop_superseded(self) -> None:
-        """Hosts that return drop their copies of guests that were made anew elsewhere meanwhile."""
+        """Hosts that return drop their copies of guests that were made anew elsewhere meanwhile, or went on there."""
         twice = Counter(id for host in self.fleet.hosts.values() for id in host.guests or ())
         for id in (id for id, times in twice.items() if times > 1):
             async with self.fleet.locks.hold(id):
                 found = {host: made for host in self.fleet.hosts.values() if (made := await self._made(host, id))}
                 last = max(found, key=lambda host: found[host], default=None)
                 for host, made in found.items():
-                    # One that moves is on both sides for a moment, and the same.
-                    if last is not None and made < found[last]:
+                    if last is not None and is_superseded(made, found[last]):
                         log.warn("guest {id} is on {new} now: {old} drops it", id=id, new=last.name, old=host.name)
                         await self._clear(host, id, last)
 
-    async def _made(self, host: Host, id: str) -> float | None:
+    async def _made(self, host: Host, id: str) -> Made | None:
         """None, too, of a host that is down."""
         try:
-            found = await self.fleet.run(host, guests.made, id)
+            return await self.fleet.run(host, guests.made, id)
         except (HostDown, Unreachable):
             return None
-        return None if found is None else found[0]
 
     async def observe(self, id: str) -> GuestState:
         host = await self.fleet.where(id)
@@ -358,30 +361,45 @@ class Libvirt:
         if source is not to and await self.fleet.run(source, migration.standing, id) is Standing.LEAVING:
             await self._attended(source, id, self.fleet.copy(source, migration.wait, id))
             source = await self.fleet.where(id)
-        there, here = [await self.fleet.run(host, migration.standing, id) for host in (source, to)]
         if source is to:
-            # It may have arrived while the other one was told nothing of it.
+            # It may have arrived while the other one was told nothing of it, or could not be told.
             for host in await self._left_by(id, to):
                 await self._clear(host, id, to)
+            return to
+        return await self._one_of(source, to, id)
+
+    async def _one_of(self, source: Host, to: Host, id: str) -> Host:
+        """The host of these on which a guest goes on that nobody moves any more. Of the other one, which has to answer,
+        nothing is left. Raises HostDown, Busy.
+        """
+        give_up = self.resources.clock.seconds() + SETTLING_SECONDS
+        while True:
+            there, here = [await self.fleet.run(host, migration.standing, id) for host in (source, to)]
+            found = migration.outcome(there, here)
+            if found is not Outcome.OPEN or self.resources.clock.seconds() >= give_up:
+                break
+            await deferLater(self.resources.clock, guests.POLL_SECONDS)
+        if there is Standing.LEAVING:
+            raise Busy(f"guest {id} is moved by somebody else")
+        if found is Outcome.ARRIVED:
+            if there is Standing.LEFT:
+                await self._clear(source, id, to)
+            to.gained(id)
             return to
         if here is Standing.ARRIVING:
             # Nobody sends it.
             await self.fleet.run(to, migration.drop, id)
-        elif here is not Standing.ABSENT and there is Standing.LEFT:
-            await self._clear(source, id, to)
-            to.gained(id)
-            return to
-        elif here is Standing.OFF:
-            # It was there once, and the host was down when it went.
+        elif here is not Standing.ABSENT and there is not Standing.ABSENT:
             await self._clear(to, id, source)
         if there is Standing.LEFT:
             await self.fleet.run(source, migration.stay, id)
         return source
 
     async def _left_by(self, id: str, to: Host) -> list[Host]:
-        """The hosts on which a guest stands still that is on this one."""
+        """The hosts on which a guest stands still, or may have its disks, that is on this one."""
         may_have = [each for each in self.fleet.hosts.values() if each is not to and id in (each.guests or ())]
-        return [each for each in may_have if await self.fleet.run(each, migration.standing, id) is Standing.LEFT]
+        left = Standing.LEFT, Standing.ABSENT
+        return [each for each in may_have if await self.fleet.run(each, migration.standing, id) in left]
 
     async def _move(self, source: Host, to: Host, spec: GuestSpec, disks: bool | None) -> None:
         shared = await self._share(source, to)
@@ -400,11 +418,27 @@ class Libvirt:
             going = self.fleet.within(limit, source, migration.migrate, self.config, spec, uri, not shared)
             await self._attended(source, spec.id, going)
         except (DriverError, Aborted):
+            if await self._has_arrived(spec.id, to):
+                # All that was lost is the answer.
+                return
             if not shared:
                 await self._take_back(to, spec.id)
             raise
         to.gained(spec.id)
-        await self._clear(source, spec.id, to)
+        try:
+            await self._clear(source, spec.id, to)
+        except DriverError as error:
+            raise Unreachable(f"guest {spec.id} has arrived, but {source.name} may have its disks: {error}") from error
+
+    async def _has_arrived(self, id: str, to: Host) -> bool:
+        """Of a guest whose way ended somehow: if it has not, it goes on where it was. While one of them does not answer
+        nobody knows, and whoever asks that the guest be not on its way asks again.
+        """
+        try:
+            return await self._settled(id, to) is to
+        except DriverError as error:
+            log.warn("it is not known yet on which side guest {id} is: {why}", id=id, why=error)
+            return False
 
     async def _take_back(self, to: Host, id: str) -> None:
         """The disks that were prepared for a guest that has not come; the next one that comes clears them, too."""
@@ -415,13 +449,21 @@ class Libvirt:
             log.warn("host {host} keeps disks that were prepared for guest {id}: {why}", host=to.name, id=id, why=error)
 
     async def _attended(self, source: Host, id: str, going: Coroutine[Any, Any, T]) -> T:
-        """What is late is given up, or hurried if allowed."""
+        """What is late is given up, or hurried if allowed; what is over without a word is waited for no longer."""
         ending = partial(migration.hurry, config=self.config) if self.config.post_copy else migration.abort
 
         async def end() -> None:
             await self.fleet.copy(source, lambda found: ending(found, id=id))
 
-        return await attended(going, self.resources.clock, self.config, end)
+        has_left = False
+
+        async def is_over() -> bool:
+            nonlocal has_left
+            moves = await self.fleet.run(source, migration.standing, id) is Standing.LEAVING
+            has_left |= moves
+            return has_left and not moves
+
+        return await attended(going, self.resources.clock, self.config, end, is_over)
 
     async def migration_progress(self, id: str) -> MigrationProgress | None:
         host = await self.fleet.find(id)
@@ -431,6 +473,17 @@ class Libvirt:
         host = await self.fleet.find(id)
         if host is not None:
             await self.fleet.copy(host, migration.abort, id)
+            if await self.fleet.run(host, migration.standing, id) is Standing.LEFT:
+                await self._goes_on(host, id)
+
+    async def _goes_on(self, host: Host, id: str) -> None:
+        """It stands still on this host, and nowhere runs that we know of. Raises HostDown."""
+        async with self.fleet.locks.hold(id):
+            towards = await self.fleet.run(host, migration.towards, id)
+            # One that was moved by a release that noted nothing may be on any of them.
+            for other in [self.fleet.hosts[towards]] if towards in self.fleet.hosts else self.fleet.hosts.values():
+                if other is not host and await self._one_of(host, other, id) is other:
+                    break
 
     async def ensure_migration_forced(self, id: str) -> None:
         host = await self.fleet.find(id)

@@ -1,9 +1,9 @@
-"""A migration that is late is ended: given up, or hurried."""
+"""A migration that is late is ended: given up, or hurried. One that has ended without a word is not waited for."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 from twisted.internet.defer import ensureDeferred
 from twisted.internet.interfaces import IReactorTime
@@ -16,14 +16,26 @@ from cloudctl.drivers.libvirt.options import Config
 
 T = TypeVar("T")
 
+LOOK_SECONDS = 1.0
+# So often in a row it is seen to be over before nobody waits for the word of it any more.
+LOOKS = 5
+
 log = Logger()
 
 
-async def attended(going: Awaitable[T], clock: IReactorTime, config: Config, end: Callable[[], Awaitable[None]]) -> T:
+async def attended(
+    going: Coroutine[Any, Any, T],
+    clock: IReactorTime,
+    config: Config,
+    end: Callable[[], Awaitable[None]],
+    is_over: Callable[[], Awaitable[bool]],
+) -> T:
     """What `going` gives. Of what is late `end` is called, and again, as it may not move yet when it is told: that
-    hurries it if guests may arrive by post-copy, else gives it up, which raises DriverError.
+    hurries it if guests may arrive by post-copy, else gives it up, which raises DriverError. So does what `is_over`
+    while its end is not told.
     """
-    too_late, seconds = False, config.migration_timeout
+    too_late, seconds, over = False, config.migration_timeout, 0
+    call = ensureDeferred(going)
 
     async def told() -> None:
         nonlocal too_late
@@ -33,16 +45,34 @@ async def attended(going: Awaitable[T], clock: IReactorTime, config: Config, end
         except DriverError as error:
             log.warn("a migration that is late could not be ended: {why}", why=error)
 
-    late = LoopingCall(lambda: ensureDeferred(told()))
-    late.clock = clock
+    async def looked() -> None:
+        nonlocal over
+        try:
+            over = over + 1 if await is_over() else 0
+        except DriverError as error:
+            # If that lasts, `going` is told so, too.
+            log.debug("a migration could not be looked at: {why}", why=error)
+        if over == LOOKS:
+            call.cancel()
+
+    late, looking = LoopingCall(lambda: ensureDeferred(told())), LoopingCall(lambda: ensureDeferred(looked()))
+    late.clock = looking.clock = clock
     waiting = clock.callLater(seconds, late.start, migration.AGAIN_SECONDS)
+    looking.start(LOOK_SECONDS, now=False)
     try:
-        return await going
+        result: T = await call
+        return result
     except Aborted as error:
         if too_late:
             raise DriverError(f"the guest had not arrived after {seconds:g} s; it stays where it was") from error
         raise
+    except DriverError as error:
+        if over == LOOKS:
+            raise DriverError("libvirt moves the guest no more, and does not say why") from error
+        raise
     finally:
+        if looking.running:
+            looking.stop()
         if waiting.active():
             waiting.cancel()
         if late.running:

@@ -11,11 +11,12 @@ from enum import Enum
 from typing import Any
 
 import libvirt
+from attrs import evolve
 
 from cloudctl.drivers.errors import Aborted, InvalidPower
 from cloudctl.drivers.libvirt import domain, guests
 from cloudctl.drivers.libvirt.carrying import MIRRORED
-from cloudctl.drivers.libvirt.guests import POLL_SECONDS, Unless
+from cloudctl.drivers.libvirt.guests import POLL_SECONDS, Claim, Unless
 from cloudctl.drivers.libvirt.options import Config
 from cloudctl.drivers.specs import GuestSpec, MigrationProgress, Power
 
@@ -29,7 +30,6 @@ FLAGS = (
 AGAIN_SECONDS = 1.0  # after which one that is late is told so again
 # A guest that shall arrive soon may stand still for so long, which libvirt takes in milliseconds.
 LONGEST_PAUSE = 600_000
-LEFT = (libvirt.VIR_DOMAIN_PAUSED_MIGRATION, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY)
 
 
 class Standing(Enum):
@@ -43,6 +43,25 @@ class Standing(Enum):
     LEFT = "left"  # it stands still, as one does that was moved away
 
 
+class Outcome(Enum):
+    """Of a move that nobody is at any more."""
+
+    STAYED = "stayed"
+    ARRIVED = "arrived"
+    OPEN = "open"
+
+
+def outcome(there: Standing, here: Standing) -> Outcome:
+    """`there`, where it was, and `here`, where it was to go. It has arrived only if it runs here and not there: libvirt
+    lets it go on there if it is not told that it runs here.
+    """
+    if there is Standing.LEAVING or (there is Standing.LEFT and here is Standing.LEFT):
+        # It is about to run here, or libvirt is about to find that it does not.
+        return Outcome.OPEN
+    left = there in (Standing.LEFT, Standing.ABSENT)
+    return Outcome.ARRIVED if left and here in (Standing.HOME, Standing.LEAVING) else Outcome.STAYED
+
+
 def standing(connection: Any, id: str) -> Standing:
     with Unless(libvirt.VIR_ERR_NO_DOMAIN):
         guest = guests.find(connection, id)
@@ -54,8 +73,7 @@ def standing(connection: Any, id: str) -> Standing:
             return Standing.OFF
         if job(guest) is not None:
             return Standing.LEAVING
-        state, reason = guest.state()
-        return Standing.LEFT if state == libvirt.VIR_DOMAIN_PAUSED and reason in LEFT else Standing.HOME
+        return Standing.LEFT if guests.claim(guest) is Claim.LEFT else Standing.HOME
     return Standing.ABSENT
 
 
@@ -89,6 +107,7 @@ def migrate(connection: Any, config: Config, spec: GuestSpec, uri: str, copied: 
     found = guests.power(guest)
     if found not in (Power.RUNNING, Power.PAUSED):
         raise InvalidPower(f"guest {spec.id} is {found.value}; only one that is on can be moved so")
+    guests.note(guest, evolve(domain.seen(guest.XMLDesc(0)).notes, towards=spec.host))
     live = guest.XMLDesc(libvirt.VIR_DOMAIN_XML_MIGRATABLE | libvirt.VIR_DOMAIN_XML_SECURE)
     kept = guest.XMLDesc(
         libvirt.VIR_DOMAIN_XML_MIGRATABLE | libvirt.VIR_DOMAIN_XML_SECURE | libvirt.VIR_DOMAIN_XML_INACTIVE
@@ -143,6 +162,14 @@ def hurry(connection: Any, config: Config, id: str) -> None:
                 guest.migrateStartPostCopy(0)
             else:
                 guest.migrateSetMaxDowntime(LONGEST_PAUSE, 0)
+
+
+def towards(connection: Any, id: str) -> str:
+    """The host that it was last to be moved to."""
+    with Unless(libvirt.VIR_ERR_NO_DOMAIN):
+        guest = guests.find(connection, id)
+        return "" if guest is None else domain.seen(guest.XMLDesc(0)).notes.towards
+    return ""
 
 
 def stay(connection: Any, id: str) -> None:

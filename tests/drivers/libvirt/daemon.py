@@ -8,7 +8,8 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -56,6 +57,8 @@ KEEP = """
 keep() { while :; do "$@" || true; sleep 0.2; done; }
 """
 TLS_PORT = 16514
+# Of what shall arrive soon: milliseconds that it may stand still, and MiB/s.
+PAUSE, SPEED = 2000, 1000
 
 
 def lacking() -> str | None:
@@ -183,8 +186,20 @@ class Libvirtd:
 
     def kill(self, program: str) -> None:
         """kill -9; it is started again."""
-        for each in self.pids(program):
-            os.kill(each, signal.SIGKILL)
+        self._send(signal.SIGKILL, self.pids(program))
+
+    def kill_guest(self, id: str) -> None:
+        """kill -9 of its QEMU."""
+        for each in self.pids("qemu-system-x86_64"):
+            with suppress(OSError):  # it has ended since it was seen
+                if id in Path(f"/proc/{each}/cmdline").read_text():
+                    os.kill(each, signal.SIGKILL)
+
+    @staticmethod
+    def _send(what: signal.Signals, pids: Sequence[int]) -> None:
+        for each in pids:
+            with suppress(ProcessLookupError):  # it has ended since it was seen
+                os.kill(each, what)
 
     def pid_file(self, id: str) -> Path:
         """Of the guest's QEMU, as seen from outside of the namespace."""
@@ -198,7 +213,35 @@ class Libvirtd:
         os.kill(self.pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
+        """If it was not killed meanwhile."""
+        self._send(signal.SIGCONT, self.pids("libvirtd"))
+
+    def stands_still(self, id: str) -> bool | None:
+        """None if the guest is not here."""
+        import libvirt
+
+        with closing(libvirt.open(self.uri)) as connection:
+            for guest in connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE):
+                if guest.name() == id:
+                    return bool(guest.state()[0] == libvirt.VIR_DOMAIN_PAUSED)
+        return None
+
+    def is_sending(self, id: str) -> bool:
+        """What the guest has in its memory is on its way from here."""
+        import libvirt
+
+        with suppress(libvirt.libvirtError), closing(libvirt.open(self.uri)) as connection:  # it is not on
+            return bool(connection.lookupByName(id).jobStats(0).get("memory_total"))
+        return False
+
+    def hasten(self, id: str) -> None:
+        """What is on its way from here arrives soon."""
+        import libvirt
+
+        with suppress(libvirt.libvirtError), closing(libvirt.open(self.uri)) as connection:  # it has gone
+            guest = connection.lookupByName(id)
+            guest.migrateSetMaxDowntime(PAUSE, 0)
+            guest.migrateSetMaxSpeed(SPEED)
 
     def empty(self) -> None:
         """No guest and no pool is left."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Barrier
@@ -263,6 +264,68 @@ async def test_one_in_a_hurry_arrives_and_another_process_sees_it(make: Any, tmp
     await driver.ensure_absent(ID)
     await driver.close()
     await other.close()
+
+
+KILLED = {
+    "the target's": lambda _east, west: west.kill("libvirtd"),
+    "the source's": lambda east, _west: east.kill("libvirtd"),
+    "both": lambda east, west: [each.kill("libvirtd") for each in (east, west)],
+    "the target's QEMU": lambda _east, west: west.kill_guest(ID),
+}
+
+
+@pytest.mark.parametrize("at_the_switch", [False, True])
+@pytest.mark.parametrize("who", KILLED)
+async def test_a_guest_is_on_one_side_whoever_was_killed(
+    make: Any, hosts: dict[str, Libvirtd], tmp_path: Path, who: str, at_the_switch: bool
+) -> None:
+    """While its memory goes over, or while it stands still, as the target is stopped that shall say it has come."""
+    import libvirt
+
+    driver, spec = make(**SLOW), counting(tmp_path)
+    await started(driver, spec)
+    going = ensureDeferred(driver.ensure_migrated(evolve(spec, host="west")))
+    await on_its_way(driver)
+    if at_the_switch:
+        hosts["west"].freeze()
+        hosts["east"].hasten(ID)
+        assert await real.soon(lambda: hosts["east"].stands_still(ID))
+    KILLED[who](hosts["east"], hosts["west"])
+    hosts["west"].thaw()
+    try:
+        await going
+    except (DriverError, Aborted) as error:
+        print(error)
+
+    async def ended() -> bool:
+        """As a workflow does that undoes it, until the hosts answer."""
+        try:
+            await driver.ensure_migration_aborted(ID)
+            state = await driver.observe(ID)
+        except DriverError:
+            return False
+        return bool(state.power is Power.RUNNING)
+
+    assert await real.soon(ended)
+    where = (await driver.observe(ID)).host
+    (other,) = {"east", "west"} - {where}
+
+    def is_alone() -> bool:
+        """A libvirtd that has just been started again first drops what was on its way to it."""
+        with suppress(libvirt.libvirtError):  # it is about to
+            return hosts[where].stands_still(ID) is False and hosts[other].stands_still(ID) is None
+        return False
+
+    assert await real.soon(is_alone)
+    # It goes on, and can be moved again.
+    so_far = counting_guest.counts(await driver.console_output(ID))
+
+    async def counts_on() -> bool:
+        return counting_guest.counts(await driver.console_output(ID))[-1:] > so_far[-1:]
+
+    assert await real.soon(counts_on)
+    await driver.ensure_absent(ID)
+    await driver.close()
 
 
 async def test_one_that_is_late_stays(make: Any, hosts: dict[str, Libvirtd], tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ SETTINGS = """
 [global]
 fsid = {fsid}
 mon_host = {monitor}
-public_addr = 127.0.0.1
+public_addr = {address}
 ms_bind_ipv6 = false
 keyring = {directory}/keyring
 mon_data = {directory}/mon
@@ -64,8 +64,8 @@ def lacking() -> str | None:
     return f"Ceph's tests need {', '.join(missing)}" if missing else None
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
+def free_port(address: str) -> int:
+    with socket.create_server((address, 0)) as probe:
         return int(probe.getsockname()[1])
 
 
@@ -78,17 +78,19 @@ def entry(name: str, **rights: str) -> str:
 class Cluster:
     """`monitor` is where it is reached, by `USER` with the key in `keyring`. What it keeps goes with it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, address: str = "127.0.0.1") -> None:
+        """`address`: one of this machine's, by which the hosts of guests reach it."""
         self.directory = directory
-        self.monitor = f"127.0.0.1:{free_port()}"
+        self.address = address
+        self.monitor = f"{address}:{free_port(address)}"
         self.conf = directory / "ceph.conf"
         self.keyring = directory / f"{USER}.keyring"
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
         fsid, osd, map = str(uuid4()), str(uuid4()), str(self.directory / "map")
-        settings = SETTINGS.format(fsid=fsid, monitor=f"v2:{self.monitor}", directory=self.directory, room=ROOM)
-        self.conf.write_text(settings)
+        named = {"fsid": fsid, "monitor": f"v2:{self.monitor}", "address": self.address}
+        self.conf.write_text(SETTINGS.format(**named, directory=self.directory, room=ROOM))
         for name in ("mon", "mgr", "osd", "modules"):
             (self.directory / name).mkdir()
         everything = {"mon": "allow *", "osd": "allow *", "mgr": "allow *"}
