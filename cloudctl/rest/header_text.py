@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from twisted.web.http_headers import Headers
 
@@ -24,3 +25,8 @@ def headers_are_text(headers: Headers) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def tell(request: Any, headers: Mapping[str, str]) -> None:
+    for name, value in headers.items():
+        request.setHeader(name, value)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Source = Callable[[], Awaitable[Sequence["Metric"]]]
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "COPY"})
 
 
 @define
@@ -58,7 +59,7 @@ class Metrics:
         self._sources: list[Source] = []
 
     def answered(self, api: str, method: str, status: int, seconds: float, now: float) -> None:
-        key = (api, method, status)
+        key = (api, method if method in METHODS else "other", status)
         count = self._requests.get(key)
         if count is None:
             count = self._requests[key] = Count(now)

@@ -41,7 +41,7 @@ from cloudctl.rest.caller import Caller, forbidden
 from cloudctl.rest.clients import host_of, plain
 from cloudctl.rest.faults import UNAUTHENTICATED, UNFORESEEN, Faults, JsonObject
 from cloudctl.rest.formats import document
-from cloudctl.rest.header_text import InLowerCase, headers_are_text
+from cloudctl.rest.header_text import InLowerCase, headers_are_text, tell
 from cloudctl.rest.identity import ANONYMOUS, Authenticator, Identity, Signatures
 from cloudctl.rest.metrics import Metrics
 from cloudctl.rest.pages import Pages
@@ -486,7 +486,7 @@ class Pipeline:
         method = request.method.decode("ascii", "replace")
         metrics = self.http.metrics
         metrics.running -= 1
-        metrics.answered(self.api, method if method in METHODS else "other", request.code, seconds, now)
+        metrics.answered(self.api, method, request.code, seconds, now)
         log.info(
             "{request_id} {method} {path} {status} {ms:.1f} ms user={user} project={project}",
             request_id=request_id,
@@ -497,11 +497,3 @@ class Pipeline:
             user=identity.user_id,
             project=identity.project_id,
         )
-
-
-def tell(request: Any, headers: Mapping[str, str]) -> None:
-    for name, value in headers.items():
-        request.setHeader(name, value)
-
-
-METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "COPY"})
