@@ -156,6 +156,7 @@ class Pipeline:
         if self.transaction_id:
             told = f"tx{request_id[4:].replace('-', '')[:21]}-{int(started):010x}"
             request.setHeader(self.transaction_id, told)
+            context.transaction_id.set(told)
         call: Call | None = None
         try:
             if self.http.admission is not None and not getattr(request, "counted", False):
@@ -183,6 +184,7 @@ class Pipeline:
         finally:
             self._account(request, request_id, started, call.identity if call else ANONYMOUS)
             context.request_id.reset(token)
+            context.transaction_id.set("")
             context.client.reset(client)
 
     async def admit(self, request: Any, bound: Bound, variables: Mapping[str, str]) -> Admitted:

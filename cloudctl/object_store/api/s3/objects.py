@@ -5,8 +5,8 @@ from __future__ import annotations
 from attrs import evolve, frozen
 
 from cloudctl.db import Connection
-from cloudctl.errors import CloudError, NotFound, RangeNotSatisfiable
-from cloudctl.object_store import containers, large, numbered, objects
+from cloudctl.errors import CloudError, NotFound
+from cloudctl.object_store import containers, large, numbered, objects, parts
 from cloudctl.object_store.api import conditions
 from cloudctl.object_store.api.copying import Copying
 from cloudctl.object_store.api.headers import Headers
@@ -36,7 +36,7 @@ def length_of(call: Call) -> int:
     """Bytes of data that will come, as far as the headers say. Raises MissingContentLength."""
     length = call.header("x-amz-decoded-content-length") or call.header("content-length")
     if length is None and "chunked" not in (call.header("transfer-encoding") or "").lower():
-        raise error("MissingContentLength", "You must provide the Content-Length HTTP header.")
+        raise error("MissingContentLength")
     return int(length) if length and length.isdecimal() and len(length) < 19 else 0
 
 
@@ -135,9 +135,14 @@ class Objects:
         if number is None:
             return self.reader.body(call, found)
         pieces = found.data.pieces if found.object.parts_id else found.data.pieces or (large.Piece(0),)
-        index = listings.number(call, "partNumber", 1, 10_000)
-        if not 0 < index <= (len(pieces) if found.object.parts_id else 1):
-            raise RangeNotSatisfiable("The requested partnumber is not satisfiable", type="InvalidRange")
+        if call.header("range") is not None:
+            raise error("InvalidRequest", "Cannot specify both Range header and partNumber query parameter")
+        if not (number.isascii() and number.isdecimal() and len(number) < 6 and 0 < int(number) <= parts.MOST_PARTS):
+            why = f"Part number must be an integer between 1 and {parts.MOST_PARTS}, inclusive"
+            raise error("InvalidArgument", why, {"ArgumentName": "partNumber", "ArgumentValue": number})
+        index = int(number)
+        if index > (len(pieces) if found.object.parts_id else 1):
+            raise error("InvalidPartNumber", "The requested partnumber is not satisfiable")
         if not found.object.parts_id:
             return self.reader.part(found, 0, found.data.size)
         start = sum(piece.length for piece in pieces[: index - 1])
