@@ -75,6 +75,11 @@ def list_parts(conn: Connection, upload_id: str, after: int, most: int) -> Seque
     return conn.execute(_parts.where(UploadPart.number > after).limit(most), {"id": upload_id}).all()
 
 
+def part_at(conn: Connection, upload_id: str, index: int) -> UploadPart | None:
+    """The first of an object is 1, whatever its number was."""
+    return conn.execute(_parts.offset(index - 1).limit(1), {"id": upload_id}).first()
+
+
 def every_part(conn: Connection, upload_id: str) -> Sequence[UploadPart]:
     return conn.execute(_parts, {"id": upload_id}).all()
 

@@ -216,3 +216,35 @@ def test_buckets_are_listed_and_not_looked_at(s3: S3) -> None:
     assert s3.ask("PUT", "other", x_amz_acl="bogus").status == 400
     assert s3.ask("PUT", "bucket/o", body=b"x", payload=UNSIGNED, x_amz_tagging="foo=bar&bar").status == 200
     assert s3.xml("bucket/o", "tagging").findtext("TagSet/Tag[2]/Key") == "bar"
+
+
+def test_several_ranges_are_all_of_it(s3: S3) -> None:
+    s3.put("bucket/o", BODY)
+    every = s3.get("bucket/o", Range="bytes=0-1,4-5")
+    assert (every.status, every.body, every.headers["Content-Range"]) == (200, BODY, None)
+
+
+def test_a_copy_has_the_checksum_that_is_asked_for(s3: S3) -> None:
+    s3.put("bucket/o", BODY, x_amz_checksum_crc32=CRC)
+    kept = bare(s3.put("bucket/same", x_amz_copy_source="bucket/o"))
+    assert (kept.findtext("ChecksumCRC32"), kept.findtext("ChecksumType")) == (CRC, "FULL_OBJECT")
+    sha256 = base64.b64encode(hashlib.sha256(BODY).digest()).decode()
+    made = bare(s3.put("bucket/other", x_amz_copy_source="bucket/o", x_amz_checksum_algorithm="SHA256"))
+    assert (made.findtext("ChecksumSHA256"), made.findtext("ChecksumCRC32")) == (sha256, None)
+    shown = s3.get("bucket/other", x_amz_checksum_mode="ENABLED")
+    assert (shown.body, shown.headers["x-amz-checksum-sha256"]) == (BODY, sha256)
+    assert shown.headers["x-amz-checksum-crc32"] is None
+    refused = s3.ask("PUT", "bucket/other", x_amz_copy_source="bucket/o", x_amz_checksum_algorithm="MD2")
+    assert code(refused) == (400, "InvalidRequest")
+
+
+def test_a_part_is_told_with_its_own_checksum(s3: S3) -> None:
+    begun = bare(s3.ask("POST", "bucket/big", "uploads", x_amz_checksum_algorithm="CRC32"))
+    upload = begun.findtext("UploadId") or ""
+    answer = s3.ask("PUT", "bucket/big", f"partNumber=7&uploadId={upload}", body=BODY, x_amz_checksum_crc32=CRC)
+    part = f"<PartNumber>7</PartNumber><ETag>{answer.headers['ETag']}</ETag><ChecksumCRC32>{CRC}</ChecksumCRC32>"
+    body = f"<CompleteMultipartUpload><Part>{part}</Part></CompleteMultipartUpload>".encode()
+    assert s3.ask("POST", "bucket/big", f"uploadId={upload}", body=body).status == 200
+    shown = s3.get("bucket/big", "partNumber=1", x_amz_checksum_mode="ENABLED")
+    assert (shown.status, shown.headers["x-amz-checksum-crc32"]) == (206, CRC)
+    assert shown.headers["x-amz-checksum-type"] == "COMPOSITE"
