@@ -453,7 +453,7 @@ class Pipeline:
         """An error body, in the form that the client asked for."""
         # It may be no text: then that is what is told.
         accept = b",".join(request.requestHeaders.getRawHeaders(b"accept", ())).decode("ascii", "replace")
-        form = self.faults.form(accept)
+        form = self.faults.form_of(body, accept)
         told = form.write(body)
         request.setResponseCode(status)
         request.setHeader("Content-Type", form.content_type)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from email.utils import formatdate
 from math import ceil
+from urllib.parse import unquote
 
 from cloudctl.db.columns import seconds
 from cloudctl.errors import Invalid
@@ -82,9 +83,10 @@ def _versioning(call: Call) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     for name, other in (OF_CONTAINERS, OF_CONTAINERS[::-1]):
         value = call.header(name)
-        if call.header(name.replace("X-", "X-Remove-", 1)) is not None or value == "":
+        if value == "" or (value is None and call.header(name.replace("X-", "X-Remove-", 1)) is not None):
             found[name] = None
         elif value is not None:
+            value = unquote(value)
             if call.header(other):
                 raise Invalid(f"Only one of {' or '.join(OF_CONTAINERS)} may be specified")
             if "/" in value:

@@ -90,6 +90,11 @@ class Info:
         """Show what this object store can do."""
         return capabilities(self.options) | self.rates.capabilities()
 
+    @routes.route("OPTIONS", "/info", policy=None)
+    async def methods(self, call: Call) -> Reply:
+        """Say which methods it takes."""
+        return Reply(None, 200, (("Allow", "HEAD, GET, OPTIONS"),))
+
     @routes.get("/healthcheck", policy=None)
     async def health(self, call: Call) -> Reply:
         """Say that it is there."""
