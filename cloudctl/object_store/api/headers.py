@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from cloudctl.db.columns import seconds
 from cloudctl.errors import Invalid
-from cloudctl.object_store import acl, metadata, numbered
+from cloudctl.object_store import account_acl, acl, metadata, numbered
 from cloudctl.rest.call import Call
 
 Headers = tuple[tuple[str, str], ...]
@@ -21,7 +21,7 @@ PAST = re.compile(r"-\d+|0+", re.ASCII)
 TRUE = frozenset({"true", "1", "yes", "on", "t", "y"})
 # For the owners' eyes only.
 PRIVATE = frozenset(
-    {acl.READ, acl.WRITE}
+    {acl.READ, acl.WRITE, account_acl.HEADER}
     | {f"{prefix}Temp-Url-Key{which}" for prefix in (metadata.ACCOUNT, metadata.CONTAINER) for which in ("", "-2")}
 )
 # Of containers, beside what users say freely.

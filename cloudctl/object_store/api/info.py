@@ -75,6 +75,7 @@ def capabilities(options: ObjectStoreOptions) -> dict[str, Any]:
         },
         "container_quotas": {},
         "account_quotas": {},
+        "account_acls": {},
     }
 
 
