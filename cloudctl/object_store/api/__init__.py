@@ -7,6 +7,7 @@ from typing import Any
 from cloudctl.identity.bearers import Bearers
 from cloudctl.object_store.api.accounts import Accounts
 from cloudctl.object_store.api.bulk import Bulk
+from cloudctl.object_store.api.bulk_deletes import BulkDeletes
 from cloudctl.object_store.api.containers import Containers
 from cloudctl.object_store.api.copying import Copying
 from cloudctl.object_store.api.cross_origin import CrossOrigin
@@ -37,6 +38,7 @@ def build(http: Http, intake: Intake, options: ObjectStoreOptions, rates: Rates,
         Accounts(db, door, bulk),
         Containers(db, door, bulk, forms, intake, Websites(door, objects.read)),
         objects,
+        BulkDeletes(door, bulk),
         CrossOrigin(db),
         *((Login(bearers),) if options.v1_login else ()),
     )
