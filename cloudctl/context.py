@@ -7,6 +7,8 @@ from contextvars import ContextVar
 
 # Empty outside of a request.
 request_id: ContextVar[str] = ContextVar("cloudctl_request_id", default="")
+# What S3 and Swift call it; empty elsewhere.
+transaction_id: ContextVar[str] = ContextVar("cloudctl_transaction_id", default="")
 # The address that the request came from; empty outside of one.
 client: ContextVar[str] = ContextVar("cloudctl_client", default="")
 

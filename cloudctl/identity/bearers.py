@@ -42,6 +42,14 @@ class Bearers:
         # By the digest of what was sent: no secret stays in memory.
         self._kept: OrderedDict[bytes, str] = OrderedDict()
 
+    @property
+    def logins(self) -> Logins:
+        if self._logins is None:
+            from cloudctl.identity.login import Logins  # no start has to wait for it
+
+            self._logins = Logins(self.db, self.tokens, self.hasher, self.options, self.keys)
+        return self._logins
+
     async def authenticate(self, token: str) -> Identity:
         """Raises Unauthorized; Unavailable: too many logins at once."""
         if not token.startswith(PREFIX):
@@ -65,10 +73,6 @@ class Bearers:
         return await self.tokens.authenticate_again(token)
 
     async def _log_in(self, token: str) -> str:
-        if self._logins is None:
-            from cloudctl.identity.login import Logins  # no start has to wait for it
-
-            self._logins = Logins(self.db, self.tokens, self.hasher, self.options, self.keys)
         id, _, secret = token.removeprefix(PREFIX).partition(":")
-        made, _subject = await self._logins.login([ByApplicationCredential(id, None, UserName(), secret)], None)
+        made, _subject = await self.logins.login([ByApplicationCredential(id, None, UserName(), secret)], None)
         return made

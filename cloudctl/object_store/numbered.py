@@ -6,6 +6,7 @@ are rows of `object_versions`. An id says when, so that the ids of one name are 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -22,6 +23,7 @@ ON, OFF = "True", "False"
 NULL = "null"
 DELETED = "application/x-deleted;swift_versions_deleted=1"
 
+ID = re.compile("[0-9a-f]{14}")
 END = 2**56  # microseconds since the epoch that no clock reaches
 
 _newest = (
@@ -55,6 +57,11 @@ def shown(row: Object | Version) -> str:
     if isinstance(row, Version):
         return NULL if row.is_null else row.version
     return row.version or NULL
+
+
+def is_id(text: str) -> bool:
+    """Whether it looks like one."""
+    return text == NULL or ID.fullmatch(text) is not None
 
 
 def is_marker(row: Object | Version) -> bool:

@@ -59,6 +59,7 @@ class Done:
     is_marker: bool = False
     etag: str = ""  # of what it made
     headers: Mapping[str, str] = field(factory=dict)  # of what it made of parts
+    was_there: bool = True  # what it removed
     each: Sequence[Done] = ()  # what it came to for each of several
 
 
@@ -229,12 +230,13 @@ def remove(conn: Connection, place: Place, now: datetime, only_if_tag: str = "")
         if (before is None) if only_if_tag == "*" else not (before is None or _has_tag(before, only_if_tag)):
             raise PreconditionFailed("")
     if numbered.is_known(container):
+        was_there = find(conn, container, place.name, now) is not None
         freed = _make_room(conn, container, place.name, now)
         version = numbered.next_version(conn, container, place.name, now)
         values = _values(container, place.name, NewObject(content_type=numbered.DELETED), now)
         is_null = not numbered.is_on(container)
         conn.execute(insert(Version).values(**values, version=version, is_null=is_null, is_marker=True))
-        return Done(unused(conn, freed), numbered.NULL if is_null else version, True)
+        return Done(unused(conn, freed), numbered.NULL if is_null else version, True, was_there=was_there)
     if find(conn, container, place.name, now, lock=True) is None:
         raise not_found()
     archive = versions.archive(conn, container, lock=True)

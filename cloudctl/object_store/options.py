@@ -47,6 +47,8 @@ class ObjectStoreOptions:
     threads: int = field(default=2, validator=_positive)
     # Names of hosts that are S3's own: it begins at their root, and a bucket has a host below: `bucket.s3.example.com`.
     s3_hosts: tuple[str, ...] = field(default=(), converter=_names)
+    # Whether users may log in at /object-store/auth/v1.0, as Swift's clients did before there was identity.
+    v1_login: bool = False
     # Seconds between two looks for objects whose time has come.
     expiry_period: float = field(default=30.0, validator=_positive)
     # Seconds between two looks for buckets whose lifecycle rules are new, or were not gone by today; and for projects

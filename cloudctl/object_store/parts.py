@@ -20,7 +20,7 @@ from cloudctl.object_store import containers, objects
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.objects import Done, NewObject
 from cloudctl.object_store.store import Content
-from cloudctl.object_store.tables import Upload, UploadPart
+from cloudctl.object_store.tables import Object, Upload, UploadPart
 
 MOST_PARTS = 10_000
 LEAST_SIZE = 5 * 2**20  # bytes, of each but the last
@@ -67,12 +67,17 @@ def get(conn: Connection, place: Place, upload_id: str, *, lock: bool = False) -
     found = conn.execute(_lock_upload if lock else _upload, {"id": upload_id}).first()
     container = containers.find(conn, place)
     if found is None or container is None or (found.container_id, found.name) != (container.id, place.name):
-        raise NotFound("The specified multipart upload does not exist.", type="NoSuchUpload")
+        raise _unknown()
     return found
 
 
 def list_parts(conn: Connection, upload_id: str, after: int, most: int) -> Sequence[UploadPart]:
     return conn.execute(_parts.where(UploadPart.number > after).limit(most), {"id": upload_id}).all()
+
+
+def part_at(conn: Connection, upload_id: str, index: int) -> UploadPart | None:
+    """The first of an object is 1, whatever its number was."""
+    return conn.execute(_parts.offset(index - 1).limit(1), {"id": upload_id}).first()
 
 
 def every_part(conn: Connection, upload_id: str) -> Sequence[UploadPart]:
@@ -124,6 +129,8 @@ def complete(
     """The object is there, made of these parts. `new`: conditions. Raises NotFound, Invalid, TooLarge, and what `said`
     does.
     """
+    if (before := completed(conn, place, upload_id, now)) is not None:
+        return _again(conn, before, wanted)
     upload = get(conn, place, upload_id, lock=True)
     found = {part.number: part for part in every_part(conn, upload_id)}
     chosen = _chosen(found, wanted)
@@ -148,6 +155,25 @@ def complete(
     return evolve(done, freed=freed, etag=etag, headers=made.headers)
 
 
+def completed(conn: Connection, place: Place, upload_id: str, now: datetime) -> Object | None:
+    """The object that an upload has become, if it is still there: who did not hear the answer completes it again."""
+    container = containers.find(conn, place)
+    found = None if container is None else objects.find(conn, container, place.name, now)
+    return found if found is not None and found.parts_id == upload_id else None
+
+
+def _again(conn: Connection, made: Object, wanted: Sequence[Wanted]) -> Done:
+    """The same answer once more, to who says the same. Raises NotFound."""
+    kept = [(part.number, part.etag) for part in every_part(conn, made.parts_id or "")]
+    if kept != [(each.number, each.etag) for each in wanted]:
+        raise _unknown()
+    return Done(version=made.version, etag=made.etag, headers=made.headers)
+
+
+def _unknown() -> NotFound:
+    return NotFound("The specified multipart upload does not exist.", type="NoSuchUpload")
+
+
 def tag(etags: Sequence[str]) -> str:
     """Of an object that came in parts."""
     return f"{hashlib.md5(b''.join(map(bytes.fromhex, etags)), usedforsecurity=False).hexdigest()}-{len(etags)}"
@@ -163,7 +189,7 @@ def _chosen(found: Mapping[int, UploadPart], wanted: Sequence[Wanted]) -> list[U
         part = found.get(each.number)
         if part is None or part.etag != each.etag or not each.headers.items() <= part.headers.items():
             raise Invalid(
-                "One or more of the specified parts could not be found. The part may not have been uploaded, or the "
+                "One or more of the specified parts could not be found.  The part may not have been uploaded, or the "
                 "specified entity tag may not match the part's entity tag.",
                 type="InvalidPart",
             )

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from twisted.application.service import IService
 
 from cloudctl.composition import Beside, CatalogEntry, Part, Service, Surroundings
+from cloudctl.identity.bearers import Bearers
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.signers import Signers
 from cloudctl.object_store.bootstrap import bootstrap
@@ -58,7 +59,7 @@ def compose(cloud: Surroundings) -> Part:
     def build(http: Http) -> ApiApp:
         from cloudctl.object_store import api
 
-        return api.build(http, intake, options, rates)
+        return api.build(http, intake, options, rates, cloud.made(Bearers))
 
     def build_s3(http: Http) -> ApiApp:
         from cloudctl.object_store.api import s3

@@ -100,6 +100,10 @@ class Faults:
         chosen = preferred(accept, [form.type for form in self.forms])
         return next((form for form in self.forms if form.type == chosen), self.otherwise)
 
+    def form_of(self, body: JsonObject, accept: str) -> Form:
+        """How this body is written."""
+        return self.form(accept)
+
     def of(self, error: CloudError) -> tuple[int, JsonObject]:
         status = self.quota_status if isinstance(error, OverQuota) else error.status
         return status, self.envelope(status, error.message, error.type)

@@ -164,6 +164,7 @@ class Pipeline:
         if self.transaction_id:
             told = f"tx{request_id[4:].replace('-', '')[:21]}-{int(started):010x}"
             request.setHeader(self.transaction_id, told)
+            context.transaction_id.set(told)
         call: Call | None = None
         try:
             if self.http.admission is not None and not getattr(request, "counted", False):
@@ -191,6 +192,7 @@ class Pipeline:
         finally:
             self._account(request, request_id, started, call.identity if call else ANONYMOUS)
             context.request_id.reset(token)
+            context.transaction_id.set("")
             context.client.reset(client)
 
     async def admit(self, request: Any, bound: Bound, variables: Mapping[str, str]) -> Admitted:
@@ -473,7 +475,7 @@ class Pipeline:
         """An error body, in the form that the client asked for."""
         # It may be no text: then that is what is told.
         accept = b",".join(request.requestHeaders.getRawHeaders(b"accept", ())).decode("ascii", "replace")
-        form = self.faults.form(accept)
+        form = self.faults.form_of(body, accept)
         told = form.write(body)
         request.setResponseCode(status)
         request.setHeader("Content-Type", form.content_type)

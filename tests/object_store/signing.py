@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import hashlib
 import hmac
@@ -105,6 +106,8 @@ class S3:
         """A header's name has _ for -. `payload`: what is said of the body, if it is not its hash."""
         target = self.root + (f"/{quote(path, safe='/-_.~')}" if path or not self.root else "")
         told = {name.replace("_", "-"): value for name, value in headers.items()}
+        if query == "delete":
+            told.setdefault("Content-MD5", base64.b64encode(hashlib.md5(body).digest()).decode())
         told = self.key.signed(method, target, query, {"Host": host, **told}, payload or hashed(body))
         full = f"{target}?{query}" if query else target
         return request(self.cloud.site, method, full, headers=told, body=body)

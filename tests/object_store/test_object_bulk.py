@@ -75,3 +75,27 @@ def test_forms_of_the_answer(mine: Account) -> None:
     assert plain == b"Number Deleted: 1\nNumber Not Found: 0\nResponse Status: 200 OK\nResponse Body: \nErrors:"
     xml = mine.ask("POST", "", "bulk-delete", body=b"/c", Accept="application/xml").body
     assert b"<delete><number_deleted>0</number_deleted><number_not_found>1</number_not_found>" in xml
+
+
+@pytest.mark.parametrize("method", ["DELETE", "POST"])
+@pytest.mark.parametrize("path", ["c", "c/kept", "empty", "c/none"])
+def test_a_list_is_all_that_goes_wherever_it_is_sent(mine: Account, reader: Client, method: str, path: str) -> None:
+    mine.put("empty")
+    mine.holding("c", "kept", "listed")
+    said = mine.ask(method, path, "bulk-delete", body=b"/c/listed\n", Content_Type="text/plain", **JSON)
+    assert (said.status, said.json()["Number Deleted"], said.json()["Errors"]) == (200, 1, [])
+    assert (mine.names(), mine.names("c")) == (["c", "empty"], ["kept"])
+    nothing = mine.ask(method, path, "bulk-delete", body=b"", **JSON).json()
+    assert nothing["Response Status"] == "400 Bad Request"
+    assert Account(reader, mine.project_id).ask(method, path, "bulk-delete", body=b"/c/kept").status == 403
+    assert (mine.names(), mine.names("c")) == (["c", "empty"], ["kept"])
+
+
+def test_who_may_write_to_a_container_sends_lists_of_what_is_in_it(mine: Account, alt: Client) -> None:
+    mine.holding("c", "a")
+    mine.holding("d", "a")
+    theirs = Account(alt)
+    mine.post("c", X_Container_Write=f"{theirs.project_id}:*")
+    sent = Account(alt, mine.project_id).ask("DELETE", "c/x", "bulk-delete", body=b"/c/a\n/d/a\n", **JSON).json()
+    assert (sent["Number Deleted"], sent["Errors"]) == (1, [["/d/a", "403 Forbidden"]])
+    assert (mine.names("c"), mine.names("d")) == ([], ["a"])

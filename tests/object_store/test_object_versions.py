@@ -83,3 +83,31 @@ def test_what_has_expired_is_not_listed_and_holds_nothing_up(mine: Account, clou
     assert mine.names("c") == []
     assert mine.delete("c").status == 204
     assert files(cloud) == set()
+
+
+def test_the_deletion_of_what_is_not_there_leaves_a_marker(o: Account) -> None:
+    refused = o.delete("c/o")
+    assert refused.status == 404
+    marker = refused.headers["X-Object-Version-Id"]
+    assert listed(o) == [("o", marker, True)]
+    # As lines of text versions could not be told apart.
+    assert o.get("c", "versions").json()[0]["version_id"] == marker
+
+
+def test_a_place_of_old_versions_is_percent_encoded(mine: Account) -> None:
+    mine.put("döner kebab")
+    mine.put("c", X_Versions_Location="d%C3%B6ner%20kebab", X_Remove_Versions_Location="x")
+    for data in (b"one", b"two"):
+        mine.put("c/o", data)
+    assert len(mine.names("döner kebab")) == 1
+
+
+def test_what_is_wrong_with_a_request_is_told_in_words(mine: Account) -> None:
+    mine.put("c")
+    refused = mine.ask("PUT", "c/o", X_Delete_At="soon")
+    assert (refused.status, refused.body, refused.headers["Content-Type"]) == (
+        400,
+        b"Non-integer X-Delete-At",
+        "text/plain; charset=UTF-8",
+    )
+    assert mine.get("c/o").headers["Content-Type"] == "text/html; charset=UTF-8"

@@ -66,8 +66,13 @@ def test_an_object_that_comes_in_parts(s3: S3, mine: Account, cloud: MemoryCloud
     # A copy is one piece.
     s3.put("bucket/copy", x_amz_copy_source="bucket/big")
     assert s3.get("bucket/copy").headers["ETag"] == f'"{hashlib.md5(b"".join(DATA)).hexdigest()}"'
-    assert code(s3.ask("POST", "bucket/big", f"uploadId={upload}", body=body)) == (404, "NoSuchUpload")
+    # Who did not hear the answer asks again.
+    again = s3.ask("POST", "bucket/big", f"uploadId={upload}", body=body)
+    assert again.status == 200 and etag.strip('"') in again.body.decode()
+    fewer = parts_of({1: etags[1]})
+    assert code(s3.ask("POST", "bucket/big", f"uploadId={upload}", body=fewer)) == (404, "NoSuchUpload")
     assert s3.ask("DELETE", "bucket/big").status == 204
+    assert code(s3.ask("POST", "bucket/big", f"uploadId={upload}", body=body)) == (404, "NoSuchUpload")
     assert len(files(cloud)) == 1
     assert mine.delete("bucket/copy").status == 204
     assert cloud.transact(_left) == (0, 0)

@@ -8,7 +8,7 @@ from attrs import frozen
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Forbidden, Invalid, MethodNotAllowed, TooLarge
-from cloudctl.object_store import accounts, listing, metadata
+from cloudctl.object_store import account_acl, accounts, listing, metadata
 from cloudctl.object_store.accounts import Usage
 from cloudctl.object_store.api import listings
 from cloudctl.object_store.api.bulk import Bulk
@@ -105,7 +105,7 @@ class Accounts:
         await self.door.enter(call, place)
         if "bulk-delete" in call.query:
             return await self.bulk.delete(call, place)
-        wanted = changes(call, metadata.ACCOUNT) | _quotas(call)
+        wanted = changes(call, metadata.ACCOUNT) | _quotas(call) | _access(call)
         await self.db.run(accounts.change, place.project_id, wanted, call.now)
         return Reply(None, 204, (HTML_TYPE,))
 
@@ -149,6 +149,14 @@ class Accounts:
         if "extract-archive" not in call.query:
             raise MethodNotAllowed("", headers=ALLOWED)
         return await self.bulk.extract(call, place)
+
+
+def _access(call: Call) -> dict[str, str | None]:
+    """Whom the account is open to. Raises Invalid."""
+    given = call.header(account_acl.HEADER)
+    if given is None:
+        return {}
+    return {account_acl.HEADER: account_acl.cleaned(given) if given else None}
 
 
 def _quotas(call: Call) -> dict[str, str | None]:

@@ -49,4 +49,6 @@ class CrossOrigin:
         rule = None if container is None or not method else cors.rule_for(container, origin, method, names)
         if rule is None:
             raise Unauthorized("", headers={"Allow": methods})
-        return Reply(None, 200, (*told, *rule.told_before(origin, names)))
+        # What a page may read of an answer is said with the answer.
+        before = (each for each in rule.told_before(origin, names) if each[0] != "Access-Control-Expose-Headers")
+        return Reply(None, 200, (*told, *before))

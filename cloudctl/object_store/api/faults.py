@@ -1,8 +1,10 @@
-"""Error bodies of the object store: a line of HTML. Reference: object-store.md, A1."""
+"""Error bodies of the object store: a line of HTML, or of text. Reference: object-store.md, A1."""
 
 from __future__ import annotations
 
 from html import escape
+
+from attrs import frozen
 
 from cloudctl.rest.faults import Faults, Form, JsonObject, plain_problems, reason
 
@@ -21,17 +23,35 @@ USUAL = {
 }
 
 
+# What is said of a request that is wrong is for whoever wrote it: it is the whole body.
+IN_WORDS = (400, 409, 412, 413)
+
+
 def _envelope(status: int, message: str, type: str) -> JsonObject:
-    return {"title": reason(status), "message": message or USUAL.get(status, "")}
+    told = message if status in IN_WORDS else ""
+    return {"title": reason(status), "message": message or USUAL.get(status, ""), "words": told}
 
 
 def _write(body: JsonObject) -> bytes:
     return f"<html><h1>{escape(body['title'])}</h1><p>{escape(body['message'])}</p></html>".encode()
 
 
+def _words(body: JsonObject) -> bytes:
+    return str(body["words"]).encode()
+
+
+@frozen
+class SwiftFaults(Faults):
+    """A line of HTML, or of plain text."""
+
+    def form_of(self, body: JsonObject, accept: str) -> Form:
+        return WORDS if body["words"] else HTML
+
+
+WORDS = Form("text/plain", _words, "UTF-8")
 HTML = Form("text/html", _write, "UTF-8")
 HTML_TYPE = ("Content-Type", HTML.content_type)
 # Of answers to HEAD, as Swift has it and its clients look for it, although 204 says as much.
 NOTHING = (("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", "0"))
 
-FAULTS = Faults(_envelope, plain_problems, unknown_path=USUAL[404], forms=(HTML,), otherwise=HTML)
+FAULTS = SwiftFaults(_envelope, plain_problems, unknown_path=USUAL[404], forms=(HTML,), otherwise=HTML)

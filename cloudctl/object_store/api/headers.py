@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from email.utils import formatdate
 from math import ceil
+from urllib.parse import unquote
 
 from cloudctl.db.columns import seconds
 from cloudctl.errors import Invalid
-from cloudctl.object_store import acl, metadata, numbered
+from cloudctl.object_store import account_acl, acl, metadata, numbered
 from cloudctl.rest.call import Call
 
 Headers = tuple[tuple[str, str], ...]
@@ -20,7 +21,7 @@ PAST = re.compile(r"-\d+|0+", re.ASCII)
 TRUE = frozenset({"true", "1", "yes", "on", "t", "y"})
 # For the owners' eyes only.
 PRIVATE = frozenset(
-    {acl.READ, acl.WRITE}
+    {acl.READ, acl.WRITE, account_acl.HEADER}
     | {f"{prefix}Temp-Url-Key{which}" for prefix in (metadata.ACCOUNT, metadata.CONTAINER) for which in ("", "-2")}
 )
 # Of containers, beside what users say freely.
@@ -82,9 +83,10 @@ def _versioning(call: Call) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     for name, other in (OF_CONTAINERS, OF_CONTAINERS[::-1]):
         value = call.header(name)
-        if call.header(name.replace("X-", "X-Remove-", 1)) is not None or value == "":
+        if value == "" or (value is None and call.header(name.replace("X-", "X-Remove-", 1)) is not None):
             found[name] = None
         elif value is not None:
+            value = unquote(value)
             if call.header(other):
                 raise Invalid(f"Only one of {' or '.join(OF_CONTAINERS)} may be specified")
             if "/" in value:

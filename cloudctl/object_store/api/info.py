@@ -75,6 +75,7 @@ def capabilities(options: ObjectStoreOptions) -> dict[str, Any]:
         },
         "container_quotas": {},
         "account_quotas": {},
+        "account_acls": {},
     }
 
 
@@ -89,6 +90,11 @@ class Info:
     async def show(self, call: Call) -> dict[str, Any]:
         """Show what this object store can do."""
         return capabilities(self.options) | self.rates.capabilities()
+
+    @routes.route("OPTIONS", "/info", policy=None)
+    async def methods(self, call: Call) -> Reply:
+        """Say which methods it takes."""
+        return Reply(None, 200, (("Allow", "HEAD, GET, OPTIONS"),))
 
     @routes.get("/healthcheck", policy=None)
     async def health(self, call: Call) -> Reply:

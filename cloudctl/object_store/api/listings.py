@@ -36,6 +36,9 @@ def media(call: Call) -> str:
     named = call.query.get("format")
     if named:
         return FORMATS.get(named.lower(), PLAIN)
+    if "versions" in call.query:
+        # Lines of text could not tell one from the other.
+        return JSON
     accept = call.header("accept")
     if not accept:
         return PLAIN

@@ -7,7 +7,7 @@ from typing import Any
 from attrs import frozen
 
 from cloudctl.db import Connection
-from cloudctl.errors import Invalid, LengthRequired, PreconditionFailed, TooLarge
+from cloudctl.errors import Invalid, LengthRequired, NotFound, PreconditionFailed, TooLarge
 from cloudctl.object_store import acl, containers, metadata, numbered, objects
 from cloudctl.object_store.api import conditions, headers
 from cloudctl.object_store.api.bulk import Bulk
@@ -249,6 +249,9 @@ class Objects:
         else:
             done = await self.intake.change(objects.remove, place, call.now)
         told = ((VERSION_ID, done.version),) if done.version else ()
+        if not done.was_there:
+            # There is a marker more all the same.
+            raise NotFound("", headers=dict(told))
         return Reply(None, 204, (HTML_TYPE, *told))
 
     @routes.route("COPY", PATH, policy="object_store:objects:copy", anonymous=True, status=201)

@@ -114,11 +114,13 @@ class Reader:
                 parts.append(piece.data)
         return parts
 
-    def body(self, call: Call, found: Found) -> tuple[Parts, int, Headers]:
-        """The answer: body, status, and headers that go with it. Raises RangeNotSatisfiable."""
+    def body(self, call: Call, found: Found, *, several: bool = True) -> tuple[Parts, int, Headers]:
+        """The answer: body, status, and headers that go with it. `several`: ranges at once, where else all is told.
+        Raises RangeNotSatisfiable.
+        """
         data, kind = found.data, found.object.content_type
         wanted = conditions.ranges(call, data.size, data.etag, found.object.updated_at)
-        if not wanted:
+        if not wanted or (len(wanted) > 1 and not several):
             return self.pieces([*data.pieces]), 200, (("Content-Type", kind),)
         if len(wanted) == 1:
             return self.part(found, *wanted[0])

@@ -18,11 +18,21 @@ EVERYBODY = "http://acs.amazonaws.com/groups/global/AllUsers"
 AUTHENTICATED = "http://acs.amazonaws.com/groups/global/AuthenticatedUsers"
 # Canned list → who may read, as a container has it.
 READERS = {"private": "", "public-read": ".r:*,.rlistings", "authenticated-read": "*:*"}
+# There are these, too, and not here.
+ELSEWHERE = (
+    "public-read-write",
+    "aws-exec-read",
+    "bucket-owner-read",
+    "bucket-owner-full-control",
+    "log-delivery-write",
+)
 GROUPS = {"public-read": EVERYBODY, "authenticated-read": AUTHENTICATED}
 
 
 def of_canned(name: str) -> dict[str, str | None]:
-    """What a container says. Raises NotImplemented."""
+    """What a container says. Raises NotImplemented, InvalidArgument."""
+    if name not in (*READERS, *ELSEWHERE):
+        raise error("InvalidArgument", more={"ArgumentName": "x-amz-acl", "ArgumentValue": name})
     if name not in READERS:
         raise error("NotImplemented", f"The canned ACL {name[:64]} is not implemented; {', '.join(READERS)} are.")
     return {acl.READ: READERS[name] or None, acl.WRITE: None}

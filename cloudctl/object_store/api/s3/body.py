@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from collections.abc import Mapping
 from io import BytesIO
 from typing import IO, cast
@@ -12,21 +11,18 @@ from typing import IO, cast
 from attrs import define, frozen
 
 from cloudctl.db.threads import Inline, Threads
+from cloudctl.object_store.api.headers import sent
 from cloudctl.object_store.api.s3 import checksums
 from cloudctl.object_store.api.s3.checksums import ALGORITHMS, HEADER
 from cloudctl.object_store.api.s3.chunks import Chunks, Signing
 from cloudctl.object_store.api.s3.faults import error
-from cloudctl.object_store.api.s3.signature import UNSIGNED
+from cloudctl.object_store.api.s3.signature import STREAMING, UNSIGNED
 from cloudctl.object_store.store import Digest, HashedFile
 from cloudctl.rest.call import Call
 
-# What is said of a chunked body in the place of its hash, and whether it is signed, and has a trailer.
-STREAMING = {
-    "STREAMING-AWS4-HMAC-SHA256-PAYLOAD": (True, False),
-    "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER": (True, True),
-    "STREAMING-UNSIGNED-PAYLOAD-TRAILER": (False, True),
-}
-HASH = re.compile("[0-9a-f]{64}")
+SEVERAL = "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed."
+# Of those headers, the ones that are no sums.
+ABOUT_SUMS = ("type", "algorithm", "mode")
 
 
 @frozen
@@ -35,8 +31,9 @@ class Expected:
 
     payload: str  # x-amz-content-sha256
     size: int | None  # of the data in it, where it is chunked
-    md5: str  # hex; empty: nothing is said
+    md5: bytes  # empty: nothing is said
     checksums: dict[str, str]  # algorithm → base64, or empty where it is in the trailer
+    is_document: bool = False  # of which its MD5 is told as it was sent
     wanted: str = ""  # an algorithm whose sum is reckoned although the client says none
 
     @property
@@ -46,22 +43,22 @@ class Expected:
 
     @classmethod
     def of(cls, call: Call, wanted: str = "", *, summed: bool = True) -> Expected:
-        """`summed`: checksums in the headers are those of this body. Raises InvalidDigest,
-        InvalidRequest, MissingContentLength.
+        """`summed`: checksums in the headers are those of this body. Raises InvalidDigest, InvalidRequest,
+        MissingContentLength, MalformedTrailerError.
         """
         payload = call.header("x-amz-content-sha256") or UNSIGNED
-        if payload not in (UNSIGNED, *STREAMING) and HASH.fullmatch(payload) is None:
-            raise error(
-                "InvalidArgument", f"x-amz-content-sha256 must be a hash or one of {UNSIGNED}, {', '.join(STREAMING)}."
-            )
+        # A URL that is signed knows of no chunks: then this is no hash either.
+        is_chunked = payload in STREAMING and "X-Amz-Signature" not in call.query
         size = call.header("x-amz-decoded-content-length")
-        if payload in STREAMING and not (size and size.isascii() and size.isdecimal() and len(size) < 19):
-            raise error("MissingContentLength", "You must provide the x-amz-decoded-content-length HTTP header.")
+        if is_chunked and not (size and size.isascii() and size.isdecimal() and len(size) < 19):
+            raise error("MissingContentLength")
         sums = _sums(call) if summed else {}
+        if not is_chunked and "" in sums.values():
+            raise error("MalformedTrailerError")
         if wanted and not set(sums) <= {wanted}:
             told = f"expected checksum Type: {wanted}, actual checksum Type: {next(iter(sums))}"
             raise error("InvalidRequest", f"Checksum Type mismatch occurred, {told}")
-        return cls(payload, int(size) if size and payload in STREAMING else None, _md5(call), sums, wanted)
+        return cls(payload, int(size) if size and is_chunked else None, _md5(call), sums, wanted=wanted)
 
     @property
     def algorithms(self) -> list[str]:
@@ -69,33 +66,52 @@ class Expected:
         return [*self.checksums, *([self.wanted] if self.wanted and self.wanted not in self.checksums else [])]
 
 
-def _md5(call: Call) -> str:
+def _md5(call: Call) -> bytes:
     given = call.header("content-md5")
     if given is None:
-        return ""
+        return b""
     try:
         raw = base64.b64decode(given, validate=True)
     except (binascii.Error, ValueError):
         raw = b""
     if len(raw) != 16:
-        raise error("InvalidDigest", "The Content-MD5 you specified is not valid.")
-    return raw.hex()
+        raise error("InvalidDigest", "The Content-MD5 you specified was invalid.", {"Content-MD5": given})
+    return raw
 
 
 def _sums(call: Call) -> dict[str, str]:
     """Raises InvalidRequest."""
-    found = {name: call.header(HEADER + name) or "" for name in ALGORITHMS if call.header(HEADER + name) is not None}
-    for each in (call.header("x-amz-trailer") or "").lower().split(","):
-        name = each.strip().removeprefix(HEADER)
-        if each.strip() and name not in ALGORITHMS:
-            raise error(
-                "InvalidRequest", f"The value specified in the x-amz-trailer header is not supported: {each[:64]}"
-            )
-        if each.strip():
-            found[name] = ""
-    if len(found) > 1:
-        raise error("InvalidRequest", "Expecting a single x-amz-checksum- header.")
-    return found
+    given = {name.lower().removeprefix(HEADER): value for name, value in sent(call) if name.lower().startswith(HEADER)}
+    found = {name: value for name, value in given.items() if name not in ABOUT_SUMS}
+    if not found.keys() <= ALGORITHMS.keys():
+        raise error("InvalidRequest", "The algorithm type you specified in x-amz-checksum- header is invalid.")
+    behind = _behind(call)
+    if len(found) > 1 or len(behind) > 1:
+        raise error("InvalidRequest", SEVERAL)
+    if found and behind:
+        raise error("InvalidRequest", "Expecting a single x-amz-checksum- header")
+    declared = call.header("x-amz-sdk-checksum-algorithm")
+    if declared is not None and not (found or behind):
+        raise error(
+            "InvalidRequest",
+            "x-amz-sdk-checksum-algorithm specified, but no corresponding x-amz-checksum-* or x-amz-trailer headers "
+            "were found.",
+        )
+    if declared is not None and declared.lower() not in (*found, *behind):
+        raise error("InvalidRequest", "Value for x-amz-sdk-checksum-algorithm header is invalid.")
+    for name, value in found.items():
+        if not checksums.is_one(name, value):
+            raise error("InvalidRequest", f"Value for {HEADER}{name} header is invalid.")
+    return found | dict.fromkeys(behind, "")
+
+
+def _behind(call: Call) -> list[str]:
+    """The checksums that the trailer is to have. Raises InvalidRequest."""
+    said = (call.header("x-amz-trailer") or "").strip().rstrip(",")
+    names = [each.strip().lower() for each in said.split(",")] if said else []
+    if any(not name.startswith(HEADER) or name.removeprefix(HEADER) not in ALGORITHMS for name in names):
+        raise error("InvalidRequest", "The value specified in the x-amz-trailer header is not supported")
+    return [name.removeprefix(HEADER) for name in names]
 
 
 @define
@@ -119,14 +135,21 @@ class Incoming:
         if self.chunks is not None:
             self.chunks.finish()
             for name in given:
-                given[name] = given[name] or self.chunks.trailers.get(HEADER + name, "")
-        elif self.expected.payload != UNSIGNED and self._digests["sha256"].digest().hex() != self.expected.payload:
-            raise error(
-                "XAmzContentSHA256Mismatch",
-                "The provided 'x-amz-content-sha256' header does not match what was computed.",
-            )
-        if self.expected.md5 and self.expected.md5 != self.file.md5.hexdigest():
-            raise error("BadDigest")
+                if not given[name] and not checksums.is_one(name, self.chunks.trailers[HEADER + name]):
+                    raise error("InvalidRequest", f"Value for {HEADER}{name} trailing header is invalid.")
+                given[name] = given[name] or self.chunks.trailers[HEADER + name]
+        elif self.expected.payload != UNSIGNED:
+            computed = self._digests["sha256"].digest().hex()
+            if computed != self.expected.payload.lower():
+                more = {"ClientComputedContentSHA256": self.expected.payload, "S3ComputedContentSHA256": computed}
+                told = "The provided 'x-amz-content-sha256' header does not match what was computed."
+                raise error("XAmzContentSHA256Mismatch", told, more)
+        if self.expected.md5 and self.expected.md5 != self.file.md5.digest():
+            wanted = self.expected.md5.hex()
+            if self.expected.is_document:
+                wanted = base64.b64encode(self.expected.md5).decode()
+            calculated = base64.b64encode(self.file.md5.digest()).decode()
+            raise error("BadDigest", more={"ExpectedDigest": wanted, "CalculatedDigest": calculated})
         for name, value in given.items():
             if value != checksums.told(self._digests[name]):
                 raise error("BadDigest", f"The {name.upper()} you specified did not match the calculated checksum.")
@@ -163,7 +186,8 @@ def incoming(file: IO[bytes], expected: Expected, signing: Signing | None, threa
     chunks = None
     wanted = {name: ALGORITHMS[name]() for name in expected.algorithms}
     if expected.size is not None:
-        chunks = Chunks(expected.size, signing, STREAMING[expected.payload][1])
+        behind = "".join(HEADER + name for name, value in expected.checksums.items() if not value)
+        chunks = Chunks(expected.size, signing, STREAMING[expected.payload][1], behind)
     elif expected.payload != UNSIGNED and "sha256" not in wanted:
         wanted["sha256"] = ALGORITHMS["sha256"]()
     return Incoming(HashedFile(file, threads or Inline(), tuple(wanted.values())), expected, chunks, wanted)

@@ -17,7 +17,7 @@ from cloudctl.object_store.api.s3.documents import Documents
 from cloudctl.object_store.api.s3.door import S3Door
 from cloudctl.object_store.api.s3.faults import error
 from cloudctl.object_store.api.s3.listings import Asked
-from cloudctl.object_store.api.s3.subresources import EMPTY, UNSET
+from cloudctl.object_store.api.s3.subresources import ABSENT, EMPTY, UNSET
 from cloudctl.object_store.api.s3.xml import element
 from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.listing import Wanted
@@ -68,6 +68,12 @@ class Buckets:
     documents: Documents
     intake: Intake
     region: str
+
+    @routes.head("", policy="object_store:accounts:show", anonymous=True)
+    async def show_buckets(self, call: Call) -> Reply:
+        """Refuse: buckets are listed."""
+        await self.door.door.enter(call, self.door.place(call, ""))
+        raise error("MethodNotAllowed")
 
     @routes.get(
         "", policy="object_store:accounts:show", anonymous=True, query=("prefix", "max-buckets", "continuation-token")
@@ -155,6 +161,10 @@ class Buckets:
         asked, query = Asked.of(call), call.query
         _, container = await self.door.read(call, bucket, action="s3:ListBucketVersions")
         key, version = query.get("key-marker") or "", query.get("version-id-marker")
+        if version and "key-marker" not in query:
+            raise error("InvalidArgument", "A version-id marker cannot be specified without a key marker.")
+        if version and not (key and numbered.is_id(version)):
+            raise error("InvalidArgument", "Invalid version id specified")
         wanted = WantedVersions(asked.most + 1, key, version, asked.prefix, asked.delimiter)
         found = await self.intake.db.scan(version_listing.of_versions, container, wanted, call.now)
         return answered(self._versions(asked, container, found, key, version))
@@ -201,7 +211,7 @@ class Buckets:
         root = await self.documents.read(call, "VersioningConfiguration")
         status = xml.text_of(root, "Status")
         if status not in ("Enabled", "Suspended"):
-            raise error("MalformedXML", "The status of versioning is Enabled or Suspended.")
+            raise error("MalformedXML")
         if xml.text_of(root, "MfaDelete") == "Enabled":
             raise error("NotImplemented", "MFA Delete is not implemented.")
         said: dict[str, str | None] = {numbered.HEADER: numbered.ON if status == "Enabled" else numbered.OFF}
@@ -255,7 +265,7 @@ class Buckets:
         """Say that a bucket has none of these."""
         await self.door.own(call, bucket)
         name = next(each for each in UNSET if each in call.query)
-        raise error(UNSET[name], f"The bucket has no {name} configuration.")
+        raise error(UNSET[name], ABSENT[name])
 
     async def empty(self, call: Call, bucket: str) -> Reply:
         """Say that a bucket has none of these, in an empty document."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import binascii
 import hashlib
 import zlib
 from collections.abc import Callable
@@ -49,6 +50,16 @@ ALGORITHMS: dict[str, Callable[[], Digest]] = {
     "sha1": lambda: hashlib.sha1(usedforsecurity=False),
     "sha256": hashlib.sha256,
 }
+
+
+def is_one(name: str, value: str) -> bool:
+    """Whether a value can be a sum of that name."""
+    try:
+        raw = base64.b64decode(value, validate=True)
+        # There is one way to write it.
+        return base64.b64encode(raw).decode() == value and len(raw) == len(ALGORITHMS[name]().digest())
+    except (binascii.Error, ValueError):
+        return False
 
 
 def told(digest: Digest) -> str:

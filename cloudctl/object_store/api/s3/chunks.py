@@ -13,14 +13,29 @@ from enum import Enum, auto
 
 from attrs import define, field
 
+from cloudctl.errors import CloudError
 from cloudctl.object_store.api.s3.faults import error
 
 LONGEST_LINE = 4096  # bytes
-MOST_TRAILERS = 16
-SIZE = re.compile(rb"([0-9a-fA-F]{1,16})(?:;chunk-signature=([0-9a-f]{64}))?")
+SIZE = re.compile(rb"([0-9a-fA-F]{1,16})(?: *; *chunk-signature *= *([^; ]+) *)?")
 EMPTY = hashlib.sha256().hexdigest()
 SIGNED, TRAILER = "AWS4-HMAC-SHA256-PAYLOAD", "AWS4-HMAC-SHA256-TRAILER"
 TRAILER_SIGNATURE = "x-amz-trailer-signature"
+
+
+def mismatch(access: str, text: str, given: str) -> dict[str, str]:
+    """What is told of a signature that is not the one of a text."""
+    return {
+        "AWSAccessKeyId": access,
+        "StringToSign": text,
+        "SignatureProvided": given,
+        "StringToSignBytes": text.encode("utf-8", "surrogateescape").hex(" "),
+    }
+
+
+def miscounted(provided: int, expected: int) -> CloudError:
+    told = "You did not provide the number of bytes specified by the Content-Length HTTP header"
+    return error("IncompleteBody", told, {"NumberBytesExpected": str(expected), "NumberBytesProvided": str(provided)})
 
 
 @define
@@ -31,13 +46,14 @@ class Signing:
     when: str
     scope: str
     last: str
+    access: str = ""
 
     def check(self, kind: str, given: str, *hashes: str) -> None:
         """Raises SignatureDoesNotMatch."""
         text = "\n".join((kind, self.when, self.scope, self.last, *hashes))
         expected = hmac.digest(self.key, text.encode(), "sha256").hex()
-        if not hmac.compare_digest(expected, given):
-            raise error("SignatureDoesNotMatch", "A chunk of the body is not signed as it says.")
+        if not hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace")):
+            raise error("SignatureDoesNotMatch", more=mismatch(self.access, text, given))
         self.last = expected
 
 
@@ -51,11 +67,14 @@ class _State(Enum):
 
 @define
 class Chunks:
-    """Takes such a body apart as it comes: `feed` gives the data in it. `size`: how much the client says there is."""
+    """Takes such a body apart as it comes: `feed` gives the data in it. `size`: how much the client says there is;
+    `declared`: the header that is its trailer, if there is one.
+    """
 
     size: int
     signing: Signing | None = None
     has_trailer: bool = False
+    declared: str = ""
     trailers: dict[str, str] = field(factory=dict, init=False)
     _state: _State = field(default=_State.SIZE, init=False)
     _buffer: bytes = field(default=b"", init=False)
@@ -85,8 +104,8 @@ class Chunks:
                     self._state = _State.END_OF_DATA
                 yield piece
             elif self._state is _State.OVER:
-                if self._buffer[self._at :].strip(b"\r\n"):
-                    raise error("InvalidRequest", "Something follows the last chunk of the body.")
+                # What follows is nobody's.
+                self._at = len(self._buffer)
                 return
             else:
                 line = self._line()
@@ -96,29 +115,29 @@ class Chunks:
 
     def finish(self) -> None:
         """All has come. Raises IncompleteBody."""
-        if self._state is _State.TRAILER:
+        if self._state is _State.TRAILER and self._at == len(self._buffer):
             # The empty line after the trailer may be missing.
-            if left := self._buffer[self._at :]:
-                self._read(left)
             self._end()
-        if not self.is_over or self._seen != self.size:
-            raise error("IncompleteBody", "You did not provide the number of bytes specified.")
+        if not self.is_over:
+            raise error("IncompleteBody")
+        if self._seen != self.size:
+            raise miscounted(self._seen, self.size)
 
     def _line(self) -> bytes | None:
-        end = self._buffer.find(b"\n", self._at, self._at + LONGEST_LINE + 1)
+        end = self._buffer.find(b"\r\n", self._at, self._at + LONGEST_LINE + 2)
         if end < 0 and len(self._buffer) - self._at > LONGEST_LINE:
-            raise error("InvalidRequest", "A line of the chunked body is too long.")
+            raise error("IncompleteBody")
         if end < 0:
             return None
-        line, self._at = self._buffer[self._at : end], end + 1
-        return line.removesuffix(b"\r")
+        line, self._at = self._buffer[self._at : end], end + 2
+        return line
 
     def _read(self, line: bytes) -> None:
         if self._state is _State.SIZE:
             self._begin(line)
         elif self._state is _State.END_OF_DATA:
             if line:
-                raise error("InvalidRequest", "A chunk of the body is longer than it says.")
+                raise error("IncompleteBody")
             self._check()
             self._state = _State.SIZE
         else:
@@ -127,12 +146,12 @@ class Chunks:
     def _begin(self, line: bytes) -> None:
         found = SIZE.fullmatch(line)
         if found is None or (self.signing is None) != (found[2] is None):
-            raise error("InvalidRequest", "The size of a chunk of the body cannot be read.")
+            raise error("IncompleteBody")
         self._left = int(found[1], 16)
         self._seen += self._left
         if self._seen > self.size:
-            raise error("IncompleteBody", "The body has more bytes than x-amz-decoded-content-length says.")
-        self._signature = (found[2] or b"").decode()
+            raise miscounted(self._seen, self.size)
+        self._signature = (found[2] or b"").decode("utf-8", "replace")
         self._hash = hashlib.sha256()
         if self._left:
             self._state = _State.DATA
@@ -147,8 +166,8 @@ class Chunks:
     def _trailer(self, line: bytes) -> None:
         if line:
             name, _, value = line.decode("utf-8", "replace").partition(":")
-            if len(self.trailers) >= MOST_TRAILERS:
-                raise error("InvalidRequest", "The trailer of the body has too many headers.")
+            if name.strip().lower() not in (self.declared, self.signing and TRAILER_SIGNATURE):
+                raise error("MalformedTrailerError")
             self.trailers[name.strip().lower()] = value.strip()
         elif not self.has_trailer or self.signing is None or TRAILER_SIGNATURE in self.trailers:
             self._end()
@@ -156,6 +175,10 @@ class Chunks:
     def _end(self) -> None:
         signature = self.trailers.pop(TRAILER_SIGNATURE, "")
         if self.signing is not None and self.has_trailer:
+            if not (signature and self.declared):
+                raise error("IncompleteBody")
             text = "".join(f"{name}:{value}\n" for name, value in sorted(self.trailers.items()))
             self.signing.check(TRAILER, signature, hashlib.sha256(text.encode()).hexdigest())
+        if self.declared and self.declared not in self.trailers:
+            raise error("MalformedTrailerError")
         self._state = _State.OVER

@@ -8,6 +8,7 @@ from attrs import frozen
 
 from cloudctl.object_store import numbered, objects
 from cloudctl.object_store.api.s3 import xml
+from cloudctl.object_store.api.s3.body import Expected
 from cloudctl.object_store.api.s3.buckets import BUCKET, answered
 from cloudctl.object_store.api.s3.documents import Documents
 from cloudctl.object_store.api.s3.door import S3Door, action_of
@@ -35,7 +36,8 @@ class Deletes:
     async def may_delete(self, call: Call, bucket: str) -> Admitted:
         """Whether a list of objects may come."""
         place, _, _ = await self.door.many(call, bucket)
-        return await self.documents.admitted(call, place)
+        _check_summed(call)
+        return await self.documents.admitted(call, place, is_document=True)
 
     @routes.post(
         BUCKET,
@@ -48,6 +50,7 @@ class Deletes:
     async def delete(self, call: Call, bucket: str) -> Reply:
         """Delete objects, or versions of them, at most 1,000."""
         place, container, admitted = await self.door.many(call, bucket)
+        _check_summed(call)
         root = await self.documents.read(call, "Delete")
         wanted = [(each.findtext("Key") or "", xml.text_of(each, "VersionId")) for each in root.findall("Object")]
         if not 0 < len(wanted) <= MOST or any(not key for key, _ in wanted):
@@ -64,6 +67,14 @@ class Deletes:
         quiet = xml.text_of(root, "Quiet").lower() == "true"
         told = [_told(container, each, results.get(each), quiet, each in may) for each in wanted]
         return answered(xml.listed("DeleteResult", (each for each in told if each is not None)))
+
+
+def _check_summed(call: Call) -> None:
+    """What says which objects go must not have been changed on its way. Raises InvalidRequest."""
+    expected = Expected.of(call)
+    if not (expected.md5 or expected.checksums):
+        told = "Missing required header for this request: Content-MD5 OR x-amz-checksum-*"
+        raise error("InvalidRequest", told)
 
 
 def _told(container: Container, wanted: tuple[str, str], done: Done | None, quiet: bool, may: bool) -> Element | None:

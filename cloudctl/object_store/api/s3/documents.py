@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import IO, Literal, cast, overload
 from xml.etree.ElementTree import Element
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from cloudctl.object_store.api.s3 import body, xml
 from cloudctl.object_store.api.s3.body import Expected, Incoming
 from cloudctl.object_store.api.s3.door import Signed
-from cloudctl.object_store.api.s3.faults import error
+from cloudctl.object_store.api.s3.faults import USUAL, error
 from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.names import Place
 from cloudctl.rest.call import Call
@@ -24,20 +24,22 @@ class Documents:
     signed: Signed
     intake: Intake
 
-    async def admitted(self, call: Call, place: Place, wanted: str = "", *, summed: bool = True) -> Admitted:
+    async def admitted(
+        self, call: Call, place: Place, wanted: str = "", *, summed: bool = True, is_document: bool = False
+    ) -> Admitted:
         """Data may come for this place. `wanted`: a sum to reckon. Raises what is wrong with what is said of them."""
-        expected = Expected.of(call, wanted, summed=summed)
+        expected = evolve(Expected.of(call, wanted, summed=summed), is_document=is_document)
         signing = await self.signed.signing(call, expected)
         threads = self.intake.store.hashing
         return Admitted(
             place.project_id, through=lambda file: cast(IO[bytes], body.incoming(file, expected, signing, threads))
         )
 
-    async def data(self, call: Call, wanted: str = "", *, summed: bool = True) -> Incoming:
+    async def data(self, call: Call, wanted: str = "", *, summed: bool = True, is_document: bool = False) -> Incoming:
         """What has come. Raises what is wrong with it."""
         if isinstance(call.content, Incoming):
             return call.content
-        expected = Expected.of(call, wanted, summed=summed)
+        expected = evolve(Expected.of(call, wanted, summed=summed), is_document=is_document)
         return body.received(call.content, expected, await self.signed.signing(call, expected))
 
     @overload
@@ -50,7 +52,7 @@ class Documents:
 
     async def read(self, call: Call, root: str, *, optional: bool = False, summed: bool = True) -> Element | None:
         """The document that has come; None for no body where it is `optional`. Raises MalformedXML."""
-        data = (await self.data(call, summed=summed)).finish()
+        data = (await self.data(call, summed=summed, is_document=True)).finish()
         data.seek(0)
         raw = data.read(MOST + 1)
         if not raw and optional:
@@ -60,5 +62,4 @@ class Documents:
                 raise xml.Malformed("too long")
             return await self.intake.run(xml.parse, raw, root)
         except xml.Malformed as why:
-            told = f"The XML you provided was not well-formed or did not validate against our published schema: {why}"
-            raise error("MalformedXML", told) from None
+            raise error("MalformedXML", f"{USUAL['MalformedXML']}: {why}") from None

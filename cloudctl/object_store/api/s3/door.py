@@ -81,7 +81,7 @@ class Signed:
         assert found is not None
         keys: list[bytes] = []
         await self.who(found.access, lambda secret: keys.append(signing_key(secret, found.scope)))
-        return Signing(keys[0], found.when, found.scope, found.given)
+        return Signing(keys[0], found.when, found.scope, found.given, found.access)
 
 
 def _request(request: Any) -> Request:

@@ -5,6 +5,7 @@ The code of an error is its `type`. What the domain raises has none of S3's, and
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 from xml.etree.ElementTree import Element
 
@@ -36,6 +37,7 @@ STATUSES: Final = {
     "InvalidDigest": 400,
     "InvalidLocationConstraint": 400,
     "InvalidPart": 400,
+    "InvalidPartNumber": 416,
     "InvalidPartOrder": 400,
     "InvalidRange": 416,
     "InvalidRequest": 400,
@@ -46,6 +48,7 @@ STATUSES: Final = {
     "KeyTooLongError": 400,
     "MalformedPOSTRequest": 400,
     "MalformedPolicy": 400,
+    "MalformedTrailerError": 400,
     "MalformedXML": 400,
     "MetadataTooLarge": 400,
     "MethodNotAllowed": 405,
@@ -94,24 +97,35 @@ CODES: Final = {
 USUAL: Final = {
     "AccessControlListNotSupported": "The bucket does not allow ACLs",
     "AccessDenied": "Access Denied",
-    "BadDigest": "The Content-MD5 or checksum you specified did not match what we received.",
+    "BadDigest": "The Content-MD5 you specified did not match what we received.",
+    "IncompleteBody": "The request body terminated unexpectedly",
+    "MalformedTrailerError": "The request contained trailing data that was not well-formed or did not conform to our "
+    "published schema.",
+    "MalformedXML": "The XML you provided was not well-formed or did not validate against our published schema",
     "MethodNotAllowed": "The specified method is not allowed against this resource.",
     "NoSuchBucket": "The specified bucket does not exist.",
     "NoSuchKey": "The specified key does not exist.",
+    "MissingContentLength": "You must provide the Content-Length HTTP header.",
     "PreconditionFailed": "At least one of the pre-conditions you specified did not hold",
+    "SignatureDoesNotMatch": "The request signature we calculated does not match the signature you provided. Check "
+    "your key and signing method.",
     "SlowDown": "Please reduce your request rate.",
 }
 
 
-def error(code: str, message: str = "", **headers: str) -> CloudError:
+class S3Error(CloudError):
+    """`more`: what S3 tells beside the message, by the names of the elements."""
+
+    def __init__(self, code: str, message: str, more: Mapping[str, str], headers: Mapping[str, str]) -> None:
+        super().__init__(message, type=code, headers=headers)
+        self.more = dict(more)
+        self.status = STATUSES[code]
+
+
+def error(code: str, message: str = "", more: Mapping[str, str] | None = None, **headers: str) -> CloudError:
     """An error with one of the codes of S3. A header's name has _ for -."""
-    made = CloudError(
-        message or USUAL.get(code, code),
-        type=code,
-        headers={name.replace("_", "-"): value for name, value in headers.items()},
-    )
-    made.status = STATUSES[code]
-    return made
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return S3Error(code, message or USUAL.get(code, code), more or {}, named)
 
 
 def _envelope(status: int, message: str, type: str) -> JsonObject:
@@ -120,12 +134,12 @@ def _envelope(status: int, message: str, type: str) -> JsonObject:
 
 
 def _write(body: JsonObject) -> bytes:
-    return xml.document(element(body["code"], body["message"]))
+    return xml.document(element(body["code"], body["message"], **body.get("more", {})))
 
 
 def element(code: str, message: str, **more: str) -> Element:
     """An error as S3 tells it. It has no namespace."""
-    request_id = context.request_id.get()
+    request_id = context.transaction_id.get()
     return xml.element("Error", Code=code, Message=message, **more, RequestId=request_id, HostId=request_id)
 
 
@@ -138,6 +152,8 @@ class S3Faults(Faults):
 
     def of(self, error: CloudError) -> tuple[int, JsonObject]:
         status, body = super().of(error)
+        if isinstance(error, S3Error):
+            body["more"] = error.more
         return STATUSES.get(body["code"], status), body
 
     def of_body(self, error: BodyError) -> tuple[int, JsonObject]:

@@ -104,7 +104,7 @@ def tags_of_header(text: str | None) -> str:
     if not text:
         return ""
     try:
-        pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=True, errors="strict")
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict")
     except (ValueError, UnicodeDecodeError):
         raise error(
             "InvalidArgument", "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded."

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from attrs import evolve, frozen
 
 from cloudctl.db import Connection
-from cloudctl.errors import CloudError, NotFound, RangeNotSatisfiable
-from cloudctl.object_store import containers, large, numbered, objects
+from cloudctl.errors import CloudError, NotFound
+from cloudctl.object_store import containers, large, metadata, numbered, objects, parts
 from cloudctl.object_store.api import conditions
 from cloudctl.object_store.api.copying import Copying
 from cloudctl.object_store.api.headers import Headers
@@ -21,6 +23,7 @@ from cloudctl.object_store.api.s3.xml import element
 from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.objects import Done, NewObject
+from cloudctl.object_store.store import Digest
 from cloudctl.object_store.tables import Container
 from cloudctl.object_store.tagging import tags
 from cloudctl.rest.call import Call, Parts, Reply
@@ -36,7 +39,7 @@ def length_of(call: Call) -> int:
     """Bytes of data that will come, as far as the headers say. Raises MissingContentLength."""
     length = call.header("x-amz-decoded-content-length") or call.header("content-length")
     if length is None and "chunked" not in (call.header("transfer-encoding") or "").lower():
-        raise error("MissingContentLength", "You must provide the Content-Length HTTP header.")
+        raise error("MissingContentLength")
     return int(length) if length and length.isdecimal() and len(length) < 19 else 0
 
 
@@ -61,6 +64,32 @@ def _label(conn: Connection, place: Place, version: str, tags: str, call: Call) 
         found = objects.get(conn, place, call.now, lock=True)
     kept = {name: value for name, value in found.headers.items() if name != headers.TAGGING}
     objects.relabel(conn, found, kept | ({headers.TAGGING: tags} if tags else {}))
+
+
+@frozen
+class Summing:
+    """Keeps a copy with a checksum that is reckoned anew, of the data on their way."""
+
+    name: str
+    digest: Digest
+
+    @classmethod
+    def of(cls, call: Call) -> Summing | None:
+        """None: a copy has the one of its source. Raises InvalidRequest."""
+        name = (call.header("x-amz-checksum-algorithm") or "").lower()
+        if not name:
+            return None
+        if name not in checksums.ALGORITHMS:
+            raise error("InvalidRequest", "Checksum algorithm provided is unsupported.")
+        return cls(name, checksums.ALGORITHMS[name]())
+
+    @property
+    def sums(self) -> dict[str, str]:
+        return {checksums.HEADER + self.name: checksums.told(self.digest)}
+
+    def __call__(self, conn: Connection, place: Place, new: NewObject, now: datetime) -> Done:
+        kept = {name: value for name, value in new.headers.items() if not name.startswith(metadata.SUM)}
+        return objects.put(conn, place, evolve(new, headers={**kept, **headers.kept_sums(self.sums)}), now)
 
 
 @frozen
@@ -95,7 +124,7 @@ class Objects:
             # Without data there is no sum to hold it against: clients would look for it.
             return Reply(None, 304, tuple(each for each in said if not each[0].startswith(checksums.HEADER)))
         body, status, told = self._body(call, found)
-        told = tuple(each for each in told if each[0] not in dict(said))
+        told = tuple(each for each in told if each[0] not in dict(said)) + await self._sums_of_part(call, found)
         return Reply(body, status, (*said, *told))
 
     async def find(self, call: Call, place: Place, container: Container, version: str) -> Found:
@@ -130,14 +159,28 @@ class Objects:
             raise error("InvalidArgument", "A header has one line.")
         return found
 
+    async def _sums_of_part(self, call: Call, found: Found) -> Headers:
+        """The checksums of the part that is asked for, of an object that came in parts."""
+        upload_id, number = found.object.parts_id, call.query.get("partNumber")
+        if upload_id is None or number is None or (call.header("x-amz-checksum-mode") or "").upper() != "ENABLED":
+            return ()
+        part = await self.intake.db.read(parts.part_at, upload_id, int(number))
+        found_sums = () if part is None else tuple(headers.sums(part.headers))
+        return (*found_sums, (headers.TYPE, headers.sum_type(found.object.headers))) if found_sums else ()
+
     def _body(self, call: Call, found: Found) -> tuple[Parts, int, Headers]:
         number = call.query.get("partNumber")
         if number is None:
-            return self.reader.body(call, found)
+            return self.reader.body(call, found, several="," not in (call.header("range") or ""))
         pieces = found.data.pieces if found.object.parts_id else found.data.pieces or (large.Piece(0),)
-        index = listings.number(call, "partNumber", 1, 10_000)
-        if not 0 < index <= (len(pieces) if found.object.parts_id else 1):
-            raise RangeNotSatisfiable("The requested partnumber is not satisfiable", type="InvalidRange")
+        if call.header("range") is not None:
+            raise error("InvalidRequest", "Cannot specify both Range header and partNumber query parameter")
+        if not (number.isascii() and number.isdecimal() and len(number) < 6 and 0 < int(number) <= parts.MOST_PARTS):
+            why = f"Part number must be an integer between 1 and {parts.MOST_PARTS}, inclusive"
+            raise error("InvalidArgument", why, {"ArgumentName": "partNumber", "ArgumentValue": number})
+        index = int(number)
+        if index > (len(pieces) if found.object.parts_id else 1):
+            raise error("InvalidPartNumber", "The requested partnumber is not satisfiable")
         if not found.object.parts_id:
             return self.reader.part(found, 0, found.data.size)
         start = sum(piece.length for piece in pieces[: index - 1])
@@ -188,8 +231,15 @@ class Objects:
             why = "This copy request is illegal: it copies an object to itself without changing its metadata."
             raise error("InvalidRequest", why)
         new = self._copied(call, found, replaced)
-        content = await self.copying.bring(found, place, new, call.now)
+        summing = Summing.of(call)
+        if summing is None:
+            content, sums = await self.copying.bring(found, place, new, call.now), dict(headers.sums(new.headers))
+        else:
+            content = await self.copying.bring(found, place, new, call.now, keep=summing, seen=summing.digest.update)
+            sums = summing.sums
         root = element("CopyObjectResult", LastModified=listings.moment(call.now), ETag=headers.quoted(content.etag))
+        if sums:
+            root.extend(element("x", **headers.sums_in_xml(headers.kept_sums(sums)), ChecksumType=headers.WHOLE))
         told: Headers = (XML_TYPE, *versioned(container, content.version))
         if numbered.is_known(bucket):
             told += (("x-amz-copy-source-version-id", numbered.shown(found.object)),)

@@ -5,6 +5,7 @@ Pure functions; comparisons take constant time. Reference: object-store.md, B1.
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import re
 from collections.abc import Mapping, Sequence
@@ -15,11 +16,19 @@ from attrs import frozen
 
 from cloudctl import signature_v4
 from cloudctl.identity.signatures import WINDOW
+from cloudctl.object_store.api.s3.chunks import mismatch
 from cloudctl.object_store.api.s3.faults import error
 from cloudctl.signature_v4 import COMPACT, V4
 
 LONGEST = 604_800  # seconds that a URL is good for
 UNSIGNED = "UNSIGNED-PAYLOAD"
+# What is said of a chunked body in the place of its hash, and whether it is signed, and has a trailer.
+STREAMING = {
+    "STREAMING-UNSIGNED-PAYLOAD-TRAILER": (False, True),
+    "STREAMING-AWS4-HMAC-SHA256-PAYLOAD": (True, False),
+    "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER": (True, True),
+}
+HASH = re.compile("[0-9a-fA-F]{64}")
 SERVICE, END = "s3", "aws4_request"
 TIME = re.compile(r"\d{8}T\d{6}Z", re.ASCII)
 PARAMETERS = ("Algorithm", "Credential", "Date", "Expires", "SignedHeaders", "Signature")
@@ -72,12 +81,12 @@ class Signature:
 
     def check(self, request: Request, secret: str) -> None:
         """Raises SignatureDoesNotMatch."""
-        if not hmac.compare_digest(self.expected(request, secret).encode(), self.given.encode()):
-            raise error(
-                "SignatureDoesNotMatch",
-                "The request signature we calculated does not match the signature you provided. Check your key and "
-                "signing method.",
-            )
+        if not hmac.compare_digest(self.expected(request, secret).encode(), self.given.encode("utf-8", "replace")):
+            canonical = self.canonical(request)
+            raw = canonical.encode("utf-8", "surrogateescape")
+            text = "\n".join((V4, self.when, self.scope, hashlib.sha256(raw).hexdigest()))
+            told = {"CanonicalRequest": canonical, "CanonicalRequestBytes": raw.hex(" ")}
+            raise error("SignatureDoesNotMatch", more=mismatch(self.access, text, self.given) | told)
 
     def expected(self, request: Request, secret: str) -> str:
         return signature_v4.signature(secret, self.when, self.scope, self.canonical(request))
@@ -124,6 +133,13 @@ def _of_header(request: Request, text: str) -> Signature:
         raise error("AuthorizationHeaderMalformed", "The authorization header that you provided is not valid.")
     if not payload_of(request):
         raise error("InvalidRequest", "Missing required header for this request: x-amz-content-sha256")
+    if payload_of(request) not in (UNSIGNED, *STREAMING) and HASH.fullmatch(payload_of(request)) is None:
+        known = ", ".join((UNSIGNED, *STREAMING))
+        raise error(
+            "InvalidArgument",
+            f"x-amz-content-sha256 must be {known} or a valid sha256 value.",
+            {"ArgumentName": "x-amz-content-sha256", "ArgumentValue": payload_of(request)},
+        )
     return _made(
         request, found["Credential"], found["SignedHeaders"], found["Signature"], _time_of(request), None,
         "AuthorizationHeaderMalformed",

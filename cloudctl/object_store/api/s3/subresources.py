@@ -16,6 +16,13 @@ UNSET = {
     "object-lock": "ObjectLockConfigurationNotFoundError",
     "replication": "ReplicationConfigurationNotFoundError",
 }
+# The words for it.
+ABSENT = {
+    "website": "The specified bucket does not have a website configuration",
+    "encryption": "The server side encryption configuration was not found",
+    "object-lock": "Object Lock configuration does not exist for this bucket",
+    "replication": "The replication configuration was not found",
+}
 # The same, where a document says that there is none.
 EMPTY = {
     "accelerate": "AccelerateConfiguration",

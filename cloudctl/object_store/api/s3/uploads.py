@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from xml.etree.ElementTree import Element
 
 from attrs import evolve, frozen
@@ -34,6 +35,11 @@ MOST = 5 * 2**40
 
 def _may_put(conn: Connection, place: Place, upload_id: str) -> Sum | None:
     return Sum.of(parts.get(conn, place, upload_id))
+
+
+def _may_complete(conn: Connection, place: Place, upload_id: str, now: datetime) -> None:
+    if parts.completed(conn, place, upload_id, now) is None:
+        parts.get(conn, place, upload_id)
 
 
 @frozen
@@ -111,8 +117,8 @@ class Uploads:
     async def may_complete(self, call: Call, bucket: str, key: str) -> Admitted:
         """Whether the list of parts may come."""
         place, _ = await self.objects.door.write(call, bucket, key)
-        await self.objects.intake.db.read(_may_put, place, call.query.get("uploadId") or "")
-        return await self.documents.admitted(call, place, summed=False)
+        await self.objects.intake.db.read(_may_complete, place, call.query.get("uploadId") or "", call.now)
+        return await self.documents.admitted(call, place, summed=False, is_document=True)
 
     @routes.post(OBJECT, policy=CREATE, anonymous=True, subresource="uploadId", raw=True, admits="may_complete")
     async def complete(self, call: Call, bucket: str, key: str) -> Reply:
@@ -124,8 +130,8 @@ class Uploads:
             Wanted(_integer(xml.text_of(each, "PartNumber")), xml.text_of(each, "ETag").strip('"'), _sums_of(each))
             for each in root.findall("Part")
         ]
-        if not wanted:
-            raise error("MalformedXML", "The list has no part.")
+        if not wanted or any(each.find("ETag") is None for each in root.findall("Part")):
+            raise error("MalformedXML")
         conditional = headers.new_object(call)
         new = NewObject(only_if_absent=conditional.only_if_absent, only_if_tag=conditional.only_if_tag)
         upload_id, said = call.query.get("uploadId") or "", Completing.of(call)
