@@ -2,9 +2,8 @@
 
 request id → project id in the path → token → microversion → Operation → policy → body → handler → status, headers, body
 
-The policy comes before the body: who may not call learns nothing of what it takes, but see `bodies_first`. An error of
-any step becomes the service's error body here and nowhere else; what nobody foresaw is a 500 with the request id, which
-is logged with its traceback.
+The policy comes before the body, but for `bodies_first`: who may not call learns nothing of what it takes. An error of
+any step becomes the service's error body here and nowhere else; what nobody foresaw is a 500, logged with a traceback.
 """
 
 from __future__ import annotations
@@ -139,8 +138,7 @@ class Pipeline:
     # as surrogates, NUL as itself, and the handlers say what is wrong with them.
     verbatim: bool = False
     transaction_id: str = ""  # the header that has one, too
-    # The rule of whom the policy refuses only once nothing is wrong with the body, as OpenStack's networking does. "":
-    # nobody.
+    # The rule of who is told what is wrong with a body before the policy refuses him: neutron does. "": nobody.
     bodies_first: str = ""
     lower_case: bool = False  # names of headers of answers: some clients take them as they come
     signatures: Signatures | None = None  # who asks is said by how a request is signed, and by no token
