@@ -180,23 +180,6 @@ def test_manifests_that_are_none(o: Account, body: bytes) -> None:
     assert o.head("c/bad").status == 404
 
 
-def test_symlinks(o: Account) -> None:
-    o.put("c/link", b"", X_Symlink_Target="c/o", Content_Type="application/symlink")
-    assert o.get("c/link").body == DATA
-    itself = o.head("c/link", "symlink=get").headers
-    assert (itself["X-Symlink-Target"], itself["Content-Length"]) == ("c/o", "0")
-    entry = next(each for each in o.get("c", "format=json").json() if each["name"] == "link")
-    assert entry["symlink_path"] == f"/v1/AUTH_{o.project_id}/c/o"
-    o.put("c/broken", b"", X_Symlink_Target="c/none")
-    assert o.get("c/broken").status == 404
-    assert o.ask("PUT", "c/self", X_Symlink_Target="c/self").status == 400
-    for number in range(3):
-        o.put(f"c/l{number}", b"", X_Symlink_Target=f"c/l{number + 1}")
-    o.put("c/l3", b"end")
-    assert o.get("c/l1").body == b"end"
-    assert o.get("c/l0").status == 409
-
-
 def test_old_versions(o: Account) -> None:
     o.put("old")
     o.post("c", X_Versions_Location="old")

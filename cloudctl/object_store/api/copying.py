@@ -10,10 +10,10 @@ from attrs import evolve, frozen
 
 from cloudctl.errors import PreconditionFailed, TooLarge
 from cloudctl.object_store import acl, metadata, objects
-from cloudctl.object_store.api import conditions, headers
+from cloudctl.object_store.api import conditions, headers, symlinks
 from cloudctl.object_store.api.door import SHOW
 from cloudctl.object_store.api.faults import HTML_TYPE
-from cloudctl.object_store.api.reading import TARGET, TARGET_ACCOUNT, Found, Reader
+from cloudctl.object_store.api.reading import Found, Reader
 from cloudctl.object_store.intake import Intake, Keep
 from cloudctl.object_store.large import path_of
 from cloudctl.object_store.metadata import SUM
@@ -24,7 +24,7 @@ from cloudctl.rest.call import Call, Reply
 
 COPY_FROM = "X-Copy-From"
 # What makes an object more than its own data.
-LEADS_ELSEWHERE = frozenset({"X-Object-Manifest", TARGET, TARGET_ACCOUNT})
+LEADS_ELSEWHERE = frozenset({"X-Object-Manifest", *symlinks.HEADERS})
 
 
 def named(header: str, text: str, account: str, *, quoted: bool = True) -> Place:
@@ -50,8 +50,9 @@ class Copying:
         """The caller may write to `target`."""
         place = named(COPY_FROM, source, account, quoted=quoted)
         await self.reader.door.enter(call, place, acl_header=acl.READ, rule=SHOW)
-        own = call.query.get("multipart-manifest") == "get" or call.query.get("symlink") == "get"
-        found = await self.reader.find(call, place, own=own)
+        link = call.query.get("symlink") == "get"
+        own = link or call.query.get("multipart-manifest") == "get"
+        found = await self.reader.find(call, place, own=own, link=link)
         if not conditions.holds(call, found.data.etag, found.object.updated_at):
             raise PreconditionFailed("")
         new = self._new(call, found, own)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from email.utils import formatdate
 from math import ceil
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from cloudctl.db.columns import seconds
 from cloudctl.errors import Invalid
@@ -26,6 +26,8 @@ PRIVATE = frozenset(
 )
 # Of containers, beside what users say freely.
 OF_CONTAINERS = ("X-Versions-Location", "X-History-Location")
+# Names are escaped in these.
+QUOTED = frozenset({*OF_CONTAINERS, "X-Symlink-Target"})
 # Of objects.
 OF_OBJECTS = (
     "Content-Encoding",
@@ -141,7 +143,8 @@ def _number(name: str, text: str) -> int:
 
 def shown(headers: Mapping[str, str], *, owner: bool) -> Headers:
     kept = (each for each in headers.items() if not each[0].startswith(metadata.PRIVATE))
-    return tuple((name, value) for name, value in kept if owner or name not in PRIVATE)
+    told = ((name, value) for name, value in kept if owner or name not in PRIVATE)
+    return tuple((name, quote(value) if name in QUOTED else value) for name, value in told)
 
 
 def last_modified(when: datetime) -> str:

@@ -7,9 +7,9 @@ from typing import Any
 from attrs import frozen
 
 from cloudctl.db import Connection
-from cloudctl.errors import Invalid, LengthRequired, NotFound, PreconditionFailed, TooLarge
+from cloudctl.errors import Invalid, LengthRequired, NotFound, TooLarge
 from cloudctl.object_store import acl, containers, metadata, numbered, objects
-from cloudctl.object_store.api import conditions, headers
+from cloudctl.object_store.api import conditions, headers, symlinks
 from cloudctl.object_store.api.bulk import Bulk
 from cloudctl.object_store.api.copying import COPY_FROM, Copying
 from cloudctl.object_store.api.door import SHOW, Entered
@@ -17,10 +17,9 @@ from cloudctl.object_store.api.faults import HTML_TYPE
 from cloudctl.object_store.api.forms import Forms, is_form
 from cloudctl.object_store.api.headers import Headers
 from cloudctl.object_store.api.manifests import Manifests
-from cloudctl.object_store.api.reading import TARGET, TARGET_ACCOUNT, Found, Reader
+from cloudctl.object_store.api.reading import Found, Reader
 from cloudctl.object_store.api.websites import Websites
 from cloudctl.object_store.intake import Intake
-from cloudctl.object_store.large import path_of
 from cloudctl.object_store.names import Place, placed
 from cloudctl.object_store.objects import NewObject
 from cloudctl.object_store.tables import Version
@@ -53,34 +52,20 @@ def content_type(call: Call, name: str) -> str:
 def new_object(call: Call, place: Place) -> NewObject:
     """What a PUT makes, but for its data. Raises Invalid."""
     kept = headers.of_object(call)
-    target = call.header(TARGET)
+    target = call.header(symlinks.TARGET)
     if target is not None:
-        kept |= _symlink(call, place, target)
+        kept |= symlinks.wanted(call, place, target)
+        if length_of(call):
+            raise Invalid("Symlink requests require a zero byte body")
     none = call.header("if-none-match")
     if none is not None and none.strip() != "*":
         raise Invalid("If-None-Match only supports *")
     return NewObject(
-        content_type=content_type(call, place.name),
+        content_type=content_type(call, place.name) if target is None else call.header("content-type") or symlinks.TYPE,
         headers=kept,
         delete_at=headers.delete_at(call),
         only_if_absent=none is not None,
     )
-
-
-def _symlink(call: Call, place: Place, target: str) -> dict[str, str]:
-    """Raises Invalid, PreconditionFailed."""
-    container, slash, name = path_of(target).partition("/")
-    account = call.header(TARGET_ACCOUNT) or place.account
-    if not (container and slash and name):
-        raise PreconditionFailed(f"{TARGET} header must be of the form <container name>/<object name>")
-    if length_of(call):
-        raise Invalid("Symlink requests require a zero byte body")
-    if (where := placed(account, container, name)) == place:
-        raise Invalid("Symlink cannot target itself")
-    return {
-        TARGET: f"{where.container}/{where.name}",
-        **({TARGET_ACCOUNT: account} if account != place.account else {}),
-    }
 
 
 def written(etag: str, when: Call) -> Headers:
@@ -119,9 +104,15 @@ class Objects:
         """Answer with an object. Raises what the caller may be told."""
         entered = await self.reader.door.enter(call, place, acl_header=acl.READ, method=method, rule=SHOW)
         manifest = call.query.get("multipart-manifest") == "get"
-        own, version = manifest or call.query.get("symlink") == "get", call.query.get("version-id") or ""
         found = await self.reader.find(
-            call, place, own=own, signed=entered.signed, unread=method == "HEAD", version=version
+            call,
+            place,
+            own=manifest,
+            link=call.query.get("symlink") == "get",
+            tell=True,
+            signed=entered.signed,
+            unread=method == "HEAD",
+            version=call.query.get("version-id") or "",
         )
         if numbered.is_marker(found.object):
             raise objects.not_found()
@@ -131,8 +122,6 @@ class Objects:
         if not conditions.holds(call, found.data.etag, found.object.updated_at):
             return Reply(None, 304, said)
         body, status, told = self.reader.body(call, found)
-        if found.place != place:
-            told += (("Content-Location", f"/v1/{found.place.account}/{found.place.container}/{found.place.name}"),)
         return Reply(body, status, (*said, *told))
 
     def _said(self, found: Found, entered: Entered) -> Headers:
@@ -197,7 +186,7 @@ class Objects:
                 raise Invalid("Copy requests require a zero byte body")
             return await self.copying.copy(call, source, call.header("X-Copy-From-Account") or account, place)
         length_of(call)
-        new = new_object(call, place)
+        new = await self.reader.fixed(call, place, new_object(call, place))
         if call.query.get("multipart-manifest") == "put":
             return await self.manifests.create(call, place, new)
         etag = (call.header("etag") or "").strip('"').lower()
@@ -229,8 +218,14 @@ class Objects:
             return await self.forms.take(call, place)
         await self.reader.door.enter(call, place, acl_header=acl.WRITE, method="POST")
         kept, at = headers.of_object(call), headers.delete_at(call)
-        await self.intake.db.run(_update, place, kept, at, call.header("content-type"), call)
-        return Reply(None, 202, (HTML_TYPE,))
+        if call.header(symlinks.TARGET) is not None:
+            raise Invalid("A PUT request is required to set a symlink target")
+        stays = await self.intake.db.run(_update, place, kept, at, call.header("content-type"), call)
+        if (target := symlinks.target_of(place, stays)) is None:
+            return Reply(None, 202, (HTML_TYPE,))
+        # It is said of the link, and the client may go on to what it leads to.
+        told = [(name, value) for name, value in headers.shown(stays, owner=True) if name == symlinks.TARGET_ETAG]
+        return Reply(None, 307, (("Location", symlinks.url_path(call, target)), *told, HTML_TYPE))
 
     @routes.delete(
         PATH,
@@ -270,7 +265,8 @@ def _check_room(conn: Connection, place: Place, size: int) -> None:
 
 def _update(
     conn: Connection, place: Place, kept: dict[str, str], delete_at: int | None, content_type: str | None, call: Call
-) -> None:
+) -> dict[str, str]:
+    """What is not the users' of its headers."""
     found = objects.get(conn, place, call.now, lock=True)
     # What users said goes, and the rest stays where it is not said anew.
     stays = {name: value for name, value in found.headers.items() if not name.startswith(metadata.OBJECT)}
@@ -278,3 +274,4 @@ def _update(
     if content_type:
         changes["content_type"] = content_type
     objects.change(conn, found, changes, call.now)
+    return stays
