@@ -180,6 +180,29 @@ def test_manifests_that_are_none(o: Account, body: bytes) -> None:
     assert o.head("c/bad").status == 404
 
 
+def test_parts_of_static_large_objects_by_number(o: Account) -> None:
+    o.put("c/s", b"0123456789")
+    body = manifest({"path": "c/s"}, {"path": "c/s", "range": "2-4"}, {"data": "eHl6"})
+    assert o.ask("PUT", "c/large", "multipart-manifest=put", body=body).status == 201
+    shown = o.head("c/large").headers
+    assert shown["X-Manifest-Etag"] == o.head("c/large", "multipart-manifest=get").headers["ETag"]
+    for number, data, span in [(1, b"0123456789", "0-9"), (2, b"234", "10-12"), (3, b"xyz", "13-15")]:
+        part = o.get("c/large", f"part-number={number}")
+        assert (part.status, part.body, part.headers["Content-Range"]) == (206, data, f"bytes {span}/16")
+        assert (part.headers["X-Parts-Count"], part.headers["ETag"]) == ("3", shown["ETag"])
+        head = o.head("c/large", f"part-number={number}")
+        assert (head.status, head.headers["Content-Length"]) == (206, str(len(data)))
+    beyond = o.get("c/large", "part-number=4")
+    assert (beyond.status, beyond.headers["Content-Range"]) == (416, "bytes */16")
+    assert (beyond.headers["X-Parts-Count"], beyond.headers["ETag"]) == ("3", shown["ETag"])
+    for wrong in ("0", "-1", "x", ""):
+        assert o.get("c/large", f"part-number={wrong}").status == 400
+    assert o.get("c/large", "part-number=1", Range="bytes=0-1").status == 400
+    assert o.ask("COPY", "c/large", "part-number=2", Destination="c/copy").status == 201
+    assert o.get("c/copy").body == b"234"
+    assert o.get("c/s", "part-number=1").body == b"0123456789"
+
+
 def test_old_versions(o: Account) -> None:
     o.put("old")
     o.post("c", X_Versions_Location="old")

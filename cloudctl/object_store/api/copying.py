@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from urllib.parse import quote
 
@@ -13,6 +13,7 @@ from cloudctl.object_store import acl, metadata, objects
 from cloudctl.object_store.api import conditions, headers, symlinks
 from cloudctl.object_store.api.door import SHOW
 from cloudctl.object_store.api.faults import HTML_TYPE
+from cloudctl.object_store.api.manifests import Manifests
 from cloudctl.object_store.api.reading import Found, Reader
 from cloudctl.object_store.intake import Intake, Keep
 from cloudctl.object_store.large import path_of
@@ -39,6 +40,7 @@ def named(header: str, text: str, account: str, *, quoted: bool = True) -> Place
 class Copying:
     reader: Reader
     intake: Intake
+    manifests: Manifests
     max_size: int  # bytes
 
     def destination(self, call: Call, source: Place) -> Place:
@@ -69,7 +71,10 @@ class Copying:
         return Reply(None, 201, told)
 
     async def _copy(self, call: Call, found: Found, target: Place, new: NewObject, own: bool) -> Content:
-        ranges = conditions.ranges(call, found.data.size, found.data.etag, found.object.updated_at)
+        if not own and found.object.large_etag is not None and (number := call.query.get("part-number")) is not None:
+            ranges: Sequence[conditions.Range] = [await self.manifests.part(call, found, number, ())]
+        else:
+            ranges = conditions.ranges(call, found.data.size, found.data.etag, found.object.updated_at)
         if ranges or (found.object.file_id is None and found.data.size):
             # Other data, or the same in one piece.
             new = evolve(new, headers={name: each for name, each in new.headers.items() if not name.startswith(SUM)})

@@ -16,6 +16,7 @@ from cloudctl.rest.call import Call
 
 Headers = tuple[tuple[str, str], ...]
 
+VERSION_ID = "X-Object-Version-Id"
 # Seconds that are over.
 PAST = re.compile(r"-\d+|0+", re.ASCII)
 TRUE = frozenset({"true", "1", "yes", "on", "t", "y"})

@@ -15,7 +15,7 @@ from cloudctl.object_store.api.copying import COPY_FROM, Copying
 from cloudctl.object_store.api.door import SHOW, Entered
 from cloudctl.object_store.api.faults import HTML_TYPE
 from cloudctl.object_store.api.forms import Forms, is_form
-from cloudctl.object_store.api.headers import Headers
+from cloudctl.object_store.api.headers import VERSION_ID, Headers
 from cloudctl.object_store.api.manifests import Manifests
 from cloudctl.object_store.api.reading import Found, Reader
 from cloudctl.object_store.api.websites import Websites
@@ -27,10 +27,9 @@ from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
 from cloudctl.rest.uploads import Admitted
 
-VERSION_ID = "X-Object-Version-Id"
 PATH = "/v1/<account>/<container>/<path:name>"
 SIGNED = ("temp_url_sig", "temp_url_expires", "temp_url_prefix", "temp_url_ip_range", "filename", "inline")
-READING = (*SIGNED, "multipart-manifest", "symlink", "version-id")
+READING = (*SIGNED, "multipart-manifest", "symlink", "version-id", "part-number")
 PUBLIC = f"{metadata.OBJECT}Public-"
 
 
@@ -121,7 +120,10 @@ class Objects:
         said = self._said(found, entered)
         if not conditions.holds(call, found.data.etag, found.object.updated_at):
             return Reply(None, 304, said)
-        body, status, told = self.reader.body(call, found)
+        if found.object.large_etag is not None and (number := call.query.get("part-number")) is not None:
+            body, status, told = self.reader.part(found, *await self.manifests.part(call, found, number, said))
+        else:
+            body, status, told = self.reader.body(call, found)
         return Reply(body, status, (*said, *told))
 
     def _said(self, found: Found, entered: Entered) -> Headers:
@@ -142,7 +144,7 @@ class Objects:
         if record.delete_at is not None:
             said.append(("X-Delete-At", str(record.delete_at)))
         if record.large_etag is not None:
-            said.append(("X-Static-Large-Object", "True"))
+            said += [("X-Static-Large-Object", "True"), ("X-Manifest-Etag", record.etag)]
         return tuple(said)
 
     # -- writing
