@@ -173,7 +173,7 @@ class Objects:
         raw=True,
         status=201,
         admits="may_upload",
-        query=(*SIGNED, "multipart-manifest", "extract-archive"),
+        query=(*SIGNED, "multipart-manifest", "extract-archive", "version-id"),
     )
     async def upload(self, call: Call, account: str, container: str, name: str) -> Reply:
         """Create an object, or replace it."""
@@ -187,6 +187,8 @@ class Objects:
             if length_of(call):
                 raise Invalid("Copy requests require a zero byte body")
             return await self.copying.copy(call, source, call.header("X-Copy-From-Account") or account, place)
+        if version := call.query.get("version-id"):
+            return await self._restore(call, place, version)
         length_of(call)
         new = await self.reader.fixed(call, place, new_object(call, place))
         if call.query.get("multipart-manifest") == "put":
@@ -195,6 +197,15 @@ class Objects:
         content = await self.intake.put(place, call.content, new, etag, call.now)
         told = ((VERSION_ID, content.version),) if content.version else ()
         return Reply(None, 201, (*written(content.etag, call), *told))
+
+    async def _restore(self, call: Call, place: Place, version: str) -> Reply:
+        """An old version is the object that is there from now on."""
+        if version == numbered.NULL or not numbered.is_id(version):
+            raise Invalid("Invalid version parameter")
+        if length_of(call):
+            raise Invalid("PUT version-id requests require a zero byte body")
+        await self.intake.change(objects.restore, place, version, call.now)
+        return Reply(None, 201, ((VERSION_ID, version), HTML_TYPE))
 
     async def may_post(self, call: Call, account: str, container: str, name: str) -> Admitted:
         """Whether a form may come: who it is from is known when it is there."""
