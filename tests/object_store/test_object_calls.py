@@ -121,6 +121,24 @@ def test_objects_expire(o: Account, cloud: MemoryCloud) -> None:
     assert files(cloud) == set()
 
 
+@pytest.mark.parametrize(
+    ("header", "value", "status", "shown"),
+    [
+        ("X_Delete_At", "1" * 100, 201, "9999999999"),
+        ("X_Delete_At", "0" * 90 + "4102444800", 201, "4102444800"),
+        ("X_Delete_After", "9" * 30, 201, "9999999999"),
+        ("X_Delete_At", "0", 400, "X-Delete-At in past"),
+        ("X_Delete_At", "-1", 400, "X-Delete-At in past"),
+        ("X_Delete_After", "0", 400, "X-Delete-After in past"),
+        ("X_Delete_At", "soon", 400, "Non-integer X-Delete-At"),
+    ],
+)
+def test_times_far_away_and_past(o: Account, header: str, value: str, status: int, shown: str) -> None:
+    said = o.ask("PUT", "c/far", body=b"", **{header: value})
+    assert said.status == status
+    assert (o.head("c/far").headers["X-Delete-At"] if status == 201 else said.body.decode()) == shown
+
+
 def test_dynamic_large_objects(o: Account) -> None:
     o.put("c/s/1", b"one")
     o.put("c/s/2", b"two")

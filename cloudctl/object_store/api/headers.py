@@ -17,6 +17,8 @@ from cloudctl.rest.call import Call
 Headers = tuple[tuple[str, str], ...]
 
 VERSION_ID = "X-Object-Version-Id"
+# No clock here tells a later second: what is to go then is there to stay.
+LATEST = 10**10 - 1
 # Seconds that are over.
 PAST = re.compile(r"-\d+|0+", re.ASCII)
 TRUE = frozenset({"true", "1", "yes", "on", "t", "y"})
@@ -125,9 +127,7 @@ def delete_at(call: Call) -> int | None:
     now = seconds(call.now)
     after, at = call.header("X-Delete-After"), call.header("X-Delete-At")
     if after is not None:
-        if PAST.fullmatch(after.strip()):
-            raise Invalid("X-Delete-After in past")
-        return int(now) + _number("X-Delete-After", after)
+        return min(int(now) + _number("X-Delete-After", after), LATEST)
     if at is None:
         return None
     when = _number("X-Delete-At", at)
@@ -137,9 +137,12 @@ def delete_at(call: Call) -> int | None:
 
 
 def _number(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdecimal()) or not 0 < int(text[:20]) < 2**31:
+    """At most LATEST. Raises Invalid."""
+    if PAST.fullmatch(text.strip()):
+        raise Invalid(f"{name} in past")
+    if not (text.isascii() and text.isdecimal()):
         raise Invalid(f"Non-integer {name}")
-    return int(text)
+    return min(int(text.lstrip("0")[:20]), LATEST)
 
 
 def shown(headers: Mapping[str, str], *, owner: bool) -> Headers:
