@@ -96,8 +96,9 @@ def tag(etags: Sequence[str]) -> str:
 
 
 def manifest_of(found: Object | Version) -> str | None:
-    """The container/prefix of a dynamic large object."""
-    return found.headers.get("X-Object-Manifest")
+    """The container/prefix of a dynamic large object, which its header has as URLs do."""
+    told = found.headers.get("X-Object-Manifest")
+    return None if told is None else path_of(told)
 
 
 def dynamic(conn: Connection, place: Place, now: datetime, may_read: MayRead) -> Data:

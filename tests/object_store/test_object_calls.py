@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from email.utils import formatdate
+from urllib.parse import quote
 
 import pytest
 
@@ -150,6 +151,16 @@ def test_dynamic_large_objects(o: Account) -> None:
     o.put("c/joined", X_Copy_From="c/all")
     assert o.head("c/joined").headers["X-Object-Manifest"] is None
     assert o.get("c/joined").body == b"onetwo"
+
+
+def test_a_dynamic_manifest_is_escaped_as_urls_are(o: Account) -> None:
+    for number, data in enumerate((b"one", b"two")):
+        o.put(f"c/é 100%/{number}", data)
+    o.put("c/all", X_Object_Manifest=quote("c/é 100%/"))
+    assert o.get("c/all").body == b"onetwo"
+    assert o.head("c/all").headers["X-Object-Manifest"] == quote("c/é 100%/")
+    several = o.get("c/all", Range="bytes=0-1,4-5")
+    assert (several.status, several.body) == (200, b"onetwo")
 
 
 def manifest(*segments: object) -> bytes:

@@ -8,7 +8,7 @@ from attrs import frozen
 
 from cloudctl.db import Connection
 from cloudctl.errors import Invalid, LengthRequired, NotFound, TooLarge
-from cloudctl.object_store import acl, containers, metadata, numbered, objects
+from cloudctl.object_store import acl, containers, large, metadata, numbered, objects
 from cloudctl.object_store.api import conditions, headers, symlinks
 from cloudctl.object_store.api.bulk import Bulk
 from cloudctl.object_store.api.copying import COPY_FROM, Copying
@@ -123,7 +123,9 @@ class Objects:
         if found.object.large_etag is not None and (number := call.query.get("part-number")) is not None:
             body, status, told = self.reader.part(found, *await self.manifests.part(call, found, number, said))
         else:
-            body, status, told = self.reader.body(call, found)
+            # Several ranges of what is put together as it is read are all of it, as in Swift.
+            several = manifest or large.manifest_of(found.object) is None
+            body, status, told = self.reader.body(call, found, several=several)
         return Reply(body, status, (*said, *told))
 
     def _said(self, found: Found, entered: Entered) -> Headers:
