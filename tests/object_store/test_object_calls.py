@@ -223,6 +223,7 @@ def test_parts_of_static_large_objects_by_number(o: Account) -> None:
         assert (head.status, head.headers["Content-Length"]) == (206, str(len(data)))
     beyond = o.get("c/large", "part-number=4")
     assert (beyond.status, beyond.headers["Content-Range"]) == (416, "bytes */16")
+    assert beyond.body == b"The requested part number is not satisfiable"
     assert (beyond.headers["X-Parts-Count"], beyond.headers["ETag"]) == ("3", shown["ETag"])
     for wrong in ("0", "-1", "x", ""):
         assert o.get("c/large", f"part-number={wrong}").status == 400

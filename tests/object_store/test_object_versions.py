@@ -27,6 +27,7 @@ def test_versions_with_ids(o: Account, cloud: MemoryCloud) -> None:
     assert o.get("c/o", "version-id=none").status == 404
     marker = o.delete("c/o").headers["X-Object-Version-Id"]
     assert o.get("c/o").status == o.get("c/o", f"version-id={marker}").status == 404
+    assert o.get("c/o", f"version-id={marker}").headers["X-Object-Version-Id"] == marker
     every = [("o", marker, True), ("o", second, False), ("o", first, False)]
     assert listed(o) == every
     assert listed(o, "limit=1") == every[:1]
@@ -78,6 +79,18 @@ def test_versions_backwards_and_up_to_a_name(o: Account) -> None:
     assert listed(o, "reverse=true&marker=b") == every[1::-1]
     assert listed(o, "reverse=true&prefix=b") == every[4:1:-1]
     assert listed(o, "marker=a&end_marker=c") == every[2:5]
+
+
+def test_versions_are_listed_as_json_alone(o: Account) -> None:
+    o.put("c/o", b"data")
+    for query, accept in (
+        ("format=json&versions", "text/plain"),
+        ("versions", "*/*"),
+        ("versions", "application/json"),
+    ):
+        assert o.get("c", query, Accept=accept).json()[0]["name"] == "o"
+    for query, accept in (("format=plain&versions", "*/*"), ("format=xml&versions", "*/*"), ("versions", "text/xml")):
+        assert o.get("c", query, Accept=accept).status == 406
 
 
 def test_folders_of_versions_backwards(o: Account) -> None:

@@ -35,13 +35,14 @@ Entry = Mapping[str, Any]
 
 def media(call: Call) -> str:
     """The form that is asked for. Raises NotAcceptable."""
-    named = call.query.get("format")
-    if named:
-        return FORMATS.get(named.lower(), PLAIN)
+    named, accept = call.query.get("format"), call.header("accept")
     if "versions" in call.query:
         # Lines of text could not tell one from the other.
+        if (named.lower() != "json") if named else (preferred(accept or "*/*", [JSON]) is None):
+            raise NotAcceptable("")
         return JSON
-    accept = call.header("accept")
+    if named:
+        return FORMATS.get(named.lower(), PLAIN)
     if not accept:
         return PLAIN
     found = preferred(accept, [PLAIN, JSON, XML, TEXT_XML])

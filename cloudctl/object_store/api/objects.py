@@ -114,7 +114,7 @@ class Objects:
             version=call.query.get("version-id") or "",
         )
         if numbered.is_marker(found.object):
-            raise objects.not_found()
+            raise NotFound(objects.not_found().message, headers={VERSION_ID: numbered.shown(found.object)})
         if manifest and found.object.large_etag is not None:
             return await self.manifests.show(call, found, self._said(found, entered))
         said = self._said(found, entered)
