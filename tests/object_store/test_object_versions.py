@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cloudctl.testing.cloud import MemoryCloud
+from cloudctl.testing.cloud import Client, MemoryCloud
 from tests.object_store.asking import Account, files
+from tests.object_store.test_object_access import signed
 
 
 @pytest.fixture
@@ -91,6 +92,22 @@ def test_versions_are_listed_as_json_alone(o: Account) -> None:
         assert o.get("c", query, Accept=accept).json()[0]["name"] == "o"
     for query, accept in (("format=plain&versions", "*/*"), ("format=xml&versions", "*/*"), ("versions", "text/xml")):
         assert o.get("c", query, Accept=accept).status == 406
+
+
+def test_access_lists_and_signatures_are_about_what_is_there(o: Account, cloud: MemoryCloud, alt: Client) -> None:
+    first, second = (str(o.put("c/o", data).headers["X-Object-Version-Id"]) for data in (b"one", b"two"))
+    guest, nobody = Account(alt, o.project_id), Account(cloud.anonymous(), o.project_id)
+    o.post("c", X_Container_Read=".r:*", X_Container_Write=f"{Account(alt).project_id}:*")
+    for version in (first, second):
+        query = f"version-id={version}"
+        assert (guest.get("c/o", query).status, nobody.get("c/o", query).status) == (403, 401)
+        assert (guest.delete("c/o", query).status, guest.ask("PUT", "c/o", query).status) == (403, 403)
+    assert guest.get("c/o").body == nobody.get("c/o").body == b"two"
+    o.post("c", X_Container_Meta_Temp_URL_Key="key", X_Container_Read="")
+    for method in ("GET", "DELETE"):
+        nobody.ask(method, "c/o", f"{signed(o, method, 'c/o', 'key')}&version-id={first}")
+    assert nobody.get("c/o", f"{signed(o, 'GET', 'c/o', 'key')}&version-id={first}").status == 404
+    assert [version for _, version, _ in listed(o)][1:] == [second, first]
 
 
 def test_folders_of_versions_backwards(o: Account) -> None:

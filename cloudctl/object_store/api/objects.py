@@ -12,7 +12,7 @@ from cloudctl.object_store import acl, containers, large, metadata, numbered, ob
 from cloudctl.object_store.api import conditions, headers, symlinks
 from cloudctl.object_store.api.bulk import Bulk
 from cloudctl.object_store.api.copying import COPY_FROM, Copying
-from cloudctl.object_store.api.door import SHOW, Entered
+from cloudctl.object_store.api.door import SHOW, Entered, refusal
 from cloudctl.object_store.api.faults import HTML_TYPE
 from cloudctl.object_store.api.forms import Forms, is_form
 from cloudctl.object_store.api.headers import VERSION_ID, Headers
@@ -111,7 +111,7 @@ class Objects:
             tell=True,
             signed=entered.signed,
             unread=method == "HEAD",
-            version=call.query.get("version-id") or "",
+            version=_version(call, entered),
         )
         if numbered.is_marker(found.object):
             raise NotFound(objects.not_found().message, headers={VERSION_ID: numbered.shown(found.object)})
@@ -183,13 +183,13 @@ class Objects:
         if "extract-archive" in call.query:
             await self.reader.door.enter(call, place, acl_header=acl.WRITE)
             return await self.bulk.extract(call, place)
-        await self._may_write(call, place)
+        entered = await self._may_write(call, place)
         source = call.header(COPY_FROM)
         if source is not None:
             if length_of(call):
                 raise Invalid("Copy requests require a zero byte body")
             return await self.copying.copy(call, source, call.header("X-Copy-From-Account") or account, place)
-        if version := call.query.get("version-id"):
+        if version := _version(call, entered):
             return await self._restore(call, place, version)
         length_of(call)
         new = await self.reader.fixed(call, place, new_object(call, place))
@@ -251,10 +251,10 @@ class Objects:
     async def delete(self, call: Call, account: str, container: str, name: str) -> Reply:
         """Delete an object."""
         place = placed(account, container, name)
-        await self.reader.door.enter(call, place, acl_header=acl.WRITE, method="DELETE")
+        entered = await self.reader.door.enter(call, place, acl_header=acl.WRITE, method="DELETE")
         if call.query.get("multipart-manifest") == "delete":
             return await self.manifests.delete(call, place)
-        if version := call.query.get("version-id"):
+        if version := _version(call, entered):
             done = await self.intake.change(objects.remove_version, place, version, call.now)
         else:
             done = await self.intake.change(objects.remove, place, call.now)
@@ -272,6 +272,19 @@ class Objects:
         target = self.copying.destination(call, place)
         await self.reader.door.enter(call, target, acl_header=acl.WRITE, rule="object_store:objects:create")
         return await self.copying.copy(call, f"{place.container}/{place.name}", account, target, quoted=False)
+
+
+def _version(call: Call, entered: Entered) -> str:
+    """The version that is asked for; empty: what is there, as for a signed URL, whose signature says nothing of it.
+
+    Access lists are about what is there: versions are the owners'. Raises Unauthorized, Forbidden.
+    """
+    version = call.query.get("version-id") or ""
+    if not version or entered.signed is not None:
+        return ""
+    if not entered.owner:
+        raise refusal(call)
+    return version
 
 
 def _check_room(conn: Connection, place: Place, size: int) -> None:
