@@ -105,21 +105,17 @@ class Walk:
 
     def page(self, conn: Connection) -> list[Due]:
         found = version_listing.of_versions(conn, self.container, self._at, self.now)
-        due = [each for row in found if isinstance(row, Numbered) for each in self._step(row.row)]
+        due = [each for row in found if isinstance(row, Numbered) for each in self._step(row)]
         if self._before is not None:
-            self._at = evolve(self._at, name=self._before.name, version=self._version(self._before))
+            self._at = evolve(self._at, name=self._before.name, version=self._before.version)
         self.is_over = len(found) < PAGE
         if self.is_over and self._lone is not None:
             due.append(self._lone)
         return due
 
-    @staticmethod
-    def _version(row: Object | Version) -> str:
-        """Where a page begins: after this one. The object that is there comes before all others of its name."""
-        return row.version if isinstance(row, Version) else ""
-
-    def _step(self, row: Object | Version) -> Iterator[Due]:
-        before, self._before = self._before, row
+    def _step(self, found: Numbered) -> Iterator[Due]:
+        row, before = found.row, self._before
+        self._before = row
         is_newest = before is None or before.name != row.name
         if is_newest and self._lone is not None:
             yield self._lone
@@ -128,10 +124,13 @@ class Walk:
         rules = [rule for rule in self.rules if rule.means(row)]
         if is_newest:
             self._old = 0
-            if not isinstance(row, Version):
-                if any(rule.ends(row.updated_at, self.now) for rule in rules):
-                    yield this
-            elif row.is_marker and any(rule.lone_markers for rule in rules):
+        if not isinstance(row, Version):
+            if any(rule.ends(row.updated_at, self.now) for rule in rules):
+                yield this
+            return
+        if is_newest:
+            # One that is newer than the object that is there: nobody knows since when it is an old one.
+            if row.is_marker and found.is_latest and any(rule.lone_markers for rule in rules):
                 self._lone = this
             return
         assert before is not None

@@ -12,7 +12,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 from urllib.parse import unquote
 
@@ -96,8 +96,9 @@ def tag(etags: Sequence[str]) -> str:
 
 
 def manifest_of(found: Object | Version) -> str | None:
-    """The container/prefix of a dynamic large object."""
-    return found.headers.get("X-Object-Manifest")
+    """The container/prefix of a dynamic large object, which its header has as URLs do."""
+    told = found.headers.get("X-Object-Manifest")
+    return None if told is None else path_of(told)
 
 
 def dynamic(conn: Connection, place: Place, now: datetime, may_read: MayRead) -> Data:
@@ -271,6 +272,14 @@ def read(store: ObjectStore, found: Object | Version) -> list[dict[str, Any]]:
     with store.open(found.file_id) as file:
         entries: list[dict[str, Any]] = orjson.loads(file.read())
     return entries
+
+
+def spans(entries: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
+    """From where up to where each entry's data are in the whole."""
+    ends = [0]
+    for entry in entries:
+        ends.append(ends[-1] + (len(base64.b64decode(entry["data"])) if "data" in entry else _length(entry)))
+    return list(pairwise(ends))
 
 
 def raw(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -124,6 +124,11 @@ def bring_back(conn: Connection, container: Container, name: str) -> None:
     found = newest(conn, container, name)
     if found is None or found.is_marker:
         return
+    make_current(conn, found)
+
+
+def make_current(conn: Connection, found: Version) -> None:
+    """One that was is the object that is there. Nothing has the name now."""
     take(conn, found)
     conn.execute(insert(Object).values(**_stored(found), version="" if found.is_null else found.version))
 

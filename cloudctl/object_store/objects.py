@@ -286,6 +286,24 @@ def remove_version(conn: Connection, place: Place, version: str, now: datetime) 
     return Done(unused(conn, freed), version, is_marker)
 
 
+def restore(conn: Connection, place: Place, version: str, now: datetime) -> Done:
+    """The one that was and has this id is the object again, with its id. Raises NotFound, for a marker, too."""
+    container = containers.get(conn, place, lock=True)
+    found = find(conn, container, place.name, now, lock=True)
+    if found is not None and found.version == version:
+        return Done(version=version)
+    old = numbered.find(conn, container, place.name, version)
+    if old is None or old.is_marker:
+        raise not_found()
+    freed: list[str] = []
+    if found is not None:
+        numbered.keep(conn, container, found)
+    else:
+        freed = _take_away(conn, container, place.name)
+    numbered.make_current(conn, old)
+    return Done(unused(conn, freed), version)
+
+
 def remove_many(conn: Connection, place: Place, wanted: Sequence[tuple[str, str]], now: datetime) -> Done:
     """(name, version) of each, at once; a version may be empty, and none needs to be there. Raises NotFound."""
     each: list[Done] = []

@@ -1,29 +1,35 @@
-"""Listings of versions: by name, and of each name the newest one first. A page costs what it shows."""
+"""Listings of versions: by name, and of each name the newest one first; or the other way round.
+A page costs what it shows.
+"""
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from datetime import datetime
 
 from attrs import frozen
-from sqlalchemy import ColumnElement, select, tuple_
+from sqlalchemy import ColumnElement, func, select, tuple_
 
 from cloudctl.db import Connection
 from cloudctl.object_store import listing, numbered
-from cloudctl.object_store.listing import LAST, Wanted, after
+from cloudctl.object_store.listing import LAST, Wanted
 from cloudctl.object_store.tables import Container, Object, Version
 
 
 @frozen
 class WantedVersions:
-    """Those of names with `prefix`, after this version of this name (None: after all of it), at most so many."""
+    """Those of names with `prefix`, after this version of this name (None: after all of it), at most so many.
+
+    `reverse`: the other way round, so that "after" is before. `end`: up to this name, without it.
+    """
 
     limit: int
     name: str = ""
     version: str | None = None
     prefix: str = ""
     delimiter: str = ""
+    reverse: bool = False
+    end: str = ""
 
 
 @frozen
@@ -37,67 +43,107 @@ class Numbered:
 
 
 @frozen
-class _From:
-    """From this name on, or after a version of a name."""
+class _Within:
+    """From this name on (if `includes`, with it), up to that one, without it; or to one side of a version of a name.
+    Empty: there is no such bound.
+    """
 
-    least: str
-    past: tuple[str, str | None] | None = None
+    least: str = ""
+    most: str = ""
+    includes: bool = True
+    past: tuple[str, str] | None = None
 
-    def objects(self) -> ColumnElement[bool]:
-        """The object that is there comes before those that were."""
-        return Object.name >= self.least if self.past is None else Object.name > self.past[0]
-
-    def versions(self) -> ColumnElement[bool]:
-        if self.past is None:
-            return Version.name >= self.least
-        name, version = self.past
-        return Version.name > name if version is None else tuple_(Version.name, Version.version) > (name, version)
+    def where(self, kind: type[Object] | type[Version], *, reverse: bool) -> list[ColumnElement[bool]]:
+        found: list[ColumnElement[bool]] = []
+        if self.least:
+            found.append(kind.name >= self.least if self.includes else kind.name > self.least)
+        if self.most:
+            found.append(kind.name < self.most)
+        if self.past is not None:
+            both = tuple_(kind.name, kind.version)
+            found.append(both < self.past if reverse else both > self.past)
+        return found
 
 
 def of_versions(conn: Connection, container: Container, wanted: WantedVersions, now: datetime) -> list[Numbered | str]:
     """What is wanted, and texts that stand for all that begin so."""
     found: list[Numbered | str] = []
     names = Wanted(prefix=wanted.prefix, delimiter=wanted.delimiter)
-    place, before = _start(conn, container, wanted)
+    within = _start(conn, container, wanted)
     while len(found) < wanted.limit:
-        some = _read(conn, container, place, names, wanted.limit - len(found), now)
+        some = _read(conn, container, within, wanted.reverse, wanted.limit - len(found), now)
+        latest = _latest(conn, container, some, now)
         for row in some:
             folder = listing.folder_of(row.name, names)
             if folder is not None:
                 if folder != wanted.name:
                     found.append(folder)
-                place = _From(after(folder) or LAST * 1024)
+                if wanted.reverse:
+                    within = _Within(within.least, folder)
+                else:
+                    within = _Within(listing.after(folder) or LAST * 1024, within.most)
                 break
-            found.append(Numbered(row, row.name != before))
-            before = row.name
+            found.append(Numbered(row, isinstance(row, Object) or (row.name, row.version) in latest))
         else:
             break
     return found
 
 
-def _start(conn: Connection, container: Container, wanted: WantedVersions) -> tuple[_From, str]:
-    """Where to begin, and the name whose newest version was shown already."""
-    if not wanted.name or wanted.name < wanted.prefix:
-        return _From(wanted.prefix), ""
+def _start(conn: Connection, container: Container, wanted: WantedVersions) -> _Within:
+    """Where to begin, and where to end."""
+    least, most = wanted.prefix, listing.after(wanted.prefix) if wanted.prefix else ""
+    includes, past, marker = True, None, wanted.name
+    if wanted.end and wanted.reverse and wanted.end >= least:
+        least, includes = wanted.end, False
+    elif wanted.end and not wanted.reverse:
+        most = min(filter(None, (most, wanted.end)))
+    if not marker or (marker < wanted.prefix and not wanted.reverse):
+        return _Within(least, most, includes)
     version = wanted.version
     if version == numbered.NULL:
-        old = numbered.find(conn, container, wanted.name, version)
+        old = numbered.find(conn, container, marker, version)
         version = "" if old is None else old.version
-    return _From("", (wanted.name, version)), wanted.name if version is not None else ""
+    if version is not None:
+        past = (marker, version)
+        least = least if wanted.reverse else marker
+    elif wanted.reverse:
+        most = min(filter(None, (most, marker)))
+    else:
+        least, includes = marker, False
+    return _Within(least, most, includes, past)
 
 
 def _read(
-    conn: Connection, container: Container, place: _From, names: Wanted, most: int, now: datetime
+    conn: Connection, container: Container, within: _Within, reverse: bool, most: int, now: datetime
 ) -> Sequence[Object | Version]:
-    end = after(names.prefix) if names.prefix else ""
-    current = select(Object).where(Object.container_id == container.id, place.objects(), listing.is_there(now))
-    were = select(Version).where(Version.container_id == container.id, place.versions())
-    if end:
-        current, were = current.where(Object.name < end), were.where(Version.name < end)
-    rows: list[Object | Version] = [*conn.execute(current.order_by(Object.name).limit(most))]
-    old: list[Object | Version] = [*conn.execute(were.order_by(Version.name, Version.version).limit(most))]
-    return list(heapq.merge(rows, old, key=_order))[:most]
+    rows: list[Object | Version] = []
+    there = select(Object).where(Object.container_id == container.id, listing.is_there(now))
+    were = select(Version).where(Version.container_id == container.id)
+    there, were = (
+        there.where(*within.where(Object, reverse=reverse)),
+        were.where(*within.where(Version, reverse=reverse)),
+    )
+    by_name, by_id = (Object.name,), (Version.name, Version.version)
+    rows += conn.execute(there.order_by(*(each.desc() if reverse else each for each in by_name)).limit(most))
+    rows += conn.execute(were.order_by(*(each.desc() if reverse else each for each in by_id)).limit(most))
+    # The object that is there may be one that was: its id says where it is.
+    return sorted(rows, key=lambda row: (row.name, row.version), reverse=reverse)[:most]
 
 
-def _order(row: Object | Version) -> tuple[str, str]:
-    return row.name, row.version if isinstance(row, Version) else ""
+def _latest(
+    conn: Connection, container: Container, rows: Sequence[Object | Version], now: datetime
+) -> set[tuple[str, str]]:
+    """The newest versions of those names that no object has: markers, as a rule."""
+    were = sorted({row.name for row in rows if isinstance(row, Version)})
+    found: set[tuple[str, str]] = set()
+    for start in range(0, len(were), 500):
+        some = were[start : start + 500]
+        held = select(Object.name).where(
+            Object.container_id == container.id, Object.name.in_(some), listing.is_there(now)
+        )
+        has = set(conn.scalars(held))
+        newest = select(Version.name, func.min(Version.version)).where(
+            Version.container_id == container.id, Version.name.in_([each for each in some if each not in has])
+        )
+        found |= {(name, version) for name, version in conn.execute(newest.group_by(Version.name))}
+    return found

@@ -24,6 +24,7 @@ from cloudctl.errors import (
     CloudError,
     Forbidden,
     Invalid,
+    MethodNotAllowed,
     NotFound,
     NotImplementedHere,
     TooLarge,
@@ -345,6 +346,9 @@ class Pipeline:
         offered = meant([b for b in found if b.operation.offered(call.version)], call.query)
         self._check_subresources(call, offered[0].operation if offered else None)
         if not offered:
+            if any(b.operation.offered(call.version) for b in found):
+                # With a subresource alone, and none is named.
+                raise MethodNotAllowed("")
             raise NotFound(self.faults.unknown_path)
         if offered[0].operation.action is None:
             return offered[0], None

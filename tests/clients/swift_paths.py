@@ -5,6 +5,7 @@ import http.client
 import swiftclient
 
 BEFORE = "/object-store"
+begin = http.client.HTTPResponse.begin
 putrequest, get_auth = http.client.HTTPConnection.putrequest, swiftclient.client.get_auth
 
 
@@ -21,7 +22,15 @@ def auth_without_path(*args, **kwargs):
     return url.replace(BEFORE, "", 1), token
 
 
+def begin_without_path(self):
+    begin(self)
+    for name in ("Location", "Content-Location"):
+        if (value := self.headers.get(name)) is not None:
+            self.headers.replace_header(name, value.replace(BEFORE + "/v1", "/v1", 1))
+
+
 http.client.HTTPConnection.putrequest = put_with_path
+http.client.HTTPResponse.begin = begin_without_path
 swiftclient.client.get_auth = swiftclient.get_auth = auth_without_path
 
 from test.functional import swift_test_client  # noqa: E402 (what it imports is changed by then)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from email.utils import formatdate
+from urllib.parse import quote
 
 import pytest
 
@@ -121,6 +122,24 @@ def test_objects_expire(o: Account, cloud: MemoryCloud) -> None:
     assert files(cloud) == set()
 
 
+@pytest.mark.parametrize(
+    ("header", "value", "status", "shown"),
+    [
+        ("X_Delete_At", "1" * 100, 201, "9999999999"),
+        ("X_Delete_At", "0" * 90 + "4102444800", 201, "4102444800"),
+        ("X_Delete_After", "9" * 30, 201, "9999999999"),
+        ("X_Delete_At", "0", 400, "X-Delete-At in past"),
+        ("X_Delete_At", "-1", 400, "X-Delete-At in past"),
+        ("X_Delete_After", "0", 400, "X-Delete-After in past"),
+        ("X_Delete_At", "soon", 400, "Non-integer X-Delete-At"),
+    ],
+)
+def test_times_far_away_and_past(o: Account, header: str, value: str, status: int, shown: str) -> None:
+    said = o.ask("PUT", "c/far", body=b"", **{header: value})
+    assert said.status == status
+    assert (o.head("c/far").headers["X-Delete-At"] if status == 201 else said.body.decode()) == shown
+
+
 def test_dynamic_large_objects(o: Account) -> None:
     o.put("c/s/1", b"one")
     o.put("c/s/2", b"two")
@@ -132,6 +151,16 @@ def test_dynamic_large_objects(o: Account) -> None:
     o.put("c/joined", X_Copy_From="c/all")
     assert o.head("c/joined").headers["X-Object-Manifest"] is None
     assert o.get("c/joined").body == b"onetwo"
+
+
+def test_a_dynamic_manifest_is_escaped_as_urls_are(o: Account) -> None:
+    for number, data in enumerate((b"one", b"two")):
+        o.put(f"c/é 100%/{number}", data)
+    o.put("c/all", X_Object_Manifest=quote("c/é 100%/"))
+    assert o.get("c/all").body == b"onetwo"
+    assert o.head("c/all").headers["X-Object-Manifest"] == quote("c/é 100%/")
+    several = o.get("c/all", Range="bytes=0-1,4-5")
+    assert (several.status, several.body) == (200, b"onetwo")
 
 
 def manifest(*segments: object) -> bytes:
@@ -180,21 +209,28 @@ def test_manifests_that_are_none(o: Account, body: bytes) -> None:
     assert o.head("c/bad").status == 404
 
 
-def test_symlinks(o: Account) -> None:
-    o.put("c/link", b"", X_Symlink_Target="c/o", Content_Type="application/symlink")
-    assert o.get("c/link").body == DATA
-    itself = o.head("c/link", "symlink=get").headers
-    assert (itself["X-Symlink-Target"], itself["Content-Length"]) == ("c/o", "0")
-    entry = next(each for each in o.get("c", "format=json").json() if each["name"] == "link")
-    assert entry["symlink_path"] == f"/v1/AUTH_{o.project_id}/c/o"
-    o.put("c/broken", b"", X_Symlink_Target="c/none")
-    assert o.get("c/broken").status == 404
-    assert o.ask("PUT", "c/self", X_Symlink_Target="c/self").status == 400
-    for number in range(3):
-        o.put(f"c/l{number}", b"", X_Symlink_Target=f"c/l{number + 1}")
-    o.put("c/l3", b"end")
-    assert o.get("c/l1").body == b"end"
-    assert o.get("c/l0").status == 409
+def test_parts_of_static_large_objects_by_number(o: Account) -> None:
+    o.put("c/s", b"0123456789")
+    body = manifest({"path": "c/s"}, {"path": "c/s", "range": "2-4"}, {"data": "eHl6"})
+    assert o.ask("PUT", "c/large", "multipart-manifest=put", body=body).status == 201
+    shown = o.head("c/large").headers
+    assert shown["X-Manifest-Etag"] == o.head("c/large", "multipart-manifest=get").headers["ETag"]
+    for number, data, span in [(1, b"0123456789", "0-9"), (2, b"234", "10-12"), (3, b"xyz", "13-15")]:
+        part = o.get("c/large", f"part-number={number}")
+        assert (part.status, part.body, part.headers["Content-Range"]) == (206, data, f"bytes {span}/16")
+        assert (part.headers["X-Parts-Count"], part.headers["ETag"]) == ("3", shown["ETag"])
+        head = o.head("c/large", f"part-number={number}")
+        assert (head.status, head.headers["Content-Length"]) == (206, str(len(data)))
+    beyond = o.get("c/large", "part-number=4")
+    assert (beyond.status, beyond.headers["Content-Range"]) == (416, "bytes */16")
+    assert beyond.body == b"The requested part number is not satisfiable"
+    assert (beyond.headers["X-Parts-Count"], beyond.headers["ETag"]) == ("3", shown["ETag"])
+    for wrong in ("0", "-1", "x", ""):
+        assert o.get("c/large", f"part-number={wrong}").status == 400
+    assert o.get("c/large", "part-number=1", Range="bytes=0-1").status == 400
+    assert o.ask("COPY", "c/large", "part-number=2", Destination="c/copy").status == 201
+    assert o.get("c/copy").body == b"234"
+    assert o.get("c/s", "part-number=1").body == b"0123456789"
 
 
 def test_old_versions(o: Account) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cloudctl.testing.cloud import MemoryCloud
+from cloudctl.testing.cloud import Client, MemoryCloud
 from tests.object_store.asking import Account, files
+from tests.object_store.test_object_access import signed
 
 
 @pytest.fixture
@@ -27,6 +28,7 @@ def test_versions_with_ids(o: Account, cloud: MemoryCloud) -> None:
     assert o.get("c/o", "version-id=none").status == 404
     marker = o.delete("c/o").headers["X-Object-Version-Id"]
     assert o.get("c/o").status == o.get("c/o", f"version-id={marker}").status == 404
+    assert o.get("c/o", f"version-id={marker}").headers["X-Object-Version-Id"] == marker
     every = [("o", marker, True), ("o", second, False), ("o", first, False)]
     assert listed(o) == every
     assert listed(o, "limit=1") == every[:1]
@@ -50,6 +52,93 @@ def test_versions_stop_and_go_on(o: Account) -> None:
     o.put("c/o", b"three")
     assert listed(o) == [("o", "null", True), ("o", first, False)]
     assert o.ask("PUT", "d", X_Versions_Enabled="true", X_Versions_Location="c").status == 400
+
+
+def pages(o: Account, query: str, most: int = 1) -> list[tuple[str, str, bool]]:
+    """All of a listing, so many at a time."""
+    found: list[tuple[str, str, bool]] = []
+    more = ""
+    while some := listed(o, f"limit={most}&{query}{more}"):
+        found += some
+        more = f"&marker={some[-1][0]}&version_marker={some[-1][1]}"
+    return found
+
+
+def test_versions_backwards_and_up_to_a_name(o: Account) -> None:
+    for name in "abc":
+        for data in (b"one", b"two"):
+            o.put(f"c/{name}", data)
+    o.delete("c/b")
+    every = listed(o)
+    assert [name for name, _, latest in every if latest] == ["a", "b", "c"] and len(every) == 7
+    assert listed(o, "reverse=true") == every[::-1]
+    for most in (1, 2, 3):
+        assert pages(o, "", most) == every
+        assert pages(o, "reverse=true", most) == every[::-1]
+    assert listed(o, "end_marker=b") == every[:2]
+    assert listed(o, "reverse=true&end_marker=b") == every[:4:-1]
+    assert listed(o, "reverse=true&marker=b") == every[1::-1]
+    assert listed(o, "reverse=true&prefix=b") == every[4:1:-1]
+    assert listed(o, "marker=a&end_marker=c") == every[2:5]
+
+
+def test_versions_are_listed_as_json_alone(o: Account) -> None:
+    o.put("c/o", b"data")
+    for query, accept in (
+        ("format=json&versions", "text/plain"),
+        ("versions", "*/*"),
+        ("versions", "application/json"),
+    ):
+        assert o.get("c", query, Accept=accept).json()[0]["name"] == "o"
+    for query, accept in (("format=plain&versions", "*/*"), ("format=xml&versions", "*/*"), ("versions", "text/xml")):
+        assert o.get("c", query, Accept=accept).status == 406
+
+
+def test_access_lists_and_signatures_are_about_what_is_there(o: Account, cloud: MemoryCloud, alt: Client) -> None:
+    first, second = (str(o.put("c/o", data).headers["X-Object-Version-Id"]) for data in (b"one", b"two"))
+    guest, nobody = Account(alt, o.project_id), Account(cloud.anonymous(), o.project_id)
+    o.post("c", X_Container_Read=".r:*", X_Container_Write=f"{Account(alt).project_id}:*")
+    for version in (first, second):
+        query = f"version-id={version}"
+        assert (guest.get("c/o", query).status, nobody.get("c/o", query).status) == (403, 401)
+        assert (guest.delete("c/o", query).status, guest.ask("PUT", "c/o", query).status) == (403, 403)
+    assert guest.get("c/o").body == nobody.get("c/o").body == b"two"
+    o.post("c", X_Container_Meta_Temp_URL_Key="key", X_Container_Read="")
+    for method in ("GET", "DELETE"):
+        nobody.ask(method, "c/o", f"{signed(o, method, 'c/o', 'key')}&version-id={first}")
+    assert nobody.get("c/o", f"{signed(o, 'GET', 'c/o', 'key')}&version-id={first}").status == 404
+    assert [version for _, version, _ in listed(o)][1:] == [second, first]
+
+
+def test_folders_of_versions_backwards(o: Account) -> None:
+    for name in ("a", "b/1", "b/2", "c"):
+        for data in (b"one", b"two"):
+            o.put(f"c/{name}", data)
+    found = o.get("c", "format=json&versions&delimiter=/&reverse=true").json()
+    assert [each.get("name", each.get("subdir")) for each in found] == ["c", "c", "b/", "a", "a"]
+
+
+def test_an_old_version_is_the_object_again(o: Account, cloud: MemoryCloud) -> None:
+    ids = [str(o.put("c/o", data).headers["X-Object-Version-Id"]) for data in (b"one", b"two", b"three")]
+    told = o.ask("PUT", "c/o", f"version-id={ids[1]}")
+    assert (told.status, told.headers["X-Object-Version-Id"]) == (201, ids[1])
+    assert (o.get("c/o").body, o.get("c/o", f"version-id={ids[2]}").body) == (b"two", b"three")
+    every = [("o", ids[2], False), ("o", ids[1], True), ("o", ids[0], False)]
+    assert listed(o) == pages(o, "") == pages(o, "reverse=true")[::-1] == every
+    assert (o.names("c"), o.head("c").headers["X-Container-Bytes-Used"]) == (["o"], "11")
+    fourth = str(o.put("c/o", b"four").headers["X-Object-Version-Id"])
+    assert listed(o) == [("o", fourth, True), *((name, each, False) for name, each, _ in every)]
+    marker = str(o.delete("c/o").headers["X-Object-Version-Id"])
+    assert o.ask("PUT", "c/o", f"version-id={ids[0]}").status == 201
+    assert o.get("c/o").body == b"one"
+    assert o.ask("PUT", "c/o", f"version-id={marker}").status == 404
+    assert o.ask("PUT", "c/o", f"version-id={ids[1]}", body=b"x").status == 400
+    for wrong, status in (("null", 400), ("bad", 400), ("0" * 14, 404)):
+        assert o.ask("PUT", "c/o", f"version-id={wrong}").status == status
+    assert o.get("c/o").body == b"one"
+    for each in (*ids, fourth, marker):
+        assert o.delete("c/o", f"version-id={each}").status == 204
+    assert files(cloud) == set()
 
 
 def test_pages_of_other_sites(mine: Account, cloud: MemoryCloud) -> None:

@@ -267,6 +267,19 @@ def test_pages(s3: S3, version: str, most: int) -> None:
     assert sorted(found) == sorted(["a", "b/", "c", "d/", "ü"])
 
 
+@pytest.mark.parametrize("kind", ["1", "3", "x", ""])
+def test_kinds_of_listings_that_are_none(s3: S3, kind: str) -> None:
+    refused = s3.get("bucket", f"list-type={kind}")
+    assert code(refused) == (400, "InvalidArgument")
+    assert bare(refused).findtext("ArgumentName") == "list-type"
+
+
+def test_a_post_to_a_key_that_names_nothing_to_be_done_is_refused(s3: S3) -> None:
+    s3.put("bucket/o", b"data")
+    assert code(s3.ask("POST", "bucket/o", body=b"x")) == (405, "MethodNotAllowed")
+    assert s3.get("bucket/o").body == b"data"
+
+
 # -- many at once
 
 

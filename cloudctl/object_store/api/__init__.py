@@ -31,8 +31,9 @@ def build(http: Http, intake: Intake, options: ObjectStoreOptions, rates: Rates,
     db, door = intake.db, Door(intake.db, rates)
     reader = Reader(db, intake.store, door, intake.run)
     bulk, forms = Bulk(intake, door, options.max_object_size), Forms(intake)
-    copying = Copying(reader, intake, options.max_object_size)
-    objects = Objects(reader, intake, copying, Manifests(reader, intake), bulk, forms)
+    manifests = Manifests(reader, intake)
+    copying = Copying(reader, intake, manifests, options.max_object_size)
+    objects = Objects(reader, intake, copying, manifests, bulk, forms)
     resources: tuple[Any, ...] = (
         Info(options, rates),
         Accounts(db, door, bulk),

@@ -23,10 +23,10 @@ def holds(call: Call, etag: str, updated_at: datetime) -> bool:
     changed = ceil(seconds(updated_at))
     if (given := call.header("if-match")) is not None:
         if not matches(given, etag):
-            raise PreconditionFailed("")
+            raise PreconditionFailed("", headers={"ETag": etag})
     elif (moment := _moment(call.header("if-unmodified-since"))) is not None and changed > moment:
         # Times are for who knows no tags: RFC 9110, 13.2.2.
-        raise PreconditionFailed("")
+        raise PreconditionFailed("", headers={"ETag": etag})
     if (given := call.header("if-none-match")) is not None:
         return not matches(given, etag)
     return (moment := _moment(call.header("if-modified-since"))) is None or changed > moment

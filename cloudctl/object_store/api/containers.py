@@ -55,11 +55,15 @@ def _versions(
 
 
 def _wanted_versions(call: Call, wanted: Wanted) -> WantedVersions:
-    """Raises Invalid."""
-    if wanted.reverse or wanted.end_marker:
-        raise Invalid("Versions are listed forwards, to the end.")
-    after = call.query.get("version_marker")
-    return WantedVersions(wanted.limit, wanted.marker, after, wanted.prefix, wanted.delimiter)
+    return WantedVersions(
+        wanted.limit,
+        wanted.marker,
+        call.query.get("version_marker"),
+        wanted.prefix,
+        wanted.delimiter,
+        wanted.reverse,
+        wanted.end_marker,
+    )
 
 
 def _check_policy(conn: Connection, call: Call, place: Place) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from urllib.parse import quote
 
@@ -10,10 +10,11 @@ from attrs import evolve, frozen
 
 from cloudctl.errors import PreconditionFailed, TooLarge
 from cloudctl.object_store import acl, metadata, objects
-from cloudctl.object_store.api import conditions, headers
+from cloudctl.object_store.api import conditions, headers, symlinks
 from cloudctl.object_store.api.door import SHOW
 from cloudctl.object_store.api.faults import HTML_TYPE
-from cloudctl.object_store.api.reading import TARGET, TARGET_ACCOUNT, Found, Reader
+from cloudctl.object_store.api.manifests import Manifests
+from cloudctl.object_store.api.reading import Found, Reader
 from cloudctl.object_store.intake import Intake, Keep
 from cloudctl.object_store.large import path_of
 from cloudctl.object_store.metadata import SUM
@@ -24,7 +25,7 @@ from cloudctl.rest.call import Call, Reply
 
 COPY_FROM = "X-Copy-From"
 # What makes an object more than its own data.
-LEADS_ELSEWHERE = frozenset({"X-Object-Manifest", TARGET, TARGET_ACCOUNT})
+LEADS_ELSEWHERE = frozenset({"X-Object-Manifest", *symlinks.HEADERS})
 
 
 def named(header: str, text: str, account: str, *, quoted: bool = True) -> Place:
@@ -39,6 +40,7 @@ def named(header: str, text: str, account: str, *, quoted: bool = True) -> Place
 class Copying:
     reader: Reader
     intake: Intake
+    manifests: Manifests
     max_size: int  # bytes
 
     def destination(self, call: Call, source: Place) -> Place:
@@ -50,8 +52,9 @@ class Copying:
         """The caller may write to `target`."""
         place = named(COPY_FROM, source, account, quoted=quoted)
         await self.reader.door.enter(call, place, acl_header=acl.READ, rule=SHOW)
-        own = call.query.get("multipart-manifest") == "get" or call.query.get("symlink") == "get"
-        found = await self.reader.find(call, place, own=own)
+        link = call.query.get("symlink") == "get"
+        own = link or call.query.get("multipart-manifest") == "get"
+        found = await self.reader.find(call, place, own=own, link=link)
         if not conditions.holds(call, found.data.etag, found.object.updated_at):
             raise PreconditionFailed("")
         new = self._new(call, found, own)
@@ -68,7 +71,10 @@ class Copying:
         return Reply(None, 201, told)
 
     async def _copy(self, call: Call, found: Found, target: Place, new: NewObject, own: bool) -> Content:
-        ranges = conditions.ranges(call, found.data.size, found.data.etag, found.object.updated_at)
+        if not own and found.object.large_etag is not None and (number := call.query.get("part-number")) is not None:
+            ranges: Sequence[conditions.Range] = [await self.manifests.part(call, found, number, ())]
+        else:
+            ranges = conditions.ranges(call, found.data.size, found.data.etag, found.object.updated_at)
         if ranges or (found.object.file_id is None and found.data.size):
             # Other data, or the same in one piece.
             new = evolve(new, headers={name: each for name, each in new.headers.items() if not name.startswith(SUM)})

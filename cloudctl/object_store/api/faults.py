@@ -24,7 +24,7 @@ USUAL = {
 
 
 # What is said of a request that is wrong is for whoever wrote it: it is the whole body.
-IN_WORDS = (400, 409, 412, 413)
+IN_WORDS = (400, 409, 412, 413, 416)
 
 
 def _envelope(status: int, message: str, type: str) -> JsonObject:

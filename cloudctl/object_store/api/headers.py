@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from email.utils import formatdate
 from math import ceil
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from cloudctl.db.columns import seconds
 from cloudctl.errors import Invalid
@@ -16,6 +16,9 @@ from cloudctl.rest.call import Call
 
 Headers = tuple[tuple[str, str], ...]
 
+VERSION_ID = "X-Object-Version-Id"
+# No clock here tells a later second: what is to go then is there to stay.
+LATEST = 10**10 - 1
 # Seconds that are over.
 PAST = re.compile(r"-\d+|0+", re.ASCII)
 TRUE = frozenset({"true", "1", "yes", "on", "t", "y"})
@@ -26,6 +29,8 @@ PRIVATE = frozenset(
 )
 # Of containers, beside what users say freely.
 OF_CONTAINERS = ("X-Versions-Location", "X-History-Location")
+# Names are escaped in these.
+QUOTED = frozenset({*OF_CONTAINERS, "X-Symlink-Target"})
 # Of objects.
 OF_OBJECTS = (
     "Content-Encoding",
@@ -122,9 +127,7 @@ def delete_at(call: Call) -> int | None:
     now = seconds(call.now)
     after, at = call.header("X-Delete-After"), call.header("X-Delete-At")
     if after is not None:
-        if PAST.fullmatch(after.strip()):
-            raise Invalid("X-Delete-After in past")
-        return int(now) + _number("X-Delete-After", after)
+        return min(int(now) + _number("X-Delete-After", after), LATEST)
     if at is None:
         return None
     when = _number("X-Delete-At", at)
@@ -134,14 +137,18 @@ def delete_at(call: Call) -> int | None:
 
 
 def _number(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdecimal()) or not 0 < int(text[:20]) < 2**31:
+    """At most LATEST. Raises Invalid."""
+    if PAST.fullmatch(text.strip()):
+        raise Invalid(f"{name} in past")
+    if not (text.isascii() and text.isdecimal()):
         raise Invalid(f"Non-integer {name}")
-    return int(text)
+    return min(int(text.lstrip("0")[:20]), LATEST)
 
 
 def shown(headers: Mapping[str, str], *, owner: bool) -> Headers:
     kept = (each for each in headers.items() if not each[0].startswith(metadata.PRIVATE))
-    return tuple((name, value) for name, value in kept if owner or name not in PRIVATE)
+    told = ((name, value) for name, value in kept if owner or name not in PRIVATE)
+    return tuple((name, quote(value) if name in QUOTED else value) for name, value in told)
 
 
 def last_modified(when: datetime) -> str:

@@ -46,7 +46,7 @@ def capabilities(options: ObjectStoreOptions) -> dict[str, Any]:
             "min_segment_size": 1,
         },
         "dlo": {},
-        "symlink": {"symloop_max": 2, "static_links": False},
+        "symlink": {"symloop_max": 2, "static_links": True},
         "tempurl": {
             "methods": list(temp_url.METHODS),
             "allowed_digests": list(temp_url.DIGESTS),

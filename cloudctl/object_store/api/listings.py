@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote
 from xml.sax.saxutils import escape, quoteattr
 
 import orjson
@@ -13,6 +14,7 @@ from attrs import frozen
 
 from cloudctl.errors import NotAcceptable, PreconditionFailed
 from cloudctl.object_store import numbered
+from cloudctl.object_store.api import symlinks
 from cloudctl.object_store.api.headers import Headers, is_true
 from cloudctl.object_store.containers import Usage
 from cloudctl.object_store.listing import MOST, Outline, Wanted
@@ -33,13 +35,14 @@ Entry = Mapping[str, Any]
 
 def media(call: Call) -> str:
     """The form that is asked for. Raises NotAcceptable."""
-    named = call.query.get("format")
-    if named:
-        return FORMATS.get(named.lower(), PLAIN)
+    named, accept = call.query.get("format"), call.header("accept")
     if "versions" in call.query:
         # Lines of text could not tell one from the other.
+        if (named.lower() != "json") if named else (preferred(accept or "*/*", [JSON]) is None):
+            raise NotAcceptable("")
         return JSON
-    accept = call.header("accept")
+    if named:
+        return FORMATS.get(named.lower(), PLAIN)
     if not accept:
         return PLAIN
     found = preferred(accept, [PLAIN, JSON, XML, TEXT_XML])
@@ -104,8 +107,13 @@ def of_object(found: Object | Version | str, account: str) -> Entry:
     }
     if found.large_etag is not None:
         entry["slo_etag"] = f'"{found.large_etag}"'
-    if (target := found.headers.get("X-Symlink-Target")) is not None:
-        entry["symlink_path"] = f"/v1/{found.headers.get('X-Symlink-Target-Account', account)}/{target}"
+    said = found.headers
+    if (target := said.get(symlinks.TARGET)) is not None:
+        entry["symlink_path"] = quote(f"/v1/{said.get(symlinks.TARGET_ACCOUNT, account)}/{target}")
+    if (etag := said.get(symlinks.TARGET_ETAG)) is not None:
+        entry |= {"symlink_etag": etag, "symlink_bytes": int(said[symlinks.TARGET_BYTES])}
+    if (large := said.get(symlinks.LARGE_ETAG)) is not None:
+        entry["slo_etag"] = f'"{large}"'
     return entry
 
 

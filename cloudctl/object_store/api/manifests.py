@@ -6,12 +6,12 @@ import orjson
 from attrs import evolve, frozen
 
 from cloudctl.db import Connection
-from cloudctl.errors import Invalid, NotFound, TooLarge, Unprocessable
+from cloudctl.errors import Invalid, NotFound, RangeNotSatisfiable, TooLarge, Unprocessable
 from cloudctl.object_store import acl, large, objects
 from cloudctl.object_store.api import bulk_answers, headers
 from cloudctl.object_store.api.door import SHOW
 from cloudctl.object_store.api.faults import HTML_TYPE
-from cloudctl.object_store.api.headers import Headers
+from cloudctl.object_store.api.headers import VERSION_ID, Headers
 from cloudctl.object_store.api.reading import Found, Reader
 from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.names import Place
@@ -45,9 +45,11 @@ class Manifests:
         if sum(1 for _ in manifest.entries) > large.MOST_SEGMENTS:
             raise TooLarge("")
         made = evolve(new, large_size=manifest.size, large_etag=manifest.etag)
-        await self.intake.write(place, (orjson.dumps(manifest.entries),), made, call.now)
-        told = (("ETag", f'"{manifest.etag}"'), ("Last-Modified", headers.last_modified(call.now)), HTML_TYPE)
-        return Reply(None, 201, told)
+        content = await self.intake.write(place, (orjson.dumps(manifest.entries),), made, call.now)
+        told = [("ETag", f'"{manifest.etag}"'), ("Last-Modified", headers.last_modified(call.now)), HTML_TYPE]
+        if content.version:
+            told.append((VERSION_ID, content.version))
+        return Reply(None, 201, tuple(told))
 
     async def show(self, call: Call, found: Found, said: Headers) -> Reply:
         """The manifest itself."""
@@ -55,6 +57,21 @@ class Manifests:
         if call.query.get("format") == "raw":
             entries = large.raw(entries)
         return Reply(orjson.dumps(entries), 200, (*said, ("Content-Type", "application/json; charset=utf-8")))
+
+    async def part(self, call: Call, found: Found, number: str, said: Headers) -> tuple[int, int]:
+        """From where up to where the data of one segment are, counted from 1; the answer says how many there are.
+        Raises Invalid, RangeNotSatisfiable.
+        """
+        if not (number.isascii() and number.isdecimal() and int(number[:20])):
+            raise Invalid("Part number must be an integer greater than 0")
+        if call.header("range") is not None:
+            raise Invalid("Range requests are not supported with part number queries")
+        spans = large.spans(await self.intake.run(large.read, self.reader.store, found.object))
+        call.also["X-Parts-Count"] = str(len(spans))
+        if int(number[:20]) > len(spans):
+            told = {**dict(said), "Content-Range": f"bytes */{found.data.size}"}
+            raise RangeNotSatisfiable("The requested part number is not satisfiable", headers=told)
+        return spans[int(number[:20]) - 1]
 
     async def delete(self, call: Call, place: Place) -> Reply:
         """The large object and all its segments. The caller may delete `place`."""

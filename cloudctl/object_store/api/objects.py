@@ -7,20 +7,19 @@ from typing import Any
 from attrs import frozen
 
 from cloudctl.db import Connection
-from cloudctl.errors import Invalid, LengthRequired, NotFound, PreconditionFailed, TooLarge
-from cloudctl.object_store import acl, containers, metadata, numbered, objects
-from cloudctl.object_store.api import conditions, headers
+from cloudctl.errors import Invalid, LengthRequired, NotFound, TooLarge
+from cloudctl.object_store import acl, containers, large, metadata, numbered, objects
+from cloudctl.object_store.api import conditions, headers, symlinks
 from cloudctl.object_store.api.bulk import Bulk
 from cloudctl.object_store.api.copying import COPY_FROM, Copying
-from cloudctl.object_store.api.door import SHOW, Entered
+from cloudctl.object_store.api.door import SHOW, Entered, refusal
 from cloudctl.object_store.api.faults import HTML_TYPE
 from cloudctl.object_store.api.forms import Forms, is_form
-from cloudctl.object_store.api.headers import Headers
+from cloudctl.object_store.api.headers import VERSION_ID, Headers
 from cloudctl.object_store.api.manifests import Manifests
-from cloudctl.object_store.api.reading import TARGET, TARGET_ACCOUNT, Found, Reader
+from cloudctl.object_store.api.reading import Found, Reader
 from cloudctl.object_store.api.websites import Websites
 from cloudctl.object_store.intake import Intake
-from cloudctl.object_store.large import path_of
 from cloudctl.object_store.names import Place, placed
 from cloudctl.object_store.objects import NewObject
 from cloudctl.object_store.tables import Version
@@ -28,10 +27,9 @@ from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
 from cloudctl.rest.uploads import Admitted
 
-VERSION_ID = "X-Object-Version-Id"
 PATH = "/v1/<account>/<container>/<path:name>"
 SIGNED = ("temp_url_sig", "temp_url_expires", "temp_url_prefix", "temp_url_ip_range", "filename", "inline")
-READING = (*SIGNED, "multipart-manifest", "symlink", "version-id")
+READING = (*SIGNED, "multipart-manifest", "symlink", "version-id", "part-number")
 PUBLIC = f"{metadata.OBJECT}Public-"
 
 
@@ -53,34 +51,20 @@ def content_type(call: Call, name: str) -> str:
 def new_object(call: Call, place: Place) -> NewObject:
     """What a PUT makes, but for its data. Raises Invalid."""
     kept = headers.of_object(call)
-    target = call.header(TARGET)
+    target = call.header(symlinks.TARGET)
     if target is not None:
-        kept |= _symlink(call, place, target)
+        kept |= symlinks.wanted(call, place, target)
+        if length_of(call):
+            raise Invalid("Symlink requests require a zero byte body")
     none = call.header("if-none-match")
     if none is not None and none.strip() != "*":
         raise Invalid("If-None-Match only supports *")
     return NewObject(
-        content_type=content_type(call, place.name),
+        content_type=content_type(call, place.name) if target is None else call.header("content-type") or symlinks.TYPE,
         headers=kept,
         delete_at=headers.delete_at(call),
         only_if_absent=none is not None,
     )
-
-
-def _symlink(call: Call, place: Place, target: str) -> dict[str, str]:
-    """Raises Invalid, PreconditionFailed."""
-    container, slash, name = path_of(target).partition("/")
-    account = call.header(TARGET_ACCOUNT) or place.account
-    if not (container and slash and name):
-        raise PreconditionFailed(f"{TARGET} header must be of the form <container name>/<object name>")
-    if length_of(call):
-        raise Invalid("Symlink requests require a zero byte body")
-    if (where := placed(account, container, name)) == place:
-        raise Invalid("Symlink cannot target itself")
-    return {
-        TARGET: f"{where.container}/{where.name}",
-        **({TARGET_ACCOUNT: account} if account != place.account else {}),
-    }
 
 
 def written(etag: str, when: Call) -> Headers:
@@ -119,20 +103,29 @@ class Objects:
         """Answer with an object. Raises what the caller may be told."""
         entered = await self.reader.door.enter(call, place, acl_header=acl.READ, method=method, rule=SHOW)
         manifest = call.query.get("multipart-manifest") == "get"
-        own, version = manifest or call.query.get("symlink") == "get", call.query.get("version-id") or ""
         found = await self.reader.find(
-            call, place, own=own, signed=entered.signed, unread=method == "HEAD", version=version
+            call,
+            place,
+            own=manifest,
+            link=call.query.get("symlink") == "get",
+            tell=True,
+            signed=entered.signed,
+            unread=method == "HEAD",
+            version=_version(call, entered),
         )
         if numbered.is_marker(found.object):
-            raise objects.not_found()
+            raise NotFound(objects.not_found().message, headers={VERSION_ID: numbered.shown(found.object)})
         if manifest and found.object.large_etag is not None:
             return await self.manifests.show(call, found, self._said(found, entered))
         said = self._said(found, entered)
         if not conditions.holds(call, found.data.etag, found.object.updated_at):
             return Reply(None, 304, said)
-        body, status, told = self.reader.body(call, found)
-        if found.place != place:
-            told += (("Content-Location", f"/v1/{found.place.account}/{found.place.container}/{found.place.name}"),)
+        if found.object.large_etag is not None and (number := call.query.get("part-number")) is not None:
+            body, status, told = self.reader.part(found, *await self.manifests.part(call, found, number, said))
+        else:
+            # Several ranges of what is put together as it is read are all of it, as in Swift.
+            several = manifest or large.manifest_of(found.object) is None
+            body, status, told = self.reader.body(call, found, several=several)
         return Reply(body, status, (*said, *told))
 
     def _said(self, found: Found, entered: Entered) -> Headers:
@@ -153,7 +146,7 @@ class Objects:
         if record.delete_at is not None:
             said.append(("X-Delete-At", str(record.delete_at)))
         if record.large_etag is not None:
-            said.append(("X-Static-Large-Object", "True"))
+            said += [("X-Static-Large-Object", "True"), ("X-Manifest-Etag", record.etag)]
         return tuple(said)
 
     # -- writing
@@ -182,7 +175,7 @@ class Objects:
         raw=True,
         status=201,
         admits="may_upload",
-        query=(*SIGNED, "multipart-manifest", "extract-archive"),
+        query=(*SIGNED, "multipart-manifest", "extract-archive", "version-id"),
     )
     async def upload(self, call: Call, account: str, container: str, name: str) -> Reply:
         """Create an object, or replace it."""
@@ -190,20 +183,31 @@ class Objects:
         if "extract-archive" in call.query:
             await self.reader.door.enter(call, place, acl_header=acl.WRITE)
             return await self.bulk.extract(call, place)
-        await self._may_write(call, place)
+        entered = await self._may_write(call, place)
         source = call.header(COPY_FROM)
         if source is not None:
             if length_of(call):
                 raise Invalid("Copy requests require a zero byte body")
             return await self.copying.copy(call, source, call.header("X-Copy-From-Account") or account, place)
+        if version := _version(call, entered):
+            return await self._restore(call, place, version)
         length_of(call)
-        new = new_object(call, place)
+        new = await self.reader.fixed(call, place, new_object(call, place))
         if call.query.get("multipart-manifest") == "put":
             return await self.manifests.create(call, place, new)
         etag = (call.header("etag") or "").strip('"').lower()
         content = await self.intake.put(place, call.content, new, etag, call.now)
         told = ((VERSION_ID, content.version),) if content.version else ()
         return Reply(None, 201, (*written(content.etag, call), *told))
+
+    async def _restore(self, call: Call, place: Place, version: str) -> Reply:
+        """An old version is the object that is there from now on."""
+        if version == numbered.NULL or not numbered.is_id(version):
+            raise Invalid("Invalid version parameter")
+        if length_of(call):
+            raise Invalid("PUT version-id requests require a zero byte body")
+        await self.intake.change(objects.restore, place, version, call.now)
+        return Reply(None, 201, ((VERSION_ID, version), HTML_TYPE))
 
     async def may_post(self, call: Call, account: str, container: str, name: str) -> Admitted:
         """Whether a form may come: who it is from is known when it is there."""
@@ -229,8 +233,14 @@ class Objects:
             return await self.forms.take(call, place)
         await self.reader.door.enter(call, place, acl_header=acl.WRITE, method="POST")
         kept, at = headers.of_object(call), headers.delete_at(call)
-        await self.intake.db.run(_update, place, kept, at, call.header("content-type"), call)
-        return Reply(None, 202, (HTML_TYPE,))
+        if call.header(symlinks.TARGET) is not None:
+            raise Invalid("A PUT request is required to set a symlink target")
+        stays = await self.intake.db.run(_update, place, kept, at, call.header("content-type"), call)
+        if (target := symlinks.target_of(place, stays)) is None:
+            return Reply(None, 202, (HTML_TYPE,))
+        # It is said of the link, and the client may go on to what it leads to.
+        told = [(name, value) for name, value in headers.shown(stays, owner=True) if name == symlinks.TARGET_ETAG]
+        return Reply(None, 307, (("Location", symlinks.url_path(call, target)), *told, HTML_TYPE))
 
     @routes.delete(
         PATH,
@@ -241,10 +251,10 @@ class Objects:
     async def delete(self, call: Call, account: str, container: str, name: str) -> Reply:
         """Delete an object."""
         place = placed(account, container, name)
-        await self.reader.door.enter(call, place, acl_header=acl.WRITE, method="DELETE")
+        entered = await self.reader.door.enter(call, place, acl_header=acl.WRITE, method="DELETE")
         if call.query.get("multipart-manifest") == "delete":
             return await self.manifests.delete(call, place)
-        if version := call.query.get("version-id"):
+        if version := _version(call, entered):
             done = await self.intake.change(objects.remove_version, place, version, call.now)
         else:
             done = await self.intake.change(objects.remove, place, call.now)
@@ -264,13 +274,27 @@ class Objects:
         return await self.copying.copy(call, f"{place.container}/{place.name}", account, target, quoted=False)
 
 
+def _version(call: Call, entered: Entered) -> str:
+    """The version that is asked for; empty: what is there, as for a signed URL, whose signature says nothing of it.
+
+    Access lists are about what is there: versions are the owners'. Raises Unauthorized, Forbidden.
+    """
+    version = call.query.get("version-id") or ""
+    if not version or entered.signed is not None:
+        return ""
+    if not entered.owner:
+        raise refusal(call)
+    return version
+
+
 def _check_room(conn: Connection, place: Place, size: int) -> None:
     objects.check_room(conn, containers.get(conn, place), size)
 
 
 def _update(
     conn: Connection, place: Place, kept: dict[str, str], delete_at: int | None, content_type: str | None, call: Call
-) -> None:
+) -> dict[str, str]:
+    """What is not the users' of its headers."""
     found = objects.get(conn, place, call.now, lock=True)
     # What users said goes, and the rest stays where it is not said anew.
     stays = {name: value for name, value in found.headers.items() if not name.startswith(metadata.OBJECT)}
@@ -278,3 +302,4 @@ def _update(
     if content_type:
         changes["content_type"] = content_type
     objects.change(conn, found, changes, call.now)
+    return stays

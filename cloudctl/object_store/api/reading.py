@@ -10,20 +10,18 @@ from secrets import token_hex
 from attrs import frozen
 
 from cloudctl.db import Connection, Database
-from cloudctl.errors import Conflict, RangeNotSatisfiable
+from cloudctl.errors import Conflict, NotFound, RangeNotSatisfiable
 from cloudctl.object_store import acl, containers, large, objects
-from cloudctl.object_store.api import conditions
-from cloudctl.object_store.api.door import Door
+from cloudctl.object_store.api import conditions, symlinks
+from cloudctl.object_store.api.door import SHOW, Door
 from cloudctl.object_store.api.headers import Headers
 from cloudctl.object_store.api.temp_url import Signed
 from cloudctl.object_store.large import Data, MayRead, Piece
-from cloudctl.object_store.names import Place, placed
+from cloudctl.object_store.names import Place
+from cloudctl.object_store.objects import NewObject
 from cloudctl.object_store.store import ObjectStore
 from cloudctl.object_store.tables import Object, Version
 from cloudctl.rest.call import Call, Download, Parts, Run
-
-MOST_LINKS = 2
-TARGET, TARGET_ACCOUNT = "X-Symlink-Target", "X-Symlink-Target-Account"
 
 
 @frozen
@@ -31,15 +29,6 @@ class Found:
     place: Place
     object: Object | Version
     data: Data
-
-
-def target_of(place: Place, found: Object | Version) -> Place | None:
-    """Where a symlink leads."""
-    target = found.headers.get(TARGET)
-    if target is None:
-        return None
-    container, _, name = target.partition("/")
-    return placed(found.headers.get(TARGET_ACCOUNT, place.account), container, name)
 
 
 def _link(conn: Connection, call: Call, place: Place, version: str) -> Object | Version:
@@ -61,11 +50,14 @@ class Reader:
         place: Place,
         *,
         own: bool = False,
+        link: bool = False,
+        tell: bool = False,
         signed: Signed | None = None,
         unread: bool = False,
         version: str = "",
     ) -> Found:
-        """`own`: the object itself, not what it leads to or is made of. `unread`: nobody will read the data.
+        """`own`: the object itself, not what it is made of; `link`: nor what it leads to. `unread`: nobody will read
+        the data. `tell`: the answer, whatever it is, says where links led.
 
         The caller may read `place`; `signed`: since somebody signed a URL of it.
 
@@ -73,19 +65,60 @@ class Reader:
 
         Raises NotFound, Unauthorized, Forbidden, Conflict.
         """
+        found = await self.db.read(_link, call, place, version)
+        if not link:
+            place, found = await self._led(call, place, found, signed=signed, tell=tell)
         # A signature reaches no farther than the object that it was made for.
         may_read = self.door.reading(call, place, signed)
-        found = await self.db.read(_link, call, place, version)
-        for _ in range(MOST_LINKS):
-            target = None if own else target_of(place, found)
+        return Found(place, found, await self._data(place, found, may_read, call.now, own or link, unread))
+
+    async def _led(
+        self,
+        call: Call,
+        place: Place,
+        found: Object | Version,
+        *,
+        etag: str = "",
+        static: bool = False,
+        signed: Signed | None = None,
+        tell: bool = False,
+    ) -> tuple[Place, Object | Version]:
+        """What a symlink leads to in the end, by static links alone if `static`; what is none, itself.
+
+        `etag`: the state that it is to be in.
+        """
+        start = place
+        for count in range(symlinks.MOST_LINKS + 1):
+            target = symlinks.target_of(place, found.headers)
+            if static and symlinks.TARGET_ETAG not in found.headers:
+                target = None
+            symlinks.check(found, etag, is_link=target is not None)
             if target is None:
+                return place, found
+            if count == symlinks.MOST_LINKS:
                 break
-            await self.door.enter(call, target, acl_header=acl.READ)
-            place, found = target, await self.db.read(_link, call, target, "")
-        else:
-            if target_of(place, found) is not None:
-                raise Conflict("Too many levels of symbolic links.")
-        return Found(place, found, await self._data(place, found, may_read, call.now, own, unread))
+            if tell:
+                call.also["Content-Location"] = symlinks.url_path(call, target)
+            if signed is None or not signed.reaches(start, target):
+                await self.door.enter(call, target, acl_header=acl.READ, rule=SHOW)
+            etag, place = found.headers.get(symlinks.TARGET_ETAG, ""), target
+            found = await self.db.read(_link, call, target, "")
+        raise Conflict(f"Too many levels of symbolic links, maximum allowed is {symlinks.MOST_LINKS}")
+
+    async def fixed(self, call: Call, place: Place, new: NewObject) -> NewObject:
+        """An object that is to be made at `place`: as it is, or, as a static link, with what is known of its target.
+        Raises Conflict: that is not there, or in another state.
+        """
+        target, etag = symlinks.target_of(place, new.headers), new.headers.get(symlinks.TARGET_ETAG)
+        if target is None or not etag:
+            return new
+        await self.door.enter(call, target, acl_header=acl.READ, rule=SHOW)
+        try:
+            first = await self.db.read(_link, call, target, "")
+            _, found = await self._led(call, target, first, etag=etag, static=True)
+        except NotFound:
+            raise Conflict(f"{symlinks.TARGET} does not exist") from None
+        return symlinks.fixed(new, found, keeps_type=call.header("content-type") is not None)
 
     async def _data(
         self, place: Place, found: Object | Version, may_read: MayRead, now: datetime, own: bool, unread: bool

@@ -35,6 +35,11 @@ class Signed:
     by_account: bool  # by the key of the account: it reaches every container
     disposition: str  # Content-Disposition of the answer
 
+    def reaches(self, place: Place, target: Place) -> bool:
+        """Whether who signed a URL of `place` meant what that leads to, too: as far as his key reaches."""
+        same_container = target.container == place.container
+        return target.project_id == place.project_id and (self.by_account or same_container)
+
 
 def keys(headers: Mapping[str, str]) -> list[str]:
     """Those of an account or a container, by its headers."""

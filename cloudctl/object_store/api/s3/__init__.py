@@ -10,6 +10,7 @@ from typing import Any
 from cloudctl.identity.signers import Signers
 from cloudctl.object_store.api.copying import Copying
 from cloudctl.object_store.api.door import Door
+from cloudctl.object_store.api.manifests import Manifests
 from cloudctl.object_store.api.reading import Reader
 from cloudctl.object_store.api.s3 import subresources
 from cloudctl.object_store.api.s3.ageing import Ageing
@@ -39,7 +40,8 @@ def build(
     signed = Signed(signers, region)
     door, documents = S3Door(db, swift, signed), Documents(signed, intake)
     reader = Reader(db, intake.store, swift, intake.run)
-    objects = Objects(door, documents, reader, intake, Copying(reader, intake, options.max_object_size))
+    copying = Copying(reader, intake, Manifests(reader, intake), options.max_object_size)
+    objects = Objects(door, documents, reader, intake, copying)
     resources: tuple[Any, ...] = (
         Buckets(door, documents, intake, region),
         Deletes(door, documents, intake),

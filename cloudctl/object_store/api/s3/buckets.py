@@ -147,6 +147,9 @@ class Buckets:
         asked, token = Asked.of(call), call.query.get("continuation-token")
         after = call.query.get("start-after") or "" if token is None else listings.Token.read(token)
         container, found = await self._page(call, bucket, asked, after)
+        if (kind := call.query.get("list-type") or "") != "2":
+            told = {"ArgumentName": "list-type", "ArgumentValue": kind}
+            raise error("InvalidArgument", "Invalid List Type specified in Request", told)
         return answered(listings.second_version(call, asked, container, found))
 
     async def _page(
