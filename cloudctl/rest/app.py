@@ -14,8 +14,8 @@ from twisted.web.server import NOT_DONE_YET
 
 from cloudctl import errors
 from cloudctl.rest.answering import Answering
-from cloudctl.rest.pipeline import Bound, Pipeline, Where, meant
-from cloudctl.rest.route import Operation
+from cloudctl.rest.pipeline import Pipeline, Where
+from cloudctl.rest.route import Bound, Operation, meant
 from cloudctl.rest.router import Endpoint, Endpoints, Router
 from cloudctl.rest.uploads import Admitted
 

@@ -9,7 +9,7 @@ any step becomes the service's error body here and nowhere else; what nobody for
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -46,7 +46,7 @@ from cloudctl.rest.identity import ANONYMOUS, Authenticator, Identity, Signature
 from cloudctl.rest.metrics import Metrics
 from cloudctl.rest.pages import Pages
 from cloudctl.rest.policy import Policy
-from cloudctl.rest.route import Operation
+from cloudctl.rest.route import Bound, Operation, meant
 from cloudctl.rest.sight import Sight
 from cloudctl.rest.stream import Stream
 from cloudctl.rest.uploads import Admitted
@@ -104,21 +104,6 @@ class Http:
             forwarded = request.getHeader("x-forwarded-for") or ""
             return plain(forwarded.rpartition(",")[2].strip()[:64]) or host
         return host
-
-
-@frozen
-class Bound:
-    """An Operation and the method that answers it."""
-
-    operation: Operation
-    handler: Any
-    admits: Any = None  # of an upload, before its body is kept
-
-
-def meant(bound: Sequence[Bound], names: Iterable[str]) -> list[Bound]:
-    """Those of one path that a query with these names may mean, the most particular ones first."""
-    named = set(names)
-    return sorted((b for b in bound if b.operation.is_meant(named)), key=lambda b: not b.operation.subresource)
 
 
 @frozen

@@ -12,7 +12,7 @@ gates, the body checks, the policy table, the API list of the docs, the fuzz tes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from attrs import Factory, evolve, field, frozen
@@ -104,6 +104,21 @@ class Operation:
 
     def status_at(self, version: Version) -> int:
         return at(self.status, version)
+
+
+@frozen
+class Bound:
+    """An Operation and the method that answers it."""
+
+    operation: Operation
+    handler: Any
+    admits: Any = None  # of an upload, before its body is kept
+
+
+def meant(bound: Sequence[Bound], names: Iterable[str]) -> list[Bound]:
+    """Those of one path that a query with these names may mean, the most particular ones first."""
+    named = set(names)
+    return sorted((b for b in bound if b.operation.is_meant(named)), key=lambda b: not b.operation.subresource)
 
 
 class Routes:
