@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import quote
 
 import orjson
@@ -40,9 +40,14 @@ class Store(Protocol[T]):
         ...
 
 
+def _others(memory: Memory[Any], _attribute: Any, objects: dict[str, T]) -> dict[str, T]:
+    memory._sorted = None
+    return objects
+
+
 @define(eq=False)
 class Memory(Generic[T]):
-    objects: dict[str, T] = field(factory=dict)
+    objects: dict[str, T] = field(factory=dict, on_setattr=_others)
     _sorted: list[str] | None = None  # their ids
 
     def get(self, id: str) -> T | None:

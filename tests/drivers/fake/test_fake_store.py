@@ -45,6 +45,13 @@ def test_what_is_put_is_found_and_what_is_deleted_is_not(store: Any) -> None:
     assert store.values() == [two]
 
 
+def test_objects_may_be_others_as_when_a_world_is_put_back() -> None:
+    store: Memory[int] = Memory({"b": 2})
+    assert store.values() == [2]
+    store.objects = {"c": 3, "a": 1}
+    assert store.values() == [1, 3]
+
+
 @pytest.mark.parametrize("id", ["../up", "a/b", ".", "..", ".hidden", "a.json", "a%2Fb", "a b"])
 def test_no_id_leaves_the_directory(tmp_path: Path, id: str) -> None:
     store = Directory(Thing, tmp_path / "things")
