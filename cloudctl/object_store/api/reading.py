@@ -65,11 +65,11 @@ class Reader:
 
         Raises NotFound, Unauthorized, Forbidden, Conflict.
         """
+        # A signature reaches no farther than the object that it was made for, wherever that leads.
+        may_read = self.door.reading(call, place, signed)
         found = await self.db.read(_link, call, place, version)
         if not link:
             place, found = await self._led(call, place, found, signed=signed, tell=tell)
-        # A signature reaches no farther than the object that it was made for.
-        may_read = self.door.reading(call, place, signed)
         return Found(place, found, await self._data(place, found, may_read, call.now, own or link, unread))
 
     async def _led(
