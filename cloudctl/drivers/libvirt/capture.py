@@ -63,7 +63,7 @@ def _clear(guest: Any, storage: Storage, name: str) -> None:
             while _is_copied(guest):
                 time.sleep(POLL_SECONDS)
     # QEMU made it.
-    storage.pool().refresh(0)
+    storage.refreshed()
     storage.remove(name)
 
 

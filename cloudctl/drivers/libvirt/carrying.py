@@ -42,7 +42,7 @@ def shares(source: Storage, to: Storage) -> bool:
     name = f"probe-{uuid4()}"
     source.create(name, "raw", 0)
     try:
-        to.pool().refresh(0)
+        to.refreshed()
         return to.find(name) is not None
     finally:
         source.remove(name)
@@ -50,8 +50,7 @@ def shares(source: Storage, to: Storage) -> bool:
 
 def parts(storage: Storage, id: str) -> list[Part]:
     """What a guest has on its host."""
-    pool = storage.pool()
-    pool.refresh(0)
+    pool = storage.refreshed()
     found = []
     for name in sorted(pool.listVolumes()):
         if name.startswith(f"{id}."):

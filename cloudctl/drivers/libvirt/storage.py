@@ -17,7 +17,7 @@ import libvirt
 from attrs import frozen
 
 from cloudctl.drivers.disk_formats import HEAD, format_of, qcow2_header
-from cloudctl.drivers.errors import NoCapacity, Unfit
+from cloudctl.drivers.errors import Busy, NoCapacity, Unfit
 from cloudctl.drivers.libvirt.domain import Paths, text
 from cloudctl.drivers.libvirt.options import Config
 from cloudctl.drivers.qemu.disks import swap_header
@@ -26,6 +26,7 @@ from cloudctl.drivers.specs import GuestSpec, ImageSource
 GIB, MIB = 1 << 30, 1 << 20
 IMAGE = "image-"  # and its id: what root disks are based on
 WHOLE = ".whole"  # beside a copied file: all of it is there
+PATIENCE, PAUSE = 10.0, 0.1  # seconds: with a pool in which somebody makes a volume
 STILL = 5.0  # seconds in which a copy that somebody makes has grown
 
 
@@ -61,6 +62,21 @@ class Storage:
     def pool(self) -> Any:
         return self.connection.storagePoolLookupByName(self.config.pool)
 
+    def refreshed(self) -> Any:
+        """The pool, with what others have put there. Raises Busy."""
+        pool, ends = self.pool(), time.monotonic() + PATIENCE
+        while True:
+            try:
+                pool.refresh(0)
+                return pool
+            except libvirt.libvirtError as error:
+                # Of a pool in which somebody makes a volume just now. libvirt has no code for that.
+                if "asynchronous jobs" not in str(error):
+                    raise
+                if time.monotonic() >= ends:
+                    raise Busy(str(error)) from None
+            time.sleep(PAUSE)
+
     def size_gib(self) -> int:
         _state, capacity, _allocation, _available = self.pool().info()
         return int(capacity) >> 30
@@ -71,7 +87,7 @@ class Storage:
         """All disks of a guest that is off, as large as `spec` says. `root`: that, too. Raises Unfit, NoCapacity."""
         paths = Paths(self.config.directory, spec.id)
         # Hosts that see the same directory do not hear of each other's files.
-        self.pool().refresh(0)
+        self.refreshed()
         with RoomFor(f"the disks of guest {spec.id}"):
             if spec.image is not None:
                 if root:
@@ -88,8 +104,7 @@ class Storage:
 
     def remove_all(self, id: str) -> None:
         """Whatever there is of a guest."""
-        pool = self.pool()
-        pool.refresh(0)
+        pool = self.refreshed()
         for name in pool.listVolumes():
             if name.startswith(f"{id}."):
                 self.remove(name)
@@ -121,7 +136,7 @@ class Storage:
                 return
             before = size
             time.sleep(STILL)
-            self.pool().refresh(0)
+            self.refreshed()
 
     def _swap(self, name: str, size: int) -> None:
         found = self.find(name)
@@ -171,7 +186,7 @@ class Storage:
 
     def tail(self, name: str, most: int) -> bytes:
         """The last `most` bytes of a file that others write to; none if there is no such file."""
-        self.pool().refresh(0)
+        self.refreshed()
         found = self.find(name)
         if found is None:
             return b""
@@ -192,7 +207,7 @@ class Storage:
 
     def fetch(self, name: str, target: Path) -> None:
         """`target`, a new file of this machine, has the bytes of a file that QEMU may have made."""
-        self.pool().refresh(0)
+        self.refreshed()
         stream = self.connection.newStream(0)
         with target.open("wb") as file:
             self.find(name).download(stream, 0, 0, 0)

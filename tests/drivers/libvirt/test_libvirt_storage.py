@@ -1,0 +1,58 @@
+"""What a host's pool says while somebody works in it. libvirt's binding is needed, but no daemon."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+libvirt: Any = pytest.importorskip("libvirt")
+
+from cloudctl.drivers.errors import Busy  # noqa: E402 - after the skip
+from cloudctl.drivers.libvirt import storage  # noqa: E402 - after the skip
+from cloudctl.drivers.libvirt.options import Config  # noqa: E402 - after the skip
+from cloudctl.drivers.libvirt.storage import Storage  # noqa: E402 - after the skip
+
+WORKS = "internal error: pool 'guests' has asynchronous jobs running."
+
+
+class Pool:
+    """libvirt's, as far as it is asked here: it refuses with each of `errors` once."""
+
+    def __init__(self, *errors: str) -> None:
+        self.errors = list(errors)
+
+    def storagePoolLookupByName(self, _name: str) -> Pool:
+        return self
+
+    def refresh(self, _flags: int) -> None:
+        if self.errors:
+            raise libvirt.libvirtError(self.errors.pop(0))
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "PAUSE", 0.0)
+
+
+def of(pool: Pool) -> Storage:
+    return Storage(Config(hosts={"east": "qemu:///system"}), pool)
+
+
+def test_who_makes_a_volume_there_is_waited_for() -> None:
+    pool = Pool(WORKS, WORKS)
+    assert of(pool).refreshed() is pool
+    assert not pool.errors
+
+
+def test_who_takes_long_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "PATIENCE", 0.0)
+    with pytest.raises(Busy, match="asynchronous jobs"):
+        of(Pool(WORKS)).refreshed()
+
+
+def test_another_error_is_told_at_once() -> None:
+    pool = Pool("Storage pool not found", WORKS)
+    with pytest.raises(libvirt.libvirtError, match="not found"):
+        of(pool).refreshed()
+    assert pool.errors == [WORKS]
