@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from attrs import evolve
-from hypothesis import given
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from cloudctl.identity.keys import KeysInMemory
@@ -50,7 +50,12 @@ LARGEST = Token(
     )
 )
 def test_what_is_sealed_is_unsealed(token: Token) -> None:
-    assert unseal(seal(token, KEYS), KEYS) == token
+    try:
+        sealed = seal(token, KEYS)
+    except ValueError:
+        # Longer than any that we make: see below.
+        reject()
+    assert unseal(sealed, KEYS) == token
 
 
 def test_the_largest_token_has_at_most_255_characters() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.slow
 
 NAMES = ("east", "west", "north")
 SIZE_GIB = 2  # which no other disk of the guest has
+ASKED_FOR = "CLOUDCTL_TEST_CLUSTER_VOLUMES"
 FIND = "cd /sys/block; for each in vd*; do [ $(cat $each/size) = {sectors} ] && echo /dev/$each; done; true"
 # Each number in a sector of its own, and on the disk before the next one is begun.
 WRITE = """
@@ -31,6 +33,8 @@ SECTORS = "dd if={disk} bs=512 count={written} iflag=direct 2>/dev/null | tr -d 
 
 @pytest.fixture
 def cluster(tmp_path_factory: pytest.TempPathFactory, postgresql_url: str) -> Iterator[Cluster]:
+    if not os.environ.get(ASKED_FOR):
+        pytest.skip(f"emulated guests stop counting now and then, and nobody knows yet why: {ASKED_FOR} runs it")
     need(clusters.lacking() or ceph.lacking(), HOST)
     with a_cluster(tmp_path_factory.mktemp("volumes"), postgresql_url, NAMES, ceph=True) as made:
         yield made
