@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 LOCKING = """
 [identity.passwords]
 lockout_failure_attempts = 3
-lockout_duration = 30
+lockout_duration = 600
 """
 ROUNDS = 12
 
@@ -36,15 +36,11 @@ def login(cloud: LiveCloud, name: str, password: str) -> int:
     return cloud.ask("POST", "/identity/v3/auth/tokens", auth, "admin")[0]
 
 
-def test_who_fails_too_often_is_locked_out_for_a_while(locking: LiveCloud) -> None:
+def test_who_fails_too_often_is_locked_out_and_nobody_else(locking: LiveCloud) -> None:
     assert login(locking, "demo", PASSWORDS["demo"]) == 201
     assert [login(locking, "demo", "wrong") for _ in range(3)] == [401] * 3
     assert login(locking, "demo", PASSWORDS["demo"]) == 401
     assert login(locking, "admin", PASSWORDS["admin"]) == 201
-    give_up = time.monotonic() + 120.0
-    while login(locking, "demo", PASSWORDS["demo"]) != 201:
-        assert time.monotonic() < give_up
-        time.sleep(0.5)
 
 
 def seconds(login: Callable[[], int]) -> float:

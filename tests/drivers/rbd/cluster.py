@@ -50,6 +50,7 @@ mgr_tick_period = 1
 osd_crush_chooseleaf_type = 0
 osd_objectstore = memstore
 memstore_device_bytes = {room}
+osd_client_watch_timeout = 12
 """
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import filecmp
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -104,6 +103,15 @@ class Ceph:
         return self.cloud.log.read_text().count(READS_ALL)
 
 
+def same(one: Path, other: Path) -> bool:
+    """As filecmp, which reads 8 KiB at a time, in a tenth of its time."""
+    with one.open("rb") as first, other.open("rb") as second:
+        while (piece := first.read(MIB)) == second.read(MIB):
+            if not piece:
+                return True
+    return False
+
+
 @pytest.fixture
 def start(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Callable[[str], Ceph]]:
     made: list[LiveCloud] = []
@@ -150,7 +158,7 @@ def test_what_was_written_discarded_and_added_comes_back_out_of_each_of_a_chain(
     # One in the middle of the chain, before the volume grew, and the last: to read a volume takes its time.
     for number in (1, 3):
         found = ceph.restored(made[number]["id"], f"restored-{number}")
-        assert filecmp.cmp(found, held[number], shallow=False), number
+        assert same(found, held[number]), number
         found.unlink()
     # The newest goes with its mark; what follows builds on the one before, of which nothing is known any more.
     ceph.good("DELETE", f"/backups/{made[3]['id']}")
@@ -171,7 +179,7 @@ def test_a_volume_that_was_reverted_filled_and_moved_is_backed_up_as_it_is(start
         found = ceph.back_up(id, incremental=incremental)["id"]
         held = ceph.held(id, "held")
         restored = ceph.restored(found, "restored")
-        assert filecmp.cmp(restored, held, shallow=False)
+        assert same(restored, held)
         restored.unlink()
         held.unlink()
         return str(found)
@@ -218,4 +226,4 @@ def test_a_process_that_is_killed_while_it_backs_up_leaves_one_mark_and_all_byte
         ceph.settled("backup", made)
         assert ceph.snapshots(id) == [f"mark-{made}"]
     held = ceph.held(id, "held")
-    assert filecmp.cmp(ceph.restored(made, "restored"), held, shallow=False)
+    assert same(ceph.restored(made, "restored"), held)
