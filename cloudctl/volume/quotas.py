@@ -90,18 +90,24 @@ def told(resource: str, asked: int, used: int, limit: int) -> str:
     return f"VolumeLimitExceeded: Maximum number of volumes allowed ({limit}) exceeded for quota '{resource}'."
 
 
+# Asked for once: whether there is such a Total takes a look through all tables.
+_totals = {
+    name: total(name) for name in ("volumes", "snapshots", "gigabytes", "backups", "backup_gigabytes", "groups")
+}
+
+
 def quotas(options: VolumeOptions, types: Sequence[str] = ()) -> Quotas:
     """The counters of all volumes, and those of each of these types, by name."""
     return Quotas(
         SERVICE,
         (
-            Limited("volumes", options.volumes, total("volumes")),
-            Limited("snapshots", options.snapshots, total("snapshots")),
-            Limited("gigabytes", options.gigabytes, total("gigabytes")),
-            Limited("backups", options.backups, total("backups")),
-            Limited("backup_gigabytes", options.backup_gigabytes, total("backup_gigabytes")),
+            Limited("volumes", options.volumes, _totals["volumes"]),
+            Limited("snapshots", options.snapshots, _totals["snapshots"]),
+            Limited("gigabytes", options.gigabytes, _totals["gigabytes"]),
+            Limited("backups", options.backups, _totals["backups"]),
+            Limited("backup_gigabytes", options.backup_gigabytes, _totals["backup_gigabytes"]),
             Limited("per_volume_gigabytes", options.per_volume_gigabytes),
-            Limited("groups", options.groups, total("groups")),
+            Limited("groups", options.groups, _totals["groups"]),
             *(limited for name in types for limited in _of_type(name)),
         ),
         told,
