@@ -75,6 +75,7 @@ class Held:
         self.plans = plans_of(engine.dialect)
         self.is_sqlite = engine.dialect.name == "sqlite"
         self._errors = engine.dialect.loaded_dbapi.Error
+        self._has_written = False
         # (text, arguments) → a cursor that has run it.
         self.execute: Callable[[str, Sequence[Any]], Any] = self.driver.execute
         if not self.is_sqlite and threading.current_thread() is not threading.main_thread():
@@ -84,6 +85,11 @@ class Held:
 
     def begin(self, read_only: bool) -> None:
         if self.is_sqlite:
+            if not (read_only or self._has_written):
+                # What a savepoint may give back is a file of its own otherwise, made and removed in each transaction
+                # that changes some pages. Not where only reads are made: a large sort would be held in memory, too.
+                self.command("PRAGMA temp_store = MEMORY")
+                self._has_written = True
             # With the default, two claims of one row can both succeed.
             self.command("BEGIN" if read_only else "BEGIN IMMEDIATE")
         elif self.driver.autocommit is not read_only:
