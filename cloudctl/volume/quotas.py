@@ -91,9 +91,7 @@ def told(resource: str, asked: int, used: int, limit: int) -> str:
 
 
 # Asked for once: whether there is such a Total takes a look through all tables.
-_totals = {
-    name: total(name) for name in ("volumes", "snapshots", "gigabytes", "backups", "backup_gigabytes", "groups")
-}
+_totals = {name: total(name) for name in ("volumes", "snapshots", "gigabytes", "backups", "backup_gigabytes", "groups")}
 
 
 def quotas(options: VolumeOptions, types: Sequence[str] = ()) -> Quotas:

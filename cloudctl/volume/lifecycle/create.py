@@ -11,20 +11,11 @@ from cloudctl.volume import attachments, kinds, messages, states, volumes
 from cloudctl.volume.lifecycle import place
 
 
-async def start(ctx: Context) -> Memo:
-    await place.ensure_placed(ctx)
-    await ctx.commit(begin, ctx.resource_id, ctx.now)
-    return None
-
-
-def begin(conn: Connection, volume_id: str, now: datetime) -> None:
-    """`downloading`, if there is an image. Raises NotFound."""
-    volume = volumes.get(conn, volume_id)
-    if volume.image_id is not None:
-        states.try_move(conn, volume_id, "download", now)
-
-
 async def create(ctx: Context) -> Memo:
+    """One step, because all of it looks first and a border between steps is a transaction."""
+    volume = await place.ensure_placed(ctx)
+    if volume.image_id is not None:
+        await ctx.write(states.try_move, ctx.resource_id, "download", ctx.now)
     spec = await ctx.read(volumes.driver_spec, ctx.resource_id, ctx.drivers.image_path)
     await ctx.drivers.volume.ensure_created(spec)
     await ctx.commit(made, ctx.resource_id, ctx.now)
@@ -32,6 +23,9 @@ async def create(ctx: Context) -> Memo:
 
 
 async def remove(ctx: Context) -> None:
+    volume = await ctx.read(volumes.find, ctx.resource_id)
+    if volume is not None and volume.host is None:
+        return  # it never had a pool, so nothing was made
     await ctx.drivers.volume.ensure_absent(ctx.resource_id)
 
 
@@ -55,9 +49,6 @@ def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
 
 CREATE = Workflow(
     kinds.CREATE_VOLUME,
-    (
-        Step("start", start),
-        Step("create", create, undo=remove, aliases=("finish",)),
-    ),
+    (Step("create", create, undo=remove, aliases=("start", "finish")),),
     on_failure=failed,
 )

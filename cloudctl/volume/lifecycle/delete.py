@@ -15,9 +15,15 @@ from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import kinds, messages, snapshots, states, volumes
 
 
-async def start(ctx: Context) -> Memo:
-    await ctx.commit(begin, ctx.resource_id, ctx.now)
-    return None
+async def everything(ctx: Context) -> Memo:
+    """One step, because everything in it is an ensure and a border between steps is a transaction."""
+    volume = await ctx.read(volumes.find, ctx.resource_id)
+    if volume is not None and volume.status != states.DELETING:
+        await ctx.write(begin, ctx.resource_id, ctx.now)
+    await disconnect(ctx)
+    await remove_snapshots(ctx)
+    await remove(ctx)
+    return await forget(ctx)
 
 
 def begin(conn: Connection, volume_id: str, now: datetime) -> None:
@@ -39,20 +45,18 @@ async def disconnect(ctx: Context) -> Memo:
     return None
 
 
-async def remove_snapshots(ctx: Context) -> Memo:
+async def remove_snapshots(ctx: Context) -> None:
     for row in await ctx.read(snapshots.of_volume, ctx.resource_id):
         await ctx.drivers.volume.ensure_snapshot_absent(row.id)
         await ctx.write(snapshots.forget, row.id)
-    return None
 
 
-async def remove(ctx: Context) -> Memo:
+async def remove(ctx: Context) -> None:
     try:
         await ctx.drivers.volume.ensure_absent(ctx.resource_id)
     except InUse as error:
         # What was stopped by force (a snapshot, a backup) lets go in a moment.
         raise Transient(str(error)) from error
-    return None
 
 
 async def forget(ctx: Context) -> Memo:
@@ -68,12 +72,6 @@ def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
 
 DELETE = Workflow(
     kinds.DELETE_VOLUME,
-    (
-        Step("start", start),
-        Step("disconnect", disconnect),
-        Step("snapshots", remove_snapshots),
-        Step("remove", remove),
-        Step("forget", forget),
-    ),
+    (Step("forget", everything, aliases=("start", "disconnect", "snapshots", "remove")),),
     on_failure=failed,
 )

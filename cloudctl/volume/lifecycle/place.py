@@ -23,8 +23,8 @@ class NoBackend(Unavailable):
         super().__init__(messages.NO_BACKEND.what)
 
 
-async def ensure_placed(ctx: Context) -> None:
-    """The volume has a pool, whose service takes volumes. Raises NoBackend."""
+async def ensure_placed(ctx: Context) -> Volume:
+    """The volume, as it was found, has a pool, whose service takes volumes. Raises NotFound, NoBackend."""
     volume, type_, taken = await ctx.read(_wanted, ctx.resource_id)
     if volume.host is None:
         chosen = placing.choose(await enabled(ctx), type_.extra_specs, volume.size)
@@ -33,6 +33,7 @@ async def ensure_placed(ctx: Context) -> None:
         await ctx.write(volumes.place, volume.id, chosen.host)
     elif not taken or not await _suits(ctx, volume.host, type_.extra_specs):
         raise NoBackend
+    return volume
 
 
 async def _suits(ctx: Context, host: str, specs: placing.Specs) -> bool:

@@ -1,0 +1,42 @@
+"""What volumes cost, counted: look-ups and transactions, and no seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cloudctl.testing.cloud import Client, MemoryCloud, connection
+from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.quotas import quotas
+from tests.volume.asking import V3
+
+
+def test_the_sums_are_looked_up_once_and_not_at_each_request() -> None:
+    one, other = (quotas(VolumeOptions(), ["__DEFAULT__"]).resources for _ in range(2))
+    assert [each.name for each in one if each.used is not None]
+    for before, after in zip(one, other, strict=True):
+        assert before.used is after.used, before.name
+
+
+def written(cloud: MemoryCloud, work: Callable[[], Any]) -> int:
+    """The transactions that write while this is done, until nothing is left to do."""
+    cloud.advance(0.0)  # what a start has left to do
+    texts: list[str] = []
+    connection(cloud.cloud).set_trace_callback(texts.append)
+    try:
+        assert work().status == 202
+        cloud.advance(0.0)
+    finally:
+        connection(cloud.cloud).set_trace_callback(None)
+    cloud.settle()
+    return sum(text == "BEGIN IMMEDIATE" for text in texts)
+
+
+def test_a_volume_is_made_and_removed_in_the_request_a_claim_and_one_transaction_more(
+    cloud: MemoryCloud, demo: Client
+) -> None:
+    assert written(cloud, lambda: demo.post(f"{V3}/volumes", {"volume": {"size": 1}})) == 3
+    (volume,) = demo.get(f"{V3}/volumes/detail").json()["volumes"]
+    assert volume["status"] == "available"
+    assert written(cloud, lambda: demo.delete(f"{V3}/volumes/{volume['id']}")) == 3
+    assert demo.get(f"{V3}/volumes/{volume['id']}").status == 404
