@@ -45,7 +45,8 @@ async def hold(ctx: Context, wanted: Wiring, host: str) -> PortBinding:
     if ISecurityGroups.providedBy(driver):
         for group in wanted.groups:
             await driver.ensure_security_group(group)
-    binding: PortBinding = await driver.ensure_port(evolve(wanted.port, binding=None), host)
+    port = wanted.port if wanted.port.binding is None else evolve(wanted.port, binding=None)
+    binding: PortBinding = await driver.ensure_port(port, host)
     return binding
 
 

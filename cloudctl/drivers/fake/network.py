@@ -172,7 +172,8 @@ class FakeNetworkBackend:
             self._network(port.network_id)
             kept = self.ports.get(port.id)
             hosts = {host, *(kept.hosts if kept else ())}
-            self.ports.put(port.id, Port(evolve(port, binding=None), tuple(sorted(hosts))))
+            unbound = port if port.binding is None else evolve(port, binding=None)
+            self.ports.put(port.id, Port(unbound, tuple(sorted(hosts))))
             return {"vif_type": "fake", "vif_details": {"device": f"tap{port.id[:11]}", "host": host}}
 
     async def ensure_port_absent(self, id: str, host: str | None = None) -> None:
