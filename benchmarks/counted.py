@@ -1,4 +1,4 @@
-"""What the core's work comes to, counted: the same figures in every run, on any machine, whatever else runs there.
+"""What the core's work comes to, counted: the same within a thousandth in every run, whatever else the machine does.
 
     python benchmarks/counted.py [--most 20] [PIECE …]
 
