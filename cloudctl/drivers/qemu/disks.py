@@ -224,13 +224,14 @@ class Disks:
         if header.data_file or found != (None if image is None else str(self.cached(image))):
             raise DriverError(f"{disk} refers to a file that is not its image")
 
-    async def remove(self, id: str, files: Files) -> None:
+    async def remove(self, id: str, *seats: Files) -> None:
         """All disks and files of a guest. Raises Busy while somebody has its root disk open."""
+        files = seats[0]
         if self.programs.dry_run:
             _log.info("would remove {directory}", directory=files.directory)
             return
         await self.in_thread(shutil.rmtree, files.directory, True)
-        for path in (files.pid, files.qmp, files.serial, files.vnc):
+        for path in (each for files in seats for each in files.of_process):
             path.unlink(missing_ok=True)
         if self.roots is not None:
             await self.roots.remove(id)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from attrs import define, evolve, field
@@ -20,6 +21,7 @@ from cloudctl.drivers.interfaces import (
     IDiagnostics,
     IGuestEvents,
     IHypervisor,
+    ILiveMigrate,
     IPause,
     IRescue,
     IResizeAttached,
@@ -33,9 +35,7 @@ from cloudctl.drivers.programs import Programs, require
 from cloudctl.drivers.qemu import (
     command,
     console,
-    devices,
     diagnostics,
-    doors,
     host,
     plugging,
     processes,
@@ -44,12 +44,12 @@ from cloudctl.drivers.qemu import (
 from cloudctl.drivers.qemu.cgroups import ControlGroups
 from cloudctl.drivers.qemu.disks import GIB, Disks
 from cloudctl.drivers.qemu.emulator import Emulator
-from cloudctl.drivers.qemu.lending import NotOpened
 from cloudctl.drivers.qemu.machines import OFF, Machines
 from cloudctl.drivers.qemu.monitors import Monitors
+from cloudctl.drivers.qemu.moves import Moves, Whose
 from cloudctl.drivers.qemu.options import Config
-from cloudctl.drivers.qemu.qmp import Refused
-from cloudctl.drivers.qemu.records import Files, Record, Records, plugs, shape
+from cloudctl.drivers.qemu.parts import Parts
+from cloudctl.drivers.qemu.records import SEATS, Files, Record, Records, plugs, shape
 from cloudctl.drivers.rbd.roots import root_disks
 from cloudctl.drivers.specs import (
     DriverResources,
@@ -58,6 +58,7 @@ from cloudctl.drivers.specs import (
     GuestState,
     HostInventory,
     ImageSource,
+    MigrationProgress,
     PortSpec,
     Power,
     VolumeConnection,
@@ -65,7 +66,7 @@ from cloudctl.drivers.specs import (
 
 INTERFACES = (
     IHypervisor, IPause, ISuspend, ISnapshot, IRescue, IResizeAttached, IGuestEvents, IDiagnostics, ICrashDump,
-    ISerialConsole, IVncConsole,
+    ISerialConsole, IVncConsole, ILiveMigrate,
 )  # fmt: skip
 SOCKET_PATH_LIMIT = 107  # bytes, unix(7)
 TIDY_SECONDS = 10.0  # between two looks at how long the consoles have become
@@ -84,7 +85,7 @@ def create(config: Config, resources: DriverResources) -> Qemu:
     monitors = Monitors(resources.reactor, resources.clock, config.answer_timeout, config.dry_run)
     groups = ControlGroups(Path(config.cgroup) if config.cgroup else None)
     machines = Machines(config, resources.clock, programs, records, monitors, disks, Emulator(programs), groups)
-    return Qemu(config, resources, machines)
+    return Qemu(config, resources, machines, Parts(machines), Moves(machines))
 
 
 @implementer(*INTERFACES)
@@ -93,6 +94,8 @@ class Qemu:
     config: Config
     resources: DriverResources
     machines: Machines
+    parts: Parts
+    moves: Moves
     _locks: Locks = field(factory=Locks)  # one call for a guest at a time
     _tidying: LoopingCall | None = None
 
@@ -121,7 +124,7 @@ class Qemu:
             if self.config.dry_run:
                 raise Unusable('a dry run has no root disks in Ceph; set root_disks = "files"')
             self.disks.roots.check()
-        longest = len(os.fsencode(self.records.files("").serial))
+        longest = max(len(os.fsencode(self.records.files("", seat).serial)) for seat in SEATS)
         if longest > SOCKET_PATH_LIMIT:
             raise Unusable(f"a socket path would be {longest} bytes long; set runtime_dir to a shorter path")
         try:
@@ -156,26 +159,34 @@ class Qemu:
         )
 
     async def inventory(self) -> tuple[GuestState, ...]:
-        found = [(record, self.records.files(id)) for id in self.records.ids() if (record := self.records.get(id))]
+        found = [record for id in self.records.ids() if (record := self.records.get(id))]
         states: list[GuestState | None] = await gatherResults(
-            [ensureDeferred(self._state(record, files)) for record, files in found if self._has(record.spec.host)],
+            [ensureDeferred(self._state(record)) for record in found if self._has(record.spec.host)],
             consumeErrors=True,
         )
         return tuple(state for state in states if state is not None)
 
     async def observe(self, id: str) -> GuestState:
-        state = await self._state(*self._guest(id))
+        state = await self._state(self._guest(id)[0])
         if state is None:
             raise UnknownGuest(id)
         return state
 
-    async def _state(self, record: Record, files: Files) -> GuestState | None:
+    async def _state(self, record: Record) -> GuestState | None:
         """None: it has been deleted meanwhile."""
-        spec = record.spec
+        whose = Whose.OPEN
+        try:
+            record, whose = await self.moves.now(record)
+        except Unreachable:
+            pass  # it hangs, and so the guest has not gone on elsewhere
+        spec, files = record.spec, self.records.files_of(record)
         volume_ids = [each.volume_id for each in spec.volumes]
         port_ids = [each.id for each in spec.ports]
         try:
-            power = await self.machines.power(record, files)
+            if record.trip is not None and whose is Whose.OPEN:
+                power = record.trip.power
+            else:
+                power = await self.machines.power(record, files)
             if processes.find(files.pid) is not None:
                 has = await plugging.plugged(await self.monitors.get(spec.id, files))
                 volume_ids = [id for id in volume_ids if slots.volume(id) in has]
@@ -184,7 +195,7 @@ class Qemu:
             if processes.find(files.pid) is None:
                 # It ended this moment.
                 now = self.records.get(spec.id)
-                return None if now is None else await self._state(now, files)
+                return None if now is None else await self._state(now)
             # It hangs. That there is a process is all that can be seen.
             power = Power.RUNNING
         return GuestState(
@@ -205,6 +216,7 @@ class Qemu:
     async def watch_guests(self, changed: Callable[[str], None]) -> None:
         self.monitors.changed = changed
         self._keep_consoles_short()
+        await self.moves.tidied()
         await self.inventory()  # which connects to every guest that runs
 
     # -- defined and gone
@@ -217,6 +229,8 @@ class Qemu:
             if record is None:
                 await self._define(Record(spec), files)
                 return
+            record = await self.moves.settled(record)
+            files = self.records.files_of(record)
             power = await self.machines.power(record, files)
             if power in OFF:
                 record = await self.machines.reaped(record, files, power)
@@ -231,11 +245,11 @@ class Qemu:
                     f"guest {spec.id} is suspended; its devices can only change while it is running or off"
                 )
             else:
-                await self._replug(record, spec, files)
+                await self.parts.replug(record, spec, files)
 
     async def _define(self, record: Record, files: Files) -> None:
         """Of a guest that is off. The record comes last: a guest that is there has its disks."""
-        spec, record = record.spec, self._with(record, record.spec)
+        spec, record = record.spec, self.parts.outfitted(record, record.spec)
         # What cannot be plugged is refused now.
         for _ in (*command.disks(record, files), *command.nics(record)):
             pass
@@ -243,44 +257,31 @@ class Qemu:
         with self.disks.pinned(spec.image):
             self.records.put(evolve(record, root=await self.disks.ensure(record, files)))
 
-    async def _replug(self, record: Record, spec: GuestSpec, files: Files) -> None:
-        """Of a guest that is on: what it has not, then what it shall not have."""
-        for connection in spec.volumes:
-            record = await self._plug_volume(record, files, connection)
-        for port in spec.ports:
-            record = await self._plug_port(record, files, port)
-        for gone in {each.volume_id for each in record.spec.volumes} - {each.volume_id for each in spec.volumes}:
-            record = await self._unplug_volume(record, files, gone)
-        for gone in {each.id for each in record.spec.ports} - {each.id for each in spec.ports}:
-            record = await self._unplug_port(record, files, gone)
-        self.records.put(record.wishing(spec))
-
     async def ensure_absent(self, id: str) -> None:
         async with self._locks.hold(id):
-            files = self.records.files(id)
-            await self.machines.end_process(id, files)
+            seats = [self.records.files(id, seat) for seat in SEATS]
+            for files in seats:
+                await self.machines.end_process(id, files)
             if record := self.records.get(id):
                 self.disks.roots_of(record)  # which refuses what it would leave in Ceph
                 self.machines.keep_out(record, evolve(record.spec, volumes=()))
             # The record goes first: what is left by a crash is no guest any more.
             self.records.remove(id)
-            await self.disks.remove(id, files)
+            await self.disks.remove(id, *seats)
         self.disks.sweep(self.records.image_ids())
 
     # -- power
 
     async def ensure_running(self, id: str) -> None:
-        async with self._locks.hold(id):
-            await self._start(*self._guest(id))
+        async with self._held(id) as (record, files):
+            await self._start(record, files)
 
     async def ensure_stopped(self, id: str, timeout: float = 60.0) -> None:
-        async with self._locks.hold(id):
-            record, files = self._guest(id)
+        async with self._held(id) as (record, files):
             await self.machines.stop(record, files, timeout)
 
     async def ensure_rebooted(self, id: str, token: str, hard: bool = False) -> None:
-        async with self._locks.hold(id):
-            record, files = self._guest(id)
+        async with self._held(id) as (record, files):
             if record.reboot_token != token:
                 record = evolve(record, reboot_token=token, reboot_done=False)
                 self.records.put(record)
@@ -309,16 +310,15 @@ class Qemu:
                 _log.warn("the console log of guest {id} was not shortened: {error}", id=id, error=error)
 
     async def ensure_paused(self, id: str) -> None:
-        async with self._locks.hold(id):
-            await self.machines.pause(*self._guest(id))
+        async with self._held(id) as (record, files):
+            await self.machines.pause(record, files)
 
     async def ensure_suspended(self, id: str) -> None:
-        async with self._locks.hold(id):
-            await self.machines.suspend(*self._guest(id))
+        async with self._held(id) as (record, files):
+            await self.machines.suspend(record, files)
 
     async def ensure_rescued(self, id: str, image: ImageSource | None, password: str) -> None:
-        async with self._locks.hold(id):
-            record, files = self._guest(id)
+        async with self._held(id) as (record, files):
             if not record.rescued:
                 source = image or record.spec.image
                 if source is None:
@@ -334,8 +334,7 @@ class Qemu:
             await self._start(record, files)
 
     async def ensure_unrescued(self, id: str) -> None:
-        async with self._locks.hold(id):
-            record, files = self._guest(id)
+        async with self._held(id) as (record, files):
             # The disk goes last: as long as it is there, the guest may not have been started again.
             is_due = record.rescued or files.rescue.exists()
             if record.rescued:
@@ -345,6 +344,30 @@ class Qemu:
             if is_due:
                 await self._start(record, files)
                 files.rescue.unlink(missing_ok=True)
+
+    # -- on its way
+
+    async def ensure_migrated(self, spec: GuestSpec, disks: bool | None = None) -> None:
+        if not self._has(spec.host):
+            raise UnknownHost(spec.host)
+        async with self._locks.hold(spec.id):
+            record, _ = self._guest(spec.id)
+            own = record.spec.image is not None or record.spec.ephemeral_gib or record.spec.swap_mib
+            if disks and own and record.spec.host != spec.host:
+                raise Unfit(f"guest {spec.id} cannot be moved so: both hosts see its disks")
+            await self.moves.made(record, spec)
+
+    async def migration_progress(self, id: str) -> MigrationProgress | None:
+        return await self.moves.progress(id)
+
+    async def ensure_migration_aborted(self, id: str) -> None:
+        await self.moves.called_off(id)
+        async with self._locks.hold(id):
+            if (record := self.records.get(id)) is not None:
+                await self.moves.settled(record)
+
+    async def ensure_migration_forced(self, id: str) -> None:
+        await self.moves.hurried(id)
 
     # -- seen and typed into
 
@@ -357,21 +380,22 @@ class Qemu:
         await self._open(id, client, lambda files: files.vnc)
 
     async def _open(self, id: str, client: IProtocol, socket: Callable[[Files], Path]) -> None:
-        _, files = self._guest(id)
+        record, _ = await self.moves.now(self._guest(id)[0])
+        files = self.records.files_of(record)
         if processes.find(files.pid) is None:
             raise InvalidPower(f"guest {id} is off")
         await console.connect(self.resources.reactor, socket(files), client)
 
     async def diagnostics(self, id: str) -> GuestDiagnostics:
-        record, files = self._guest(id)
+        record, _ = await self.moves.now(self._guest(id)[0])
+        files = self.records.files_of(record)
         power, pid = await self.machines.power(record, files), processes.find(files.pid)
         if pid is None:
             return diagnostics.off(record, files, power)
         return await diagnostics.on(record, files, power, await self.monitors.get(id, files), pid)
 
     async def ensure_interrupted(self, id: str, token: str) -> None:
-        async with self._locks.hold(id):
-            record, files = self._guest(id)
+        async with self._held(id) as (record, files):
             if record.interrupt_token != token:
                 await self.machines.interrupt(record, files)
                 self.records.put(evolve(record, interrupt_token=token))
@@ -379,8 +403,7 @@ class Qemu:
     # -- disks
 
     async def ensure_captured(self, id: str, path: str) -> str:
-        async with self._locks.hold(id):
-            record, files = self._guest(id)
+        async with self._held(id) as (record, files):
             if record.spec.image is None:
                 raise Unfit(f"guest {id} has no local root disk; it boots from a volume")
             beside = Path(path + ".new")
@@ -395,85 +418,32 @@ class Qemu:
             return "qcow2"
 
     async def ensure_volume_attached(self, id: str, connection: VolumeConnection) -> None:
-        async with self._locks.hold(id):
-            await self._plug_volume(*await self._changeable(id), connection)
+        async with self._held(id) as guest:
+            await self.parts.plug_volume(*await self._changeable(*guest), connection)
 
     async def ensure_volume_detached(self, id: str, volume_id: str) -> None:
         async with self._locks.hold(id):
             if self.records.get(id) is not None:
-                await self._unplug_volume(*await self._changeable(id), volume_id)
+                await self.parts.unplug_volume(*await self._changeable(*await self._settled(id)), volume_id)
 
     async def ensure_volume_size(self, id: str, volume_id: str, size_gib: int) -> None:
-        async with self._locks.hold(id):
-            record, files = self._guest(id)
+        async with self._held(id) as (record, files):
             if all(each.volume_id != volume_id for each in record.spec.volumes):
                 raise UnknownVolume(volume_id)
             if processes.find(files.pid) is not None:
                 monitor = await self.monitors.get(id, files)
                 await plugging.grow(monitor, slots.volume(volume_id), size_gib * GIB)
 
-    async def _plug_volume(self, record: Record, files: Files, connection: VolumeConnection) -> Record:
-        others = [each for each in record.spec.volumes if each.volume_id != connection.volume_id]
-        wished = self._with(record, evolve(record.spec, volumes=(*others, connection)))
-        name = slots.volume(connection.volume_id)
-        disk = devices.volume_disk(connection, wished.slots[name])
-        # Noted first: should the answer be lost, detaching it finds the device.
-        self.records.put(wished)
-        if (uid := processes.owner(files.pid)) is not None:
-            try:
-                monitor = await self.monitors.get(record.spec.id, files)
-                doors.let_in([connection], uid)
-                await plugging.tell_keys(monitor, connection)
-                await plugging.plug_disk(monitor, disk)
-            except (Refused, NotOpened):
-                self.machines.keep_out(wished, record.spec)
-                self.records.put(record)
-                raise
-        return wished
-
-    async def _unplug_volume(self, record: Record, files: Files, volume_id: str) -> Record:
-        if processes.find(files.pid) is not None:
-            monitor = await self.monitors.get(record.spec.id, files)
-            await plugging.unplug_disk(monitor, slots.volume(volume_id), self.config.unplug_timeout)
-        spec = evolve(record.spec, volumes=tuple(each for each in record.spec.volumes if each.volume_id != volume_id))
-        self.machines.keep_out(record, spec)
-        record = self._with(record, spec)
-        self.records.put(record)
-        return record
-
     # -- ports
 
     async def ensure_port_attached(self, id: str, port: PortSpec) -> None:
-        async with self._locks.hold(id):
-            await self._plug_port(*await self._changeable(id), port)
+        async with self._held(id) as guest:
+            await self.parts.plug_port(*await self._changeable(*guest), port)
 
     async def ensure_port_detached(self, id: str, port_id: str) -> None:
         async with self._locks.hold(id):
             if self.records.get(id) is not None:
-                await self._unplug_port(*await self._changeable(id), port_id)
-
-    async def _plug_port(self, record: Record, files: Files, port: PortSpec) -> Record:
-        others = [each for each in record.spec.ports if each.id != port.id]
-        wished = self._with(record, evolve(record.spec, ports=(*others, port)))
-        nic = devices.nic(port, wished.slots[slots.port(port.id)])
-        self.records.put(wished)
-        if processes.find(files.pid) is not None:
-            try:
-                namespace = self.config.namespaces[record.spec.host]
-                await plugging.plug_nic(await self.monitors.get(record.spec.id, files), nic, namespace)
-            except (Refused, NotOpened):
-                self.records.put(record)
-                raise
-        return wished
-
-    async def _unplug_port(self, record: Record, files: Files, port_id: str) -> Record:
-        if processes.find(files.pid) is not None:
-            monitor = await self.monitors.get(record.spec.id, files)
-            await plugging.unplug_nic(monitor, slots.port(port_id), self.config.unplug_timeout)
-        kept = tuple(each for each in record.spec.ports if each.id != port_id)
-        record = self._with(record, evolve(record.spec, ports=kept))
-        self.records.put(record)
-        return record
+                await self.parts.unplug_port(*await self._changeable(*await self._settled(id)), port_id)
 
     # -- inside
 
@@ -486,15 +456,23 @@ class Qemu:
             raise UnknownGuest(id)
         if not self._has(record.spec.host):
             raise UnknownHost(record.spec.host)
-        return record, self.records.files(id)
+        return record, self.records.files_of(record)
 
-    async def _changeable(self, id: str) -> tuple[Record, Files]:
-        """A guest whose devices can change now."""
-        record, files = self._guest(id)
+    @asynccontextmanager
+    async def _held(self, id: str) -> AsyncIterator[tuple[Record, Files]]:
+        """For one call at a time: the guest, which is on no way to another host. Raises UnknownGuest, UnknownHost."""
+        async with self._locks.hold(id):
+            yield await self._settled(id)
+
+    async def _settled(self, id: str) -> tuple[Record, Files]:
+        record = await self.moves.settled(self._guest(id)[0])
+        return record, self.records.files_of(record)
+
+    async def _changeable(self, record: Record, files: Files) -> tuple[Record, Files]:
+        """Its devices can change now. Raises InvalidPower."""
         power = await self.machines.power(record, files)
         if power is Power.SUSPENDED:
-            raise InvalidPower(f"guest {id} is suspended; its devices can only change while it is running or off")
+            raise InvalidPower(
+                f"guest {record.spec.id} is suspended; its devices can only change while it is running or off"
+            )
         return await self.machines.reaped(record, files, power), files
-
-    def _with(self, record: Record, spec: GuestSpec) -> Record:
-        return evolve(record, spec=spec, slots=slots.assigned(spec, record.slots, self.config.slots))

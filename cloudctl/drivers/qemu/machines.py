@@ -103,13 +103,13 @@ class Machines:
     async def _boot(self, record: Record, files: Files) -> Record:
         spec = record.spec
         record = evolve(record, slots=slots.assigned(spec, record.slots, self.config.slots))
-        record = self._with_user(record)
+        record = self.with_user(record)
         self.records.put(record)
         files.memory.unlink(missing_ok=True)
         await self.disks.in_thread(ensure_swap, files.swap, spec.swap_mib * MIB)
         if spec.config_drive:
             await self.disks.make_config_drive(spec, files)
-        await self._spawn(record, files)
+        await self.spawn(record, files)
         if not self.config.dry_run:
             # From now on its end is noticed.
             await self.monitors.get(record.spec.id, files)
@@ -120,9 +120,9 @@ class Machines:
             await self.end_process(record.spec.id, files)
         if not files.memory.exists():
             raise DriverError(f"the memory of guest {record.spec.id} is lost; it can be stopped and started")
-        record = self._with_user(record)
+        record = self.with_user(record)
         self.records.put(record)
-        await self._spawn(record, files, "-S", incoming=True)
+        await self.spawn(record, files, "-S", incoming=True)
         monitor = await self.monitors.get(record.spec.id, files)
         descriptor = os.open(files.memory, os.O_RDONLY)
         try:
@@ -139,7 +139,8 @@ class Machines:
         await monitor.execute("cont")
         return record
 
-    async def _spawn(self, record: Record, files: Files, *more: str, incoming: bool = False) -> None:
+    async def spawn(self, record: Record, files: Files, *more: str, incoming: bool = False) -> None:
+        """Its process is there. `incoming`: it waits for the memory of a guest. Raises as `start`."""
         image = command.boot_image(record)
         kernel = None
         if image is not None and image.kernel_path is not None:
@@ -231,11 +232,11 @@ class Machines:
         if self.config.dry_run:
             _log.info("would end process {pid} of guest {id}", pid=pid, id=id)
             return
-        monitor = self.monitors.take(id)
+        monitor = self.monitors.take(files)
         try:
             if monitor is None:
                 monitor = await self.monitors.get(id, files)
-                self.monitors.take(id)
+                self.monitors.take(files)
             await monitor.execute("quit", timeout=QUIT_SECONDS)
         except Unreachable:
             pass  # whether it has ended is looked at below
@@ -291,6 +292,9 @@ class Machines:
         if (await monitor.execute("query-migrate")).get("status") not in SAVING:
             await monitor.execute("stop")
             await monitor.execute("migrate-set-parameters", {"max-bandwidth": FASTEST})
+            # A file does not answer. Who has come here from another host has been told otherwise.
+            alone = {"capability": "return-path", "state": False}
+            await monitor.execute("migrate-set-capabilities", {"capabilities": [alone]})
             descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             try:
                 await monitor.execute("getfd", {"fdname": "memory"}, descriptor=descriptor)
@@ -327,7 +331,7 @@ class Machines:
         assert record.uid is not None, "it has had one since it was told to start"
         return Account(record.uid, record.uid)
 
-    def _with_user(self, record: Record) -> Record:
+    def with_user(self, record: Record) -> Record:
         """With a user of its own, if guests have such. Raises NoCapacity."""
         numbers = self.config.numbers
         if self.config.account is not None:
@@ -357,7 +361,7 @@ class Machines:
     def _users(self, record: Record) -> set[int | None]:
         """Those that its process is of, or can have been of."""
         common = self.config.account
-        return {record.uid, processes.owner(self.records.files(record.spec.id).pid), common.uid if common else None}
+        return {record.uid, processes.owner(self.records.files_of(record).pid), common.uid if common else None}
 
     def _noted(self, record: Record, power: Power) -> Record:
         if record.power is power:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from attrs import define, field
@@ -25,7 +26,7 @@ class Monitors:
     timeout: float  # seconds for an answer
     dry_run: bool = False
     changed: Callable[[str], None] | None = None  # called with the id of a guest that may have gone off
-    _open: dict[str, Monitor] = field(factory=dict)
+    _open: dict[Path, Monitor] = field(factory=dict)  # by their sockets
     _connecting: Locks = field(factory=Locks)
 
     async def get(self, id: str, files: Files) -> Monitor:
@@ -33,22 +34,22 @@ class Monitors:
         if self.dry_run:
             raise DriverError(f"this is a dry run: guest {id} has no process")
         # QEMU serves one connection at a time: a second one would wait for the end of the first.
-        async with self._connecting.hold(id):
-            found = self._open.get(id)
+        async with self._connecting.hold(str(files.qmp)):
+            found = self._open.get(files.qmp)
             return await self._connect(id, files) if found is None or found.is_lost else found
 
     async def _connect(self, id: str, files: Files) -> Monitor:
         def told(name: str, _data: Mapping[str, Any]) -> None:
-            if name in TELLING and self._open.get(id) is monitor:
+            if name in TELLING and self._open.get(files.qmp) is monitor:
                 self._tell(id)
 
         def lost(_: None) -> None:
-            if self._open.get(id) is monitor:
-                del self._open[id]
+            if self._open.get(files.qmp) is monitor:
+                del self._open[files.qmp]
                 self._tell(id)
 
         monitor = await qmp.connect(self.reactor, self.clock, str(files.qmp), self.timeout, told)
-        self._open[id] = monitor
+        self._open[files.qmp] = monitor
         monitor.lost.addCallback(lost)
         return monitor
 
@@ -56,11 +57,11 @@ class Monitors:
         if self.changed is not None:
             self.changed(id)
 
-    def take(self, id: str) -> Monitor | None:
+    def take(self, files: Files) -> Monitor | None:
         """The connection, if one is open, which is nobody's business any more: its end is expected."""
-        return self._open.pop(id, None)
+        return self._open.pop(files.qmp, None)
 
     def close(self) -> None:
         """Let go of all connections; the guests go on."""
-        for id in list(self._open):
-            self._open.pop(id).close()
+        for socket in list(self._open):
+            self._open.pop(socket).close()

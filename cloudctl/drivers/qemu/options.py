@@ -70,6 +70,12 @@ class Config:
     answer_timeout: float = field(default=20.0, validator=gt(0))
     # Seconds until a copy of a disk or of a guest's memory is given up.
     copy_timeout: float = field(default=1800.0, validator=gt(0))
+    # Seconds that a live migration may take; then it is given up.
+    migration_timeout: float = field(default=3600.0, validator=gt(0))
+    # Seconds that a guest may stand still when it arrives; one that writes too fast to its memory is slowed down.
+    migration_pause: float = field(default=0.3, validator=gt(0))
+    # MiB/s that a migration may take; 0: all that there is.
+    migration_mib_per_second: int = field(default=0, validator=ge(0))
     # Seconds that a converted image is kept after its last guest is gone.
     image_cache_seconds: float = field(default=86400.0, validator=ge(0))
     # Write what would be run to the log, and run nothing.

@@ -9,10 +9,13 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
+
+from cloudctl.drivers.errors import Busy
 
 PROC = Path("/proc")
 LOOK_SECONDS = 0.01
@@ -43,10 +46,48 @@ def kill(pid_file: Path) -> None:
     """Cut the power now. Nothing happens if there is no process."""
     pid = find(pid_file)
     if pid is not None:
+        _signal(pid, signal.SIGKILL)
+
+
+async def frozen(clock: IReactorTime, pid_file: Path, seconds: float) -> bool:
+    """The process executes nothing, until it is thawed; False: there is none. Raises Busy: it does not heed that."""
+    limit = clock.seconds() + seconds
+    while (pid := find(pid_file)) is not None:
+        _signal(pid, signal.SIGSTOP)
+        if is_stopped(pid_file):
+            return True
+        if clock.seconds() >= limit:
+            thaw(pid_file)
+            raise Busy(f"process {pid} does not stop")
+        await deferLater(clock, LOOK_SECONDS)
+    return False
+
+
+def is_stopped(pid_file: Path) -> bool:
+    """Whether somebody has told the process to execute nothing."""
+    pid = find(pid_file)
+    return pid is not None and all(state == "T" for state in _states(pid))
+
+
+def thaw(pid_file: Path) -> None:
+    if (pid := find(pid_file)) is not None:
+        _signal(pid, signal.SIGCONT)
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass  # it ended by itself just now
+
+
+def _states(pid: int) -> Iterator[str]:
+    """Of its threads, as proc(5) has them."""
+    for task in (PROC / str(pid) / "task").glob("*"):
         try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # it ended by itself just now
+            yield (task / "stat").read_text().rpartition(") ")[2][:1]
+        except OSError:
+            continue  # it ended by itself just now
 
 
 def is_held(pid_file: Path) -> bool:

@@ -7,6 +7,9 @@
                           serial       a link to the socket of that console
     RUNTIME_DIR/<hash>.pid, .qmp, .serial, .vnc
 
+All hosts are this machine, and see the same files. A guest that moves while it runs has two processes for a moment, so
+there are two seats with other names in RUNTIME_DIR (`<hash>-2.pid`, …), which it takes in turns: see `moves`.
+
 Whether a guest runs is never taken from the record: see `processes` and `power`.
 """
 
@@ -30,8 +33,18 @@ from cloudctl.drivers.rbd.disk import RbdDisk
 from cloudctl.drivers.specs import GuestSpec, ImageSource, Power
 
 RECORD = "guest.json"
+SEATS = ("", "-2")  # endings of the names of what belongs to a process
 
 _converter = Converter()
+
+
+@frozen
+class Trip:
+    """Of a guest that is on its way to another host: what it shall be there, and as which process."""
+
+    spec: GuestSpec
+    seat: str
+    power: Power  # that it had as it left: RUNNING or PAUSED
 
 
 @frozen
@@ -52,6 +65,8 @@ class Record:
     # What the root disk was made over. The wish may name another image later: of a server that was shelved it is its
     # kept disk at first, and then its own again. None: that of the wish, as in records of a release before.
     base: ImageSource | None = None
+    seat: str = ""  # of its process: one of SEATS
+    trip: Trip | None = None
 
     @property
     def root_over(self) -> ImageSource | None:
@@ -65,6 +80,16 @@ class Record:
     def wishing(self, spec: GuestSpec) -> Record:
         """The same guest, of which something else is wished."""
         return evolve(self, spec=spec, base=self.root_over)
+
+    def leaving(self, spec: GuestSpec, power: Power) -> Record:
+        """The same guest, which is to become what `spec` says in the other seat."""
+        (seat,) = (each for each in SEATS if each != self.seat)
+        return evolve(self, trip=Trip(spec, seat, power))
+
+    @property
+    def arrived(self) -> Record:
+        """The same guest at the end of its trip."""
+        return self if self.trip is None else evolve(self, spec=self.trip.spec, seat=self.trip.seat, trip=None)
 
 
 @frozen
@@ -129,6 +154,11 @@ class Files:
         return self.runtime.with_suffix(".vnc")
 
     @property
+    def of_process(self) -> tuple[Path, ...]:
+        """What is there as long as the process is, and what it may leave."""
+        return self.pid, self.qmp, self.serial, self.vnc
+
+    @property
     def serial_link(self) -> Path:
         """By which an operator finds it."""
         return self.directory / "serial"
@@ -157,10 +187,14 @@ class Records:
     def directory(self) -> Path:
         return self.state_dir / "guests"
 
-    def files(self, id: str) -> Files:
+    def files(self, id: str, seat: str = "") -> Files:
         # A UNIX socket's path has room for 107 bytes; several drivers may share the runtime directory.
         short = sha256(f"{self.state_dir}\0{id}".encode()).hexdigest()[:20]
-        return Files(self.directory / quote(id, safe=""), self.runtime_dir / short)
+        return Files(self.directory / quote(id, safe=""), self.runtime_dir / f"{short}{seat}")
+
+    def files_of(self, record: Record) -> Files:
+        """With the process that it has."""
+        return self.files(record.spec.id, record.seat)
 
     def ids(self) -> list[str]:
         """Sorted. A directory without a record is what is left of a deletion."""

@@ -16,7 +16,8 @@ runtime: list[Path] = []
 
 
 def make(directory: Path) -> Any:
-    driver = real.driver_in(directory, runtime[-1], soft_reboot_timeout=0.3)
+    hosts = {real.HOST: "", "there": ""}
+    driver = real.driver_in(directory, runtime[-1], hosts=hosts, soft_reboot_timeout=0.3)
     return with_faults(driver, driver.resources.clock)
 
 
