@@ -76,6 +76,16 @@ async def soon(look: Callable[[], Any], seconds: float = 60.0) -> Any:
     return found
 
 
+async def write(driver: Qemu, byte: int, at: int, device: str = "root") -> None:
+    """4 KiB of this byte, as the guest's own kernel would write them to one of its disks."""
+    record = driver.records.get(ID)
+    assert record is not None
+    monitor = await driver.monitors.get(ID, driver.records.files_of(record))
+    for order in (f"write -P {byte} {at} 4096", "flush"):
+        line = f'qemu-io -d /machine/peripheral/{device}/virtio-backend "{order}"'
+        await monitor.execute("human-monitor-command", {"command-line": line})
+
+
 async def booted(driver: Qemu, id: str = ID) -> int:
     """How often the tiny guest has started; waits until it has said its last line since its process began."""
     record = driver.records.get(id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +16,7 @@ from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.internet.task import deferLater
 
 from cloudctl.drivers.errors import Aborted, DriverError, InvalidPower, Unfit
-from cloudctl.drivers.qemu import processes
+from cloudctl.drivers.qemu import processes, slots
 from cloudctl.drivers.qemu.hypervisor import Qemu
 from cloudctl.drivers.specs import GuestSpec, ImageSource, Power
 from tests.drivers.qemu import counting_guest, real
@@ -123,6 +124,31 @@ async def test_what_has_arrived_is_a_guest_like_others(make: Any, tmp_path: Path
     await counts_on(driver)
     await driver.ensure_absent(ID)
     assert list(runtime_dir.iterdir()) == []
+    await driver.close()
+
+
+async def test_what_it_wrote_on_either_side_is_on_its_disks(make: Any, tmp_path: Path) -> None:
+    driver, volumes = make(), (real.volume(tmp_path),)
+    spec = await started(driver, counting(tmp_path, volumes=volumes))
+    disks = {"root": driver.records.files(ID).root, slots.volume(real.VOLUME): volumes[0].info["data"]["path"]}
+    for byte, host in ((7, HOST), (8, AWAY), (9, HOST)):
+        await driver.ensure_migrated(evolve(spec, host=host))
+        for disk in disks:
+            await real.write(driver, byte, (1 << 20) + 4096 * byte, disk)
+    await driver.ensure_stopped(ID, 0.0)
+    for file in disks.values():
+        orders = [word for byte in (7, 8, 9) for word in ("-c", f"read -P {byte} {(1 << 20) + 4096 * byte} 4096")]
+        found = subprocess.run(["qemu-io", "-r", "-f", "qcow2", *orders, file], stdout=-1, check=True, text=True).stdout
+        assert "verification failed" not in found and found.count("read 4096/4096") == 3, found
+    await driver.close()
+
+
+async def test_an_interface_cannot_be_twice_in_one_place(make: Any, tmp_path: Path) -> None:
+    driver = make()
+    spec = await started(driver, counting(tmp_path, ports=(real.port(tmp_path),)))
+    with pytest.raises(Unfit, match="one network namespace"):
+        await driver.ensure_migrated(evolve(spec, host=AWAY))
+    await stays(driver)
     await driver.close()
 
 

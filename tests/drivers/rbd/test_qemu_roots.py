@@ -19,7 +19,7 @@ from cloudctl.drivers.qemu import processes
 from cloudctl.drivers.rbd.options import Pool
 from cloudctl.drivers.specs import GuestSpec, ImageSource, Power
 from tests.drivers.qemu import tiny_guest
-from tests.drivers.qemu.real import ID, IMAGE, booted, disk_info, driver_in, tiny
+from tests.drivers.qemu.real import HOST, ID, IMAGE, booted, disk_info, driver_in, tiny, write
 from tests.drivers.qemu.test_qemu_linux import linux, logged_in, on_console
 from tests.drivers.rbd.cluster import POOL, USER, Cluster
 from tests.there import there
@@ -124,11 +124,8 @@ async def test_a_guest_that_is_made_anew_elsewhere_finds_what_it_had_written(
     first, spec = drive(tmp_path / "first"), tiny(tmp_path)
     await run(first, spec)
     pid = there(processes.find(first.records.files(ID).pid))
-    monitor = await first.monitors.get(ID, first.records.files(ID))
-    # As its own kernel would: into its second MiB, which the image has not.
-    for order in (f"write -P 7 {1 << 20} 4096", "flush"):
-        line = f'qemu-io -d /machine/peripheral/root/virtio-backend "{order}"'
-        await monitor.execute("human-monitor-command", {"command-line": line})
+    # Into its second MiB, which the image has not.
+    await write(first, 7, 1 << 20)
     await first.close()
     os.kill(pid, signal.SIGKILL)
 
@@ -142,6 +139,26 @@ async def test_a_guest_that_is_made_anew_elsewhere_finds_what_it_had_written(
     await second.ensure_absent(ID)
     assert images() == set()
     await second.close()
+
+
+async def test_a_guest_that_moves_while_it_runs_keeps_what_it_wrote_on_either_side(
+    drive: Callable[..., Any], cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    driver, spec = drive(hosts={HOST: "", "there": ""}), tiny(tmp_path)
+    await run(driver, spec)
+    assert await booted(driver) == 1
+    await write(driver, 7, 1 << 20)
+    for byte, host in ((8, "there"), (9, HOST)):
+        await driver.ensure_migrated(evolve(spec, host=host))
+        assert (await driver.observe(ID)).host == host
+        await write(driver, byte, (1 << 20) + 4096 * (byte - 7))
+    await driver.ensure_stopped(ID, 0.0)
+    cluster.rbd("export", "--no-progress", f"{POOL}/{namespace}/{ROOT}", str(exported := tmp_path / "exported"))
+    with exported.open("rb") as file:
+        file.seek(1 << 20)
+        assert file.read(3 * 4096) == b"".join(bytes([byte]) * 4096 for byte in (7, 8, 9))
+    await driver.ensure_absent(ID)
+    await driver.close()
 
 
 async def test_a_linux_finds_its_files_when_the_machine_that_it_was_on_has_died(

@@ -31,7 +31,8 @@ class TestQemuInCeph(hypervisor_suite(make_driver)):
         pool = Pool([cluster.monitor], USER, cluster.keyring, answer_timeout=120.0, namespace=namespace)
 
         def made(directory: Path) -> Any:
-            options = {"soft_reboot_timeout": 0.3, "root_disks": "rbd", "rbd": pool}
+            hosts = {real.HOST: "", "there": ""}
+            options = {"hosts": hosts, "soft_reboot_timeout": 0.3, "root_disks": "rbd", "rbd": pool}
             driver = real.driver_in(directory, runtime_dir, **options)
             # The pool has just been seen to have room: to ask starts a Python of Ceph's.
             roots = driver.disks.roots
