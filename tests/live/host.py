@@ -49,6 +49,7 @@ runtime_dir = "{runtime}"
 memory_mib = 8192
 slots = 8
 image_cache_seconds = 0
+{guests}
 
 [driver.volume.nbd]
 runtime_dir = "{runtime}"
@@ -97,7 +98,7 @@ def until(what: str, test: Callable[[], Any], patience: float = PATIENCE) -> Any
 class Host:
     """The cloud, its namespaces, and a person outside with an ssh key."""
 
-    def __init__(self, directory: Path, images: Path, killing: bool) -> None:
+    def __init__(self, directory: Path, images: Path, killing: bool, guests: str = "") -> None:
         # Tests of the network driver, which may run beside this one, have theirs begin with a t.
         self.prefix = f"h{secrets.token_hex(1)}"
         self.outside = f"{self.prefix}-outside"
@@ -106,7 +107,8 @@ class Host:
         self.runtime = Path(tempfile.mkdtemp(prefix=f"cloudctl-{self.prefix}-"))
         self.runtime.chmod(0o755)
         hosts = ", ".join(f'"{host}" = "{namespace}"' for host, namespace in self.namespaces.items())
-        self.live = LiveCloud(directory, CONFIG.format(hosts=hosts, runtime=self.runtime, prefix=self.prefix))
+        toml = CONFIG.format(hosts=hosts, runtime=self.runtime, prefix=self.prefix, guests=guests)
+        self.live = LiveCloud(directory, toml)
         self.images = images
         self.killing = killing
         self.killed: set[tuple[str, str, str]] = set()
@@ -232,11 +234,14 @@ class Host:
 
     # -- the outside
 
-    def ssh(self, address: str, command: str, patience: float = PATIENCE) -> str:
-        """What the command prints in the guest with this floating address; waits for its ssh server."""
+    def ssh_command(self, address: str, command: str) -> list[str]:
         arguments = ["ip", "netns", "exec", self.outside, "ssh", "-i", str(self.key), "-o", "BatchMode=yes"]
         arguments += ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "ConnectTimeout=2"]
-        arguments += ["-o", "LogLevel=ERROR", f"root@{address}", command]
+        return [*arguments, "-o", "LogLevel=ERROR", f"root@{address}", command]
+
+    def ssh(self, address: str, command: str, patience: float = PATIENCE) -> str:
+        """What the command prints in the guest with this floating address; waits for its ssh server."""
+        arguments = self.ssh_command(address, command)
         end = time.monotonic() + patience
         while True:
             done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
@@ -295,8 +300,9 @@ class Host:
 
 
 @contextmanager
-def a_host(directory: Path, killing: bool) -> Iterator[Host]:
-    host = Host(directory, guest_image.ensure(), killing)
+def a_host(directory: Path, killing: bool, guests: str = "") -> Iterator[Host]:
+    """`guests`: more options of their driver."""
+    host = Host(directory, guest_image.ensure(), killing, guests)
     try:
         host.prepare()
         host.live.start()

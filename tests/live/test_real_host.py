@@ -19,7 +19,7 @@ from tests.needed import HOST, need
 
 pytestmark = pytest.mark.slow
 
-KERNEL_ARGUMENTS = "root=/dev/vda1 console=ttyS0 no_timer_check quiet panic=-1"
+KERNEL_ARGUMENTS = "root=/dev/vda1 console=ttyS0 no_timer_check quiet oops=panic panic=-1"
 SECRET = "these bytes must come back"
 
 
