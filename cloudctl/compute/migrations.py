@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import ColumnElement, Select, bindparam, insert, or_, select
+from sqlalchemy import ColumnElement, Select, bindparam, func, insert, or_, select
 
 from cloudctl.compute.states import STOPPED
 from cloudctl.compute.tables import Migration, Server
@@ -155,6 +155,15 @@ def on_its_way(conn: Connection, server_id: str) -> Sequence[Migration]:
 def unfinished(conn: Connection, server_id: str) -> Sequence[Migration]:
     """Those of a server, of every kind, that have not come to their end."""
     return conn.execute(_open_of_server, {"server": server_id}).all()
+
+
+def left_behind(conn: Connection, migration: Migration) -> Sequence[str]:
+    """The hosts that an evacuation leaves: its source, and those of the ones right before it that did not arrive."""
+    before = Migration.server_id == migration.server_id, Migration.number < migration.number
+    others = or_(Migration.kind != EVACUATION, Migration.status != FAILED)
+    last = conn.execute(select(func.max(Migration.number)).where(*before, others)).scalar_one() or 0
+    sources = conn.scalars(select(Migration.source_host).where(*before, Migration.number > last).distinct())
+    return [name for name in sorted({migration.source_host, *sources}) if name != migration.dest_host]
 
 
 def live_ids(conn: Connection, server_id: str) -> Sequence[str]:

@@ -372,6 +372,19 @@ def test_a_server_of_a_dead_host_is_made_anew(
     assert host(admin, server_id) == now_on
 
 
+def test_a_guest_that_goes_on_where_it_is_taken_for_dead_is_ended(
+    demo: Asking, admin: Asking, server_id: str, hypervisor: FakeHypervisor
+) -> None:
+    here = host(admin, server_id)
+    admin.put("/os-services/force-down", {"host": here, "binary": "nova-compute", "forced_down": True}, "2.11")
+    assert evacuate(admin, server_id, "2.94").status == 200
+    demo.cloud.settle()
+    assert demo.status(server_id) == "ACTIVE" and host(admin, server_id) != here
+    guest = there(hypervisor.guests.get(server_id))
+    assert (guest.power, guest.spec.host) == (Power.RUNNING, host(admin, server_id))
+    assert hypervisor.behaviour.calls["ensure_stopped"] == 1
+
+
 def test_from_2_95_on_it_is_off(demo: Asking, admin: Asking, server_id: str, lost: str) -> None:
     evacuate(admin, server_id, "2.95")
     demo.cloud.settle()

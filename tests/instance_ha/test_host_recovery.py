@@ -11,6 +11,8 @@ from attrs import evolve
 from cloudctl.drivers.errors import DriverError, Unreachable
 from cloudctl.drivers.fake.fencer import FakeFencer
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
+from cloudctl.drivers.fake.network import FakeNetworkBackend
+from cloudctl.drivers.fake.volume import FakeVolumeBackend
 from cloudctl.drivers.specs import Power
 from cloudctl.testing.cloud import MemoryCloud
 from tests.compute.asking import Asking
@@ -295,6 +297,28 @@ def test_a_dead_process_disables_the_service_and_does_not_block_the_host(ha: Ha,
     assert (ha.status(process), ha.status(other)) == ("finished", "finished")
     assert ha.notification(other)["message"] == "nothing depends on libvirtd"
     assert place(ha, server)[0] != "fake-1"
+
+
+def test_a_retry_takes_the_only_host_that_is_left_although_the_first_one_failed_there(
+    ha: Ha, host: str, hypervisor: FakeHypervisor
+) -> None:
+    ha.compute.put("/os-services/disable", {"host": "fake-3", "binary": "nova-compute"})
+    device = {"source_type": "image", "uuid": ha.compute.image, "destination_type": "volume", "boot_index": 0}
+    server = on(ha, "fake-1", imageRef=None, block_device_mapping_v2=[{**device, "volume_size": 1}])
+    hypervisor.behaviour.fail("ensure_running", error=DriverError("it does not start"), id=server)
+    uuid = ha.reported()
+    ha.cloud.settle()
+    assert ha.status(uuid) == "finished" and place(ha, server) == ("fake-2", "ACTIVE")
+    guest = there(hypervisor.guests.get(server))
+    assert (guest.spec.host, guest.power) == ("fake-2", Power.RUNNING)
+    found = ha.compute.get("/os-hypervisors/detail").json()["hypervisors"]
+    assert {each["hypervisor_hostname"]: each["vcpus_used"] for each in found if each["vcpus_used"]} == {"fake-2": 1}
+    volumes = ha.cloud.cloud.drivers.volume
+    assert isinstance(volumes, FakeVolumeBackend)
+    assert [each.hosts for each in volumes.volumes.values()] == [("fake-2",)]
+    network = ha.cloud.cloud.drivers.network
+    assert isinstance(network, FakeNetworkBackend)
+    assert [each.hosts for each in network.ports.values()] == [("fake-2",)]
 
 
 def test_a_dead_process_leaves_its_guests_alone(ha: Ha, segment: str, host: str) -> None:

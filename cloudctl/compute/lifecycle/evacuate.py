@@ -12,12 +12,18 @@ from datetime import datetime
 from cloudctl.compute import kinds, migrations, networking, placing, servers
 from cloudctl.compute.lifecycle import defining, storage
 from cloudctl.compute.options import ComputeOptions
+from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
+from cloudctl.drivers.errors import HostDown, UnknownGuest, Unreachable
+from cloudctl.drivers.specs import Power
 from cloudctl.errors import Conflict
 from cloudctl.network import plugging
-from cloudctl.placement import claims
+from cloudctl.placement import claims, hosts
+from cloudctl.placement.claims import NoValidHost
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Cancelled, Memo, Task
+
+OFF = (Power.STOPPED, Power.CRASHED)
 
 
 def workflow(options: ComputeOptions) -> Workflow:
@@ -36,16 +42,30 @@ def place(
     server, migration = servers.get(conn, server_id), migrations.get(conn, migration_id)
     wish = placing.moved(conn, server, migration.asked_host, forced=forced)
     claims.hand_over(conn, server_id, migration_id)
-    host = claims.claim(conn, server_id, server.project_id, wish, placing.weights(options))
+    try:
+        host = claims.claim(conn, server_id, server.project_id, wish, placing.weights(options))
+    except NoValidHost:
+        if not _may_stay(conn, server, migration.asked_host):
+            raise
+        claims.hand_over(conn, migration_id, server_id)
+        # What holds a host keeps it.
+        host = claims.claim(conn, server_id, server.project_id, wish, placing.weights(options))
     migrations.try_move(conn, migration_id, "placed", now, dest_host=host.name)
     if not servers.try_move(conn, server_id, "make anew", now, host=host.name, zone=host.zone):
         raise Cancelled(f"server {server_id} is not being evacuated any more")
     networking.bind(conn, server, host.name, host.zone, now)
 
 
+def _may_stay(conn: Connection, server: Server, asked: str | None) -> bool:
+    """It points to a host that lives: one on which an evacuation before this one did not come to its end."""
+    host = hosts.find(conn, server.host or "")
+    return host is not None and hosts.is_alive(host) and host.enabled and asked in (None, host.name)
+
+
 async def connect(ctx: Context) -> Memo:
     migration = await ctx.read(migrations.get, ctx.args["migration_id"])
-    await storage.leave(ctx, migration.source_host)
+    for host in await ctx.read(migrations.left_behind, migration):
+        await storage.leave(ctx, host)
     await storage.join(ctx, migration.new_host)
     return None
 
@@ -54,17 +74,33 @@ async def spawn(ctx: Context) -> Memo:
     migration = await ctx.read(migrations.get, ctx.args["migration_id"])
     server = await ctx.read(servers.get, ctx.resource_id)
     plan = await ctx.read(defining.plan, server, ctx.drivers.image_path)
+    await _run_nowhere_else(ctx, migration.new_host)
     bindings = await defining.define(ctx, plan)
     if not ctx.args["stopped"]:
         await ctx.drivers.hypervisor.ensure_running(ctx.resource_id)
-    for port_id in bindings:
-        await plugging.unplug(ctx, port_id, migration.source_host)
+    for host in await ctx.read(migrations.left_behind, migration):
+        for port_id in bindings:
+            await plugging.unplug(ctx, port_id, host)
     try:
         await ctx.commit(made, ctx.task, plan.guest.host, bindings, ctx.now)
     except Conflict:
         await defining.look_again(ctx, bindings, plan.guest.host)
         raise
     return None
+
+
+async def _run_nowhere_else(ctx: Context, host: str) -> None:
+    """A host may be taken for dead that the driver still reaches: its guest is ended there.
+
+    What is not reached is not waited for: who asked for this has seen to it.
+    """
+    hypervisor = ctx.drivers.hypervisor
+    try:
+        found = await hypervisor.observe(ctx.resource_id)
+    except (UnknownGuest, HostDown, Unreachable):
+        return
+    if found.host != host and found.power not in OFF:
+        await hypervisor.ensure_stopped(ctx.resource_id, 0.0)
 
 
 def made(conn: Connection, task: Task, host: str, bindings: defining.Bindings, now: datetime) -> None:
