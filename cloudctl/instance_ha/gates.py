@@ -32,14 +32,25 @@ def closed(conn: Connection, notification: Notification, options: InstanceHaOpti
 
 
 def _cliff(conn: Connection, notification: Notification, options: InstanceHaOptions) -> str | None:
-    """How many vanished at once, whatever has become of them."""
+    """How many vanished at once, whatever has become of them.
+
+    Those of which nobody has told yet, too: of a network that breaks, not all hosts are missed in the same moment.
+    """
     window = timedelta(seconds=options.cliff_window)
-    at = notification.created_at
-    gone = _hosts(conn, Notification.created_at.between(at - window, at + window))
-    allowed = max(FEW, int(options.cliff_share * len(hosts.every(conn))))
-    if gone <= allowed:
+    at, known = notification.created_at, hosts.every(conn)
+    gone = _told_dead(conn, Notification.created_at.between(at - window, at + window))
+    seen = next((each.seen_at for each in known if each.name == notification.hostname), at)
+    gone |= {each.name for each in known if _is_missed(each) and abs(each.seen_at - seen) <= window}
+    allowed = max(FEW, int(options.cliff_share * len(known)))
+    if len(gone) <= allowed:
         return None
-    return f"{gone} hosts vanished at once, and {allowed} may: it looks as if the network were broken, not the hosts"
+    return (
+        f"{len(gone)} hosts vanished at once, and {allowed} may: it looks as if the network were broken, not the hosts"
+    )
+
+
+def _is_missed(host: hosts.Host) -> bool:
+    return not host.up and not host.forced_down
 
 
 def _segment(conn: Connection, notification: Notification, options: InstanceHaOptions) -> str | None:
@@ -62,7 +73,7 @@ def _rate(conn: Connection, notification: Notification, options: InstanceHaOptio
     return f"{fenced} hosts were fenced within an hour"
 
 
-def _hosts(conn: Connection, which: ColumnElement[bool]) -> int:
-    """Of how many hosts such notifications say that they are dead; of those that were seen alive they do not."""
+def _told_dead(conn: Connection, which: ColumnElement[bool]) -> set[str]:
+    """The hosts of which such notifications say that they are dead; of those that were seen alive they do not."""
     dead = Notification.kind == OF_HOST, Notification.subject.is_not(None), Notification.status != IGNORED
-    return int(conn.execute(select(func.count(func.distinct(Notification.host_id))).where(which, *dead)).scalar_one())
+    return set(conn.scalars(select(Notification.hostname).where(which, *dead)))

@@ -89,6 +89,21 @@ def test_a_cliff_is_held_and_ends_when_the_hosts_answer(
     assert {status for _, status in statuses(ha)} == {"ignored"} and not fencer.fenced
 
 
+def test_those_of_a_cliff_count_of_which_nobody_has_told_yet(
+    ha: Ha, hosts: list[str], hypervisor: FakeHypervisor, network: FakeNetworkBackend, fencer: FakeFencer
+) -> None:
+    for name in ("fake-1", "fake-2", "fake-3"):
+        hypervisor.fail_host(name)
+    network.silent |= {"fake-1", "fake-2"}
+    pass_time(ha, 120)
+    assert statuses(ha) == [("fake-1", "running"), ("fake-2", "running")] and not fencer.fenced
+    for each in ha.get("/notifications")["notifications"]:
+        assert "3 hosts vanished at once, and 2 may" in each["message"]
+    hypervisor.recover_host("fake-3")
+    pass_time(ha, 60)
+    assert fencer.fenced == {"fake-1", "fake-2"}
+
+
 def test_an_operator_lets_one_of_a_cliff_go_on(
     ha: Ha, hosts: list[str], hypervisor: FakeHypervisor, network: FakeNetworkBackend, fencer: FakeFencer
 ) -> None:
