@@ -123,9 +123,21 @@ class Storage:
         if wished and size > wished:
             raise Unfit(f"image {image.id} needs a disk of {-(-size // GIB)} GiB, not {wished // GIB}")
         base = f"{IMAGE}{quote(image.id, safe='')}"
-        self._wait_for_copy_of(base)
-        self.copy(Path(image.path), base)
+        self._copy_beside_others(Path(image.path), base)
         self.create(name, "qcow2", max(wished, size), (f"{self.config.directory}/{base}", format))
+
+    def _copy_beside_others(self, source: Path, name: str) -> None:
+        """As `copy`, where hosts that see the same directory may do the same in this moment."""
+        ends = time.monotonic() + PATIENCE
+        while True:
+            self._wait_for_copy_of(name)
+            try:
+                return self.copy(source, name)
+            except libvirt.libvirtError as error:
+                # Another host has begun since we looked. libvirt has no code for that.
+                if "already exists" not in str(error) or time.monotonic() >= ends:
+                    raise
+            self.refreshed()
 
     def _wait_for_copy_of(self, name: str) -> None:
         """Who makes it, in another process or for a host that sees the same directory, is left to it while it grows."""

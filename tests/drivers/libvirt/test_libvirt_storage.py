@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,3 +57,33 @@ def test_another_error_is_told_at_once() -> None:
     with pytest.raises(libvirt.libvirtError, match="not found"):
         of(pool).refreshed()
     assert pool.errors == [WORKS]
+
+
+THERE = "Requested operation is not valid: volume target path '/guests/image-1' already exists"
+
+
+@pytest.fixture
+def tries(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether another host has begun the same copy since this one looked, at each of the next times."""
+    found: list[bool] = []
+
+    def copy(_self: Storage, _source: Path, _name: str) -> None:
+        if found.pop(0):
+            raise libvirt.libvirtError(THERE)
+
+    monkeypatch.setattr(Storage, "copy", copy)
+    monkeypatch.setattr(Storage, "_wait_for_copy_of", lambda _self, _name: None)
+    return found
+
+
+def test_an_image_that_another_host_copies_into_the_same_directory_is_looked_for_again(tries: list[bool]) -> None:
+    tries += [True, True, False]
+    of(Pool())._copy_beside_others(Path("/image"), "image-1")
+    assert tries == []
+
+
+def test_what_stays_in_the_way_is_told(tries: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "PATIENCE", 0.0)
+    tries += [True, False]
+    with pytest.raises(libvirt.libvirtError, match="already exists"):
+        of(Pool())._copy_beside_others(Path("/image"), "image-1")
