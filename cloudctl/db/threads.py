@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from threading import Event
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, Protocol
 
 from twisted.python.failure import Failure
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class Threads(Protocol):
@@ -44,26 +39,3 @@ class Inline:
 
     def callFromThread(self, callable: Any, *args: Any, **kwargs: Any) -> None:
         callable(*args, **kwargs)
-
-
-def aside(threads: Threads, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Callable[[], T]:
-    """`fn` begins in another thread; what is returned waits for its end, and gives or raises what it came to.
-
-    The caller is in a thread itself, and of another pool: one that waits for its own may wait for ever.
-    """
-    ended, came_to = Event(), list[tuple[bool, Any]]()
-
-    def end(success: bool, result: Any) -> None:
-        came_to.append((success, result))
-        ended.set()
-
-    def wait() -> T:
-        ended.wait()
-        ((success, result),) = came_to
-        if not success:
-            result.raiseException()
-        made: T = result
-        return made
-
-    threads.callInThreadWithCallback(end, fn, *args, **kwargs)
-    return wait

@@ -14,6 +14,7 @@ from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.signers import Signers
 from cloudctl.object_store.bootstrap import bootstrap
 from cloudctl.object_store.expiry import Ageing, Expiry
+from cloudctl.object_store.hashing import Hashing
 from cloudctl.object_store.intake import Intake, unwritable
 from cloudctl.object_store.options import ObjectStoreOptions
 from cloudctl.object_store.orphans import Orphans
@@ -33,7 +34,7 @@ ABANDONED_UPLOAD = 3600.0
 def compose(cloud: Surroundings) -> Part:
     db, options = cloud.db, cloud.config.section(ObjectStoreOptions)
     hashing, hashers = cloud.threads("hashes", os.cpu_count() or 1)
-    store = ObjectStore(cloud.config.data_dir / "objects" / "incoming", cloud.objects, hashing)
+    store = ObjectStore(cloud.config.data_dir / "objects" / "incoming", cloud.objects, Hashing(hashing))
     rates = Rates(options)
     signers, region = cloud.made(Signers), cloud.config.section(IdentityOptions).region
     threads, supports = cloud.threads("objects", options.threads)
@@ -75,7 +76,8 @@ def compose(cloud: Surroundings) -> Part:
         prepare=store.prepare,
         bootstrap=bootstrap,
         recover=clean,
-        supports=(*supports, *spools, *hashers),
+        # The last that stops is what others wait for.
+        supports=(*hashers, *supports, *spools),
         watches=watches,
         shown=(store, intake),
         uploads=uploads,

@@ -6,29 +6,27 @@ never changes. Whoever reads it may go on although it is removed. What no row kn
 
 from __future__ import annotations
 
-import hashlib
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Protocol, cast
+from typing import IO, cast
 
-from attrs import define, field, frozen
+from attrs import field, frozen
 from twisted.logger import Logger
 
 from cloudctl.db.columns import new_hex_id
-from cloudctl.db.threads import Inline, Threads, aside
 from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.interfaces import IFarData, IObjectData
 from cloudctl.drivers.objects_interface import ContentState
 from cloudctl.errors import Unavailable
+from cloudctl.object_store.hashing import HashedFile, Hashing, md5
 from cloudctl.rest.uploads import SPOOL_PREFIX
 
 log = Logger()
 
 CHUNK = 2**20  # bytes that are in memory at once
-WORTH = 2**18  # bytes that are worth another thread, which hashes them
-EMPTY_ETAG = hashlib.md5(usedforsecurity=False).hexdigest()
+EMPTY_ETAG = md5().hexdigest()
 
 
 @frozen
@@ -54,70 +52,13 @@ class Taken:
     etag: str = ""
 
 
-class Digest(Protocol):
-    def update(self, data: bytes, /) -> None: ...
-
-    def digest(self) -> bytes: ...
-
-
-@define
-class HashedFile:
-    """A file that hashes what is written to it: `threads` do that while it is written, `others` are reckoned beside."""
-
-    file: IO[bytes]
-    threads: Threads = field(factory=Inline)
-    others: Sequence[Digest] = ()
-    md5: hashlib._Hash = field(factory=lambda: hashlib.md5(usedforsecurity=False))
-    size: int = 0
-
-    def write(self, data: bytes) -> int:
-        threads = self.threads if len(data) >= WORTH else Inline()
-        hashed = aside(threads, self.md5.update, data)
-        try:
-            self.file.write(data)
-            for each in self.others:
-                each.update(data)
-        finally:
-            hashed()
-        self.size += len(data)
-        return len(data)
-
-    def read(self, size: int = -1) -> bytes:
-        return self.file.read(size)
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return self.file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self.file.tell()
-
-    def flush(self) -> None:
-        self.file.flush()
-
-    def close(self) -> None:
-        self.file.close()
-
-    def __enter__(self) -> HashedFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def name(self) -> str:
-        return self.file.name
-
-    def fileno(self) -> int:
-        return self.file.fileno()
-
-
 @frozen
 class ObjectStore:
     """`spool`: where data are until all of them have come, best on the same file system as a driver's files."""
 
     spool: Path
     data: IObjectData
-    hashing: Threads = field(factory=Inline)  # of nobody who waits for them
+    hashing: Hashing = field(factory=Hashing)
 
     @property
     def is_far(self) -> bool:

@@ -64,15 +64,17 @@ class Spool:
     failed: Callable[[Failure], None]
     _waiting: list[bytes] = field(factory=list, init=False)
     _size: int = field(default=0, init=False)  # of what waits
-    _writing: int = field(default=0, init=False)  # bytes, in the thread now
+    _busy: bool = field(default=False, init=False)  # the file is written to
+    _writing: int = field(default=0, init=False)  # bytes
     _unsynced: int = field(default=0, init=False)
+    _beside: bool = field(default=False, init=False)  # threads have written, and the file may not be done with it
     _closed: bool = field(default=False, init=False)
     _ended: Deferred[None] | None = field(default=None, init=False)
 
     @property
     def is_full(self) -> bool:
         """Never while nothing is written: what waits for room would wait for ever."""
-        return self._writing > 0 and (self._size >= ROOM or self.memory.is_full)
+        return self._busy and (self._size >= ROOM or self.memory.is_full)
 
     def add(self, data: bytes) -> None:
         if self._closed:
@@ -80,16 +82,16 @@ class Spool:
         self._waiting.append(data)
         self._size += len(data)
         self.memory.held += len(data)
-        if not self._writing and (self._size >= PIECE or self.memory.is_full):
+        if not self._busy and (self._size >= PIECE or self.memory.is_full):
             self._write()
 
     def end(self) -> Deferred[None]:
-        """All has come; fires when it is written, or will not be. The file is the caller's then."""
-        if not self._writing and self._size:
-            self._write()
-        if not self._writing:
+        """All has come; fires when it is written and flushed, or will not be. The file is the caller's then."""
+        if not (self._busy or self._size or self._beside):
             return succeed(None)
         self._ended = Deferred()
+        if not self._busy:
+            self._write()
         return self._ended
 
     def close(self) -> None:
@@ -97,24 +99,27 @@ class Spool:
         self._closed = True
         self.memory.held -= self._size
         self._waiting, self._size = [], 0
-        if not self._writing:
+        if not self._busy:
             self.file.close()
 
     def _write(self) -> None:
         pieces, self._waiting = self._waiting, []
         self._writing, self._size = self._size, 0
-        if self._writing > SMALL:
-            self.run(self._put, pieces).addCallbacks(self._written, self._broken)
+        self._busy = True
+        self._beside = self._beside or self._writing > SMALL
+        last = self._ended is not None
+        if self._beside:
+            self.run(self._put, pieces, last).addCallbacks(self._written, self._broken, callbackArgs=(last,))
             return
         try:
-            self._put(pieces)
+            self._put(pieces, last)
         except Exception:
             self._broken(Failure())
         else:
-            self._written(None)
+            self._written(None, last)
 
-    def _put(self, pieces: Sequence[bytes]) -> None:
-        """In a thread."""
+    def _put(self, pieces: Sequence[bytes], last: bool) -> None:
+        """In a thread. `last`: nothing follows, and a file that hashes beside is done with it."""
         for piece in pieces if self._writing >= len(pieces) * WORTH else (b"".join(pieces),):
             self.file.write(piece)
         self._unsynced += self._writing
@@ -122,12 +127,14 @@ class Spool:
             # Else all of it is left for the sync at the end, which the client waits for.
             write_back.begin(self.file.fileno())
             self._unsynced = 0
+        if last:
+            self.file.flush()
 
-    def _written(self, _: None) -> None:
+    def _written(self, _: None, last: bool) -> None:
         self._let_go()
         if self._closed:
             self.file.close()
-        elif self._size >= PIECE or (self._size and (self._ended is not None or self.memory.is_full)):
+        elif self._size >= PIECE or (self._size and self.memory.is_full) or (self._ended is not None and not last):
             self._write()
         elif self._ended is not None:
             self._ended.callback(None)
@@ -143,4 +150,4 @@ class Spool:
 
     def _let_go(self) -> None:
         self.memory.held -= self._writing
-        self._writing = 0
+        self._writing, self._busy = 0, False

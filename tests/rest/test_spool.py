@@ -109,7 +109,9 @@ def test_what_all_uploads_have_in_memory_is_bounded_and_each_goes_on(
     world.hand.work()
     world.hand.work()
     assert (first.is_full, second.is_full, len(world.rooms)) == (False, False, 2)
-    assert second.end().called
+    ended = second.end()
+    world.hand.work()
+    assert ended.called
     assert (read(second)[-2:], world.memory.held) == (b"yz", 0)
 
 
@@ -122,6 +124,23 @@ def test_an_upload_that_is_given_up_while_it_is_written_is_gone_afterwards(world
     world.hand.work()
     assert made.file.closed
     assert (list(world.directory.iterdir()), world.memory.held, world.rooms) == ([], 0, [])
+
+
+def test_a_file_that_is_not_done_when_it_is_written_is_waited_for_in_a_thread(world: World) -> None:
+    class Watched(BytesIO):
+        flushed = 0
+
+        def flush(self) -> None:
+            self.flushed += 1
+
+    file = Watched()
+    made = world.spool(file)
+    made.add(b"x" * PIECE)
+    world.hand.work()
+    ended = made.end()
+    assert (ended.called, file.flushed, len(world.hand.waiting)) == (False, 0, 1)
+    world.hand.work()
+    assert (ended.called, file.flushed, world.hand.waiting) == (True, 1, [])
 
 
 class Full(BytesIO):

@@ -10,14 +10,13 @@ from typing import IO, cast
 
 from attrs import define, frozen
 
-from cloudctl.db.threads import Inline, Threads
 from cloudctl.object_store.api.headers import sent
 from cloudctl.object_store.api.s3 import checksums
 from cloudctl.object_store.api.s3.checksums import ALGORITHMS, HEADER
 from cloudctl.object_store.api.s3.chunks import Chunks, Signing
 from cloudctl.object_store.api.s3.faults import error
 from cloudctl.object_store.api.s3.signature import STREAMING, UNSIGNED
-from cloudctl.object_store.store import Digest, HashedFile
+from cloudctl.object_store.hashing import Digest, HashedFile, Hashing
 from cloudctl.rest.call import Call
 
 SEVERAL = "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed."
@@ -181,8 +180,8 @@ class Incoming:
         self.file.close()
 
 
-def incoming(file: IO[bytes], expected: Expected, signing: Signing | None, threads: Threads | None = None) -> Incoming:
-    """`threads` hash what is much."""
+def incoming(file: IO[bytes], expected: Expected, signing: Signing | None, hashing: Hashing | None = None) -> Incoming:
+    """`hashing` is for what is much."""
     chunks = None
     wanted = {name: ALGORITHMS[name]() for name in expected.algorithms}
     if expected.size is not None:
@@ -190,7 +189,7 @@ def incoming(file: IO[bytes], expected: Expected, signing: Signing | None, threa
         chunks = Chunks(expected.size, signing, STREAMING[expected.payload][1], behind)
     elif expected.payload != UNSIGNED and "sha256" not in wanted:
         wanted["sha256"] = ALGORITHMS["sha256"]()
-    return Incoming(HashedFile(file, threads or Inline(), tuple(wanted.values())), expected, chunks, wanted)
+    return Incoming(HashedFile(file, hashing or Hashing(), tuple(wanted.values())), expected, chunks, wanted)
 
 
 def received(body: IO[bytes], expected: Expected, signing: Signing | None) -> Incoming:

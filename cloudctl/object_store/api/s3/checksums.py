@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from attrs import define, field
 
-from cloudctl.object_store.store import Digest
+from cloudctl.object_store.hashing import Digest
 
 HEADER = "x-amz-checksum-"
 

@@ -30,9 +30,9 @@ class Documents:
         """Data may come for this place. `wanted`: a sum to reckon. Raises what is wrong with what is said of them."""
         expected = evolve(Expected.of(call, wanted, summed=summed), is_document=is_document)
         signing = await self.signed.signing(call, expected)
-        threads = self.intake.store.hashing
+        hashing = self.intake.store.hashing
         return Admitted(
-            place.project_id, through=lambda file: cast(IO[bytes], body.incoming(file, expected, signing, threads))
+            place.project_id, through=lambda file: cast(IO[bytes], body.incoming(file, expected, signing, hashing))
         )
 
     async def data(self, call: Call, wanted: str = "", *, summed: bool = True, is_document: bool = False) -> Incoming:

@@ -20,10 +20,10 @@ from cloudctl.object_store.api.s3.documents import Documents
 from cloudctl.object_store.api.s3.door import S3Door, action_of
 from cloudctl.object_store.api.s3.faults import error
 from cloudctl.object_store.api.s3.xml import element
+from cloudctl.object_store.hashing import Digest
 from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.objects import Done, NewObject
-from cloudctl.object_store.store import Digest
 from cloudctl.object_store.tables import Container
 from cloudctl.object_store.tagging import tags
 from cloudctl.rest.call import Call, Parts, Reply
