@@ -20,7 +20,7 @@ import orjson
 from attrs import define, field, frozen
 
 from cloudctl.db import Connection
-from cloudctl.errors import Conflict, Invalid, TooLarge
+from cloudctl.errors import Conflict, Forbidden, Invalid, TooLarge
 from cloudctl.object_store import containers, listing, objects, parts
 from cloudctl.object_store.listing import Wanted
 from cloudctl.object_store.names import Place
@@ -102,12 +102,12 @@ def manifest_of(found: Object | Version) -> str | None:
 
 
 def dynamic(conn: Connection, place: Place, now: datetime, may_read: MayRead) -> Data:
-    """`place` is a container and a prefix. Raises Conflict: what is there may not be read."""
+    """`place` is a container and a prefix. Raises Forbidden: what is there may not be read."""
     container = containers.find(conn, place)
     if container is None:
         return Data(0, f'"{tag(())}"', ())
     if not may_read(container):
-        raise Conflict("A segment may not be read.")
+        raise Forbidden("A segment may not be read.")
     found = listing.of_objects(conn, container, Wanted(prefix=place.name), now)
     segments = [each for each in found if not isinstance(each, str)]
     pieces = [piece for each in segments for piece in own(conn, each).pieces]

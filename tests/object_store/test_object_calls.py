@@ -180,7 +180,13 @@ def test_static_large_objects(o: Account, cloud: MemoryCloud) -> None:
     assert (entry["bytes"], entry["slo_etag"]) == (6, made.headers["ETag"])
     shown = o.get("c/all", "multipart-manifest=get").json()
     assert [each.get("name") for each in shown] == ["/c/1", None, "/c/2"]
-    raw = o.get("c/all", "multipart-manifest=get&format=raw").body
+    answer = o.get("c/all", "multipart-manifest=get&format=raw")
+    raw = answer.body
+    assert (
+        answer.headers["ETag"]
+        == hashlib.md5(raw).hexdigest()
+        != o.head("c/all", "multipart-manifest=get").headers["ETag"]
+    )
     itself = o.ask("PUT", "c/all", "multipart-manifest=put", body=manifest({"path": "/c/all"}))
     assert (itself.status, b"must not include itself" in itself.body) == (400, True)
     assert o.ask("PUT", "c/again", "multipart-manifest=put", body=raw).headers["ETag"] == made.headers["ETag"]

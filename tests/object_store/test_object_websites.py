@@ -42,6 +42,23 @@ def test_a_folder_shows_its_index(site: Account, visitor: Account) -> None:
     assert visitor.get("site/index.html", Range="bytes=3-6").body == b"home"
 
 
+@pytest.mark.parametrize("kind", ["", "text/folder"])
+def test_an_empty_object_may_stand_for_a_folder(site: Account, visitor: Account, kind: str) -> None:
+    if kind:
+        site.post("site", X_Container_Meta_Web_Directory_Type=kind)
+    for name in ("site/a b", "site/a b/", "site/none"):
+        site.put(name, b"", Content_Type=kind or "application/directory")
+    assert where(visitor.get("site/a b")) == "site/a%20b/"
+    assert visitor.get("site/a b/").body == b"<p>inner</p>"
+    assert where(visitor.get("site/none")) == "site/none/"
+    assert visitor.get("site/none/").status == 404
+    # One that has data, or is of another type, or that no visitor asks for, is an object.
+    site.put("site/full", b"x", Content_Type=kind or "application/directory")
+    site.put("site/empty", b"", Content_Type="text/plain")
+    assert [visitor.get(name).body for name in ("site/full", "site/empty")] == [b"x", b""]
+    assert site.get("site/a b").status == 200
+
+
 def test_with_a_token_a_container_is_a_container_unless_one_asks(site: Account) -> None:
     assert site.names("site") == ["a b/index.html", "index.html", "plain/<file>"]
     assert site.get("site/none/").status == 404
@@ -56,10 +73,10 @@ def test_listings_are_for_those_who_may_list(site: Account, visitor: Account) ->
     site.post("site", X_Container_Read=".r:*,.rlistings")
     listed = visitor.get("site/")
     assert (listed.status, listed.headers["Content-Type"]) == (200, "text/html; charset=UTF-8")
-    assert b'<a href="a%20b/">a b/</a>' in listed.body and b"<title>Listing of /v1/AUTH_" in listed.body
+    assert b'<a href="./a%20b/">a b/</a>' in listed.body and b"<title>Listing of /v1/AUTH_" in listed.body
     assert where(visitor.get("site/plain")) == "site/plain/"
     inner = visitor.get("site/plain/").body
-    assert b'<a href="%3Cfile%3E">&lt;file&gt;</a></td><td>4</td>' in inner and b'<a href="../">' in inner
+    assert b'<a href="./%3Cfile%3E">&lt;file&gt;</a></td><td>4</td>' in inner and b'<a href="../">' in inner
     assert visitor.get("site/none/").status == 404
     site.post("site", X_Container_Meta_Web_Listings_CSS="style.css", X_Container_Meta_Web_Listings_Label="<me>")
     assert b'<link rel="stylesheet" type="text/css" href="style.css" />' in visitor.get("site/").body

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from functools import partial
 from secrets import token_hex
 
 from attrs import frozen
 
 from cloudctl.db import Connection, Database
-from cloudctl.errors import Conflict, NotFound, RangeNotSatisfiable
+from cloudctl.errors import Conflict, Forbidden, NotFound, RangeNotSatisfiable
 from cloudctl.object_store import acl, containers, large, objects
 from cloudctl.object_store.api import conditions, symlinks
-from cloudctl.object_store.api.door import SHOW, Door
+from cloudctl.object_store.api.door import SHOW, Door, refusal
 from cloudctl.object_store.api.headers import Headers
 from cloudctl.object_store.api.temp_url import Signed
 from cloudctl.object_store.large import Data, MayRead, Piece
@@ -70,7 +69,7 @@ class Reader:
         found = await self.db.read(_link, call, place, version)
         if not link:
             place, found = await self._led(call, place, found, signed=signed, tell=tell)
-        return Found(place, found, await self._data(place, found, may_read, call.now, own or link, unread))
+        return Found(place, found, await self._data(call, place, found, may_read, own or link, unread))
 
     async def _led(
         self,
@@ -121,8 +120,9 @@ class Reader:
         return symlinks.fixed(new, found, keeps_type=call.header("content-type") is not None)
 
     async def _data(
-        self, place: Place, found: Object | Version, may_read: MayRead, now: datetime, own: bool, unread: bool
+        self, call: Call, place: Place, found: Object | Version, may_read: MayRead, own: bool, unread: bool
     ) -> Data:
+        now = call.now
         if found.parts_id is not None:
             return await self.db.scan(large.own, found)
         if own:
@@ -132,7 +132,10 @@ class Reader:
         if found.large_etag is not None:
             return await self.db.scan(large.static, self.store, place, found, now, may_read)
         if (manifest := large.manifest_of(found)) is not None:
-            return await self.db.scan(large.dynamic, place.inside(manifest), now, may_read)
+            try:
+                return await self.db.scan(large.dynamic, place.inside(manifest), now, may_read)
+            except Forbidden:
+                raise refusal(call) from None
         return large.of_file(found)
 
     def opened(self, pieces: Sequence[Piece]) -> list[Download | bytes]:

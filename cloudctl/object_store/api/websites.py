@@ -22,7 +22,7 @@ from cloudctl.object_store.listing import Wanted
 from cloudctl.object_store.metadata import CONTAINER
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.tables import Container, Object
-from cloudctl.rest.call import Call, Reply
+from cloudctl.rest.call import Call, Parts, Reply
 
 Read = Callable[[Call, Place, str], Awaitable[Reply]]
 """Answers with an object: call, place, method. Raises CloudError."""
@@ -44,6 +44,7 @@ class Site:
     lists: bool
     css: str
     label: str
+    folder_type: str  # of empty objects that stand for folders
 
     @classmethod
     def of(cls, container: Container) -> Site:
@@ -55,11 +56,17 @@ class Site:
             is_true(said.get(f"{WEB}Listings")),
             said.get(f"{WEB}Listings-Css", "").strip(),
             said.get(f"{WEB}Listings-Label", "").strip(),
+            said.get(f"{WEB}Directory-Type", "").strip() or "application/directory",
         )
 
     @property
     def has_folders(self) -> bool:
         return bool(self.index) or self.lists
+
+    def marks_folder(self, reply: Reply) -> bool:
+        """Whether this object has nothing and stands for a folder."""
+        kind = dict(reply.headers).get("Content-Type", "").partition(";")[0].strip()
+        return isinstance(reply.body, Parts) and not reply.body.length and kind == self.folder_type
 
 
 @frozen
@@ -91,7 +98,12 @@ class Websites:
         """An object, or what there is where none has the name."""
         try:
             try:
-                return await self.read(call, place, method)
+                reply = await self.read(call, place, method)
+                if not (site.has_folders and site.marks_folder(reply)):
+                    return reply
+                if not place.name.endswith("/"):
+                    return _moved(call, place)
+                return await self._folder(call, place, site, method)
             except NotFound:
                 if not site.has_folders:
                     raise
@@ -155,7 +167,7 @@ def _listed(place: Place, site: Site, found: Sequence[listing.Entry]) -> bytes:
     for each in found:
         name = (each if isinstance(each, str) else each.name)[len(place.name) :]
         if name:
-            rows.append(_row(f"{'./' if name.startswith('/') else ''}{quote(name)}", name, each))
+            rows.append(_row(f"./{quote(name)}", name, each))
     head = f"<title>{_text(title)}</title>{_style(place, site)}"
     table = f'<table id="listing"><tr id="heading"><th>Name</th><th>Size</th><th>Date</th></tr>{"".join(rows)}</table>'
     text = f'<!DOCTYPE html><html><head>{head}</head><body><h1 id="title">{_text(title)}</h1>{table}</body></html>'
