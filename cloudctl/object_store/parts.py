@@ -31,6 +31,19 @@ _part = select(UploadPart).where(UploadPart.upload_id == bindparam("id"), Upload
 _parts = select(UploadPart).where(UploadPart.upload_id == bindparam("id")).order_by(UploadPart.number)
 
 
+class UnknownPart(Invalid):
+    """There is no such part, or it is another one."""
+
+    type = "InvalidPart"
+
+    def __init__(self, part: Wanted) -> None:
+        super().__init__(
+            "One or more of the specified parts could not be found.  The part may not have been uploaded, or the "
+            "specified entity tag may not match the part's entity tag."
+        )
+        self.part = part
+
+
 @frozen
 class Wanted:
     """A part as the client names it."""
@@ -188,11 +201,7 @@ def _chosen(found: Mapping[int, UploadPart], wanted: Sequence[Wanted]) -> list[U
     for each in wanted:
         part = found.get(each.number)
         if part is None or part.etag != each.etag or not each.headers.items() <= part.headers.items():
-            raise Invalid(
-                "One or more of the specified parts could not be found.  The part may not have been uploaded, or the "
-                "specified entity tag may not match the part's entity tag.",
-                type="InvalidPart",
-            )
+            raise UnknownPart(each)
         chosen.append(part)
     if any(part.size < LEAST_SIZE for part in chosen[:-1]):
         raise Invalid("Your proposed upload is smaller than the minimum allowed size", type="EntityTooSmall")

@@ -3,12 +3,14 @@
 #
 #   KEY, SECRET    for S3, of the project PROJECT, which is demo
 #   S3             the endpoint without a path
+#   OBJECT_OPTIONS it has beside those here, of the object store
 #   try WHAT COMMAND…   runs it, and says whether it succeeded
 #   tried          ends the run: with an error if something that was tried did not succeed
 
 OPTIONS="${OPTIONS:-}
 [object_store]
-s3_hosts = [\"localhost\"]"
+s3_hosts = [\"localhost\"]
+${OBJECT_OPTIONS:-}"
 . "$(dirname "${BASH_SOURCE[0]}")/cloud.sh"
 S3=http://localhost:$PORT
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import zlib
+from email.utils import parsedate_to_datetime
+from math import ceil
 from xml.sax.saxutils import escape
 
 import pytest
@@ -182,6 +184,19 @@ def test_checksums(s3: S3, cloud: MemoryCloud) -> None:
 def streamed(data: bytes, trailer: str = "") -> bytes:
     sent = b"".join(b"%x\r\n%s\r\n" % (len(data[at : at + 64]), data[at : at + 64]) for at in range(0, len(data), 64))
     return sent + b"0\r\n" + (f"{trailer}\r\n" if trailer else "").encode() + b"\r\n"
+
+
+def test_a_coding_that_is_called_as_chunks_are_is_kept_of_a_body_without_chunks(s3: S3) -> None:
+    s3.put("bucket/o", b"data", Content_Encoding="gzip, aws-chunked")
+    assert s3.get("bucket/o").headers["Content-Encoding"] == "gzip, aws-chunked"
+
+
+def test_the_time_of_an_object_is_the_same_wherever_it_is_told(s3: S3, cloud: MemoryCloud) -> None:
+    for fraction in (0.0, 0.25, 0.999_999):
+        cloud.clock.advance(ceil(cloud.clock.seconds()) + fraction - cloud.clock.seconds())
+        s3.put("bucket/o", b"data")
+        told = parsedate_to_datetime(str(s3.ask("HEAD", "bucket/o").headers["Last-Modified"]))
+        assert s3.xml("bucket").findtext("Contents/LastModified") == f"{told:%Y-%m-%dT%H:%M:%S}.000Z"
 
 
 def test_chunks_with_a_checksum_behind_them(s3: S3) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import calendar
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from cloudctl.errors import CloudError
 from cloudctl.object_store.api.s3 import signature
-from cloudctl.object_store.api.s3.chunks import Chunks, Signing
+from cloudctl.object_store.api.s3.chunks import LEAST_SIZE, Chunks, Signing
+from cloudctl.object_store.api.s3.faults import S3Error
 from cloudctl.object_store.api.s3.signature import Request
 from cloudctl.testing.cloud import MemoryCloud
 from cloudctl.testing.http import HOST, request
@@ -90,17 +91,20 @@ def test_the_chunks_that_aws_publishes(step: int) -> None:
     assert taken(body, len(data), step) == data
 
 
+SIZE = 10_000  # bytes, in two chunks
+
+
 def _lies() -> Iterator[tuple[str, bytes]]:
-    body = chunked(EXAMPLE, SEED, b"a" * 100, 64)
+    body = chunked(EXAMPLE, SEED, b"a" * SIZE, LEAST_SIZE)
     yield "cut off", body[:-20]
     yield "the last chunk is missing", body[: -len(LAST)]
     yield "a byte is another", body.replace(b"aaaa", b"aaab", 1)
-    yield "a chunk is longer than it says", body.replace(b"a\r\n24;", b"aa\r\n24;")
-    yield "a chunk is shorter than it says", body.replace(b"a\r\n24;", b"\r\n24;")
-    yield "a size is no number", body.replace(b"40;", b"4x;", 1)
-    yield "a size is huge", body.replace(b"40;", b"ffffffffffffffff;", 1)
+    yield "a chunk is longer than it says", body.replace(b"a\r\n710;", b"aa\r\n710;")
+    yield "a chunk is shorter than it says", body.replace(b"a\r\n710;", b"\r\n710;")
+    yield "a size is no number", body.replace(b"2000;", b"2x00;", 1)
+    yield "a size is huge", body.replace(b"2000;", b"ffffffffffffffff;", 1)
     yield "no signature", body.replace(b";chunk-signature", b";chunk-signaturx")
-    yield "chunks in another order", body[body.index(b"24;") :] + body[: body.index(b"24;")]
+    yield "chunks in another order", body[body.index(b"710;") :] + body[: body.index(b"710;")]
     yield "a line without an end", b"4" * 100_000
 
 
@@ -108,11 +112,25 @@ def _lies() -> Iterator[tuple[str, bytes]]:
 @pytest.mark.parametrize("step", [3, 10**6])
 def test_chunks_that_lie(what: str, body: bytes, step: int) -> None:
     with pytest.raises(CloudError):
-        taken(body, 100, step)
+        taken(body, SIZE, step)
 
 
 def test_what_follows_the_last_chunk_is_not_of_the_data() -> None:
-    assert taken(chunked(EXAMPLE, SEED, b"a" * 100, 64) + b"0;", 100, 7) == b"a" * 100
+    assert taken(chunked(EXAMPLE, SEED, b"a" * SIZE, LEAST_SIZE) + b"0;", SIZE, 7) == b"a" * SIZE
+
+
+@pytest.mark.parametrize("sizes", [(LEAST_SIZE, 1), (1,), (LEAST_SIZE, LEAST_SIZE, LEAST_SIZE - 1)])
+def test_the_last_chunk_may_be_small(sizes: tuple[int, ...]) -> None:
+    data = b"a" * sum(sizes)
+    assert taken(chunked(EXAMPLE, SEED, data, LEAST_SIZE), len(data), 1000) == data
+
+
+def test_a_small_chunk_that_another_one_follows_is_refused() -> None:
+    with pytest.raises(CloudError) as caught:
+        taken(chunked(EXAMPLE, SEED, b"a" * LEAST_SIZE, LEAST_SIZE - 1), LEAST_SIZE, 1000)
+    why = cast(S3Error, caught.value)
+    assert (why.type, why.status) == ("InvalidChunkSizeError", 403)
+    assert why.more == {"Chunk": "2", "BadChunkSize": str(LEAST_SIZE - 1)}
 
 
 def test_chunks_may_not_be_left_out(cloud: MemoryCloud) -> None:

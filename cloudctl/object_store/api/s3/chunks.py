@@ -17,6 +17,7 @@ from cloudctl.errors import CloudError
 from cloudctl.object_store.api.s3.faults import error
 
 LONGEST_LINE = 4096  # bytes
+LEAST_SIZE = 8192  # bytes of a signed chunk behind which another one comes
 SIZE = re.compile(rb"([0-9a-fA-F]{1,16})(?: *; *chunk-signature *= *([^; ]+) *)?")
 EMPTY = hashlib.sha256().hexdigest()
 SIGNED, TRAILER = "AWS4-HMAC-SHA256-PAYLOAD", "AWS4-HMAC-SHA256-TRAILER"
@@ -80,6 +81,8 @@ class Chunks:
     _buffer: bytes = field(default=b"", init=False)
     _at: int = field(default=0, init=False)  # what of it is not read yet: to cut each chunk off would copy the rest
     _left: int = field(default=0, init=False)  # of the chunk
+    _number: int = field(default=0, init=False)  # of the chunk, from 1 on
+    _length: int = field(default=0, init=False)  # of the chunk before
     _seen: int = field(default=0, init=False)  # of all data
     _hash: hashlib._Hash = field(factory=hashlib.sha256, init=False)
     _signature: str = field(default="", init=False)
@@ -148,6 +151,11 @@ class Chunks:
         if found is None or (self.signing is None) != (found[2] is None):
             raise error("IncompleteBody")
         self._left = int(found[1], 16)
+        self._number += 1
+        if self.signing is not None and self._left and 0 < self._length < LEAST_SIZE:
+            told = {"Chunk": str(self._number), "BadChunkSize": str(self._length)}
+            raise error("InvalidChunkSizeError", more=told)
+        self._length = self._left
         self._seen += self._left
         if self._seen > self.size:
             raise miscounted(self._seen, self.size)

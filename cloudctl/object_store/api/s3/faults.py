@@ -34,6 +34,7 @@ STATUSES: Final = {
     "InvalidArgument": 400,
     "InvalidBucketAclWithObjectOwnership": 400,
     "InvalidBucketName": 400,
+    "InvalidChunkSizeError": 403,
     "InvalidDigest": 400,
     "InvalidLocationConstraint": 400,
     "InvalidPart": 400,
@@ -98,6 +99,7 @@ USUAL: Final = {
     "AccessControlListNotSupported": "The bucket does not allow ACLs",
     "AccessDenied": "Access Denied",
     "BadDigest": "The Content-MD5 you specified did not match what we received.",
+    "InvalidChunkSizeError": "Only the last chunk is allowed to have a size less than 8192 bytes",
     "IncompleteBody": "The request body terminated unexpectedly",
     "MalformedTrailerError": "The request contained trailing data that was not well-formed or did not conform to our "
     "published schema.",

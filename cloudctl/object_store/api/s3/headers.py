@@ -11,6 +11,7 @@ from cloudctl.object_store.api import headers
 from cloudctl.object_store.api.headers import Headers
 from cloudctl.object_store.api.s3.checksums import ALGORITHMS, HEADER
 from cloudctl.object_store.api.s3.faults import error
+from cloudctl.object_store.api.s3.signature import STREAMING
 from cloudctl.object_store.metadata import PRIVATE
 from cloudctl.object_store.objects import NewObject
 from cloudctl.object_store.tables import Object, Version
@@ -68,8 +69,10 @@ def said(call: Call) -> dict[str, str]:
         elif name in KEPT:
             found[name] = value
     coding = [each.strip() for each in found.pop("Content-Encoding", "").split(",")]
-    # How the body is sent is not what the object is.
-    if kept := ", ".join(each for each in coding if each and each != "aws-chunked"):
+    if (call.header("x-amz-content-sha256") or "") in STREAMING:
+        # How the body is sent is not what the object is.
+        coding = [each for each in coding if each != "aws-chunked"]
+    if kept := ", ".join(filter(None, coding)):
         found["Content-Encoding"] = kept
     try:
         metadata.check(found, metadata.OBJECT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from urllib.parse import quote
 from xml.etree.ElementTree import Element
 
@@ -23,10 +23,12 @@ COMMON = ("prefix", "delimiter", "max-keys", "encoding-type")
 V1 = (*COMMON, "marker")
 V2 = (*COMMON, "continuation-token", "start-after", "fetch-owner")
 VERSIONS = (*COMMON, "key-marker", "version-id-marker")
+ALMOST = timedelta(microseconds=999_999)  # a second
 
 
 def moment(when: datetime) -> str:
-    return f"{when.isoformat(timespec='milliseconds')}Z"
+    """The second that the header Last-Modified tells, too: clients compare them."""
+    return f"{(when + ALMOST).isoformat(timespec='seconds')}.000Z"
 
 
 def number(call: Call, name: str, otherwise: int, most: int) -> int:

@@ -52,8 +52,8 @@ def _replaces(call: Call, what: str) -> bool:
 
 
 def versioned(container: Container, version: str) -> Headers:
-    """What is said of the version that was made."""
-    return (("x-amz-version-id", version or numbered.NULL),) if numbered.is_known(container) else ()
+    """What is said of the version that was made; nothing where no versions are kept any more, as in S3."""
+    return (("x-amz-version-id", version),) if version and numbered.is_known(container) else ()
 
 
 def _label(conn: Connection, place: Place, version: str, tags: str, call: Call) -> None:

@@ -22,7 +22,7 @@ from cloudctl.object_store.api.s3.whole_sums import Completing, Sum
 from cloudctl.object_store.api.s3.xml import element
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.objects import NewObject
-from cloudctl.object_store.parts import Putting, Wanted
+from cloudctl.object_store.parts import Putting, UnknownPart, Wanted
 from cloudctl.object_store.upload_listing import WantedUploads
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
@@ -135,7 +135,11 @@ class Uploads:
         conditional = headers.new_object(call)
         new = NewObject(only_if_absent=conditional.only_if_absent, only_if_tag=conditional.only_if_tag)
         upload_id, said = call.query.get("uploadId") or "", Completing.of(call)
-        done = await self.objects.intake.change(parts.complete, place, upload_id, wanted, MOST, new, said, call.now)
+        try:
+            done = await self.objects.intake.change(parts.complete, place, upload_id, wanted, MOST, new, said, call.now)
+        except UnknownPart as why:
+            told = {"UploadId": upload_id, "PartNumber": str(why.part.number), "ETag": why.part.etag}
+            raise error("InvalidPart", why.message, told) from None
         where = f"{call.root_url}/{container.name}/{key}"
         made = element(
             "CompleteMultipartUploadResult",
