@@ -21,7 +21,7 @@ from attrs import define, field, frozen
 
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Forbidden, Invalid, TooLarge
-from cloudctl.object_store import containers, listing, objects, parts
+from cloudctl.object_store import containers, links, listing, parts
 from cloudctl.object_store.listing import Wanted
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.store import ObjectStore
@@ -222,12 +222,15 @@ def _checked(
 ) -> tuple[dict[str, Any] | None, str]:
     """The entry of one segment, or why there is none."""
     where = place.inside(segment.path)
-    container = containers.find(conn, where)
-    found = None if container is None else objects.find(conn, container, where.name, now)
-    if found is None or container is None:
-        return None, "404 Not Found"
-    if not may_read(container):
+    try:
+        led = links.followed(conn, where, may_read, now)
+    except Forbidden:
         return None, "403 Forbidden"
+    except Conflict:
+        return None, "409 Conflict"
+    if led is None:
+        return None, "404 Not Found"
+    _, found = led
     size = found.size if found.large_size is None else found.large_size
     etag = found.etag if found.large_etag is None else found.large_etag
     if segment.size is not None and segment.size != size:
@@ -335,12 +338,16 @@ class _Assembly:
         return part
 
     def _looked_up(self, where: Place, is_large: bool, depth: int) -> Data:
-        container = containers.find(self.conn, where)
-        segment = None if container is None else objects.find(self.conn, container, where.name, self.now)
-        if segment is None or container is None or not self.may_read(container) or depth > DEEPEST:
+        """`where` may be a link: whoever may not read what it leads to reads nothing by a manifest, either."""
+        try:
+            led = links.followed(self.conn, where, self.may_read, self.now)
+        except Forbidden:
+            led = None
+        if led is None or depth > DEEPEST:
             raise Conflict(f"The segment /{where.container[:64]}/{where.name[:64]} cannot be read.")
+        place, segment = led
         if is_large and segment.large_etag is not None:
-            return self.of(where, segment, depth + 1)
+            return self.of(place, segment, depth + 1)
         return own(self.conn, segment)
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 from urllib.parse import quote
 
+import orjson
 import pytest
 
 from cloudctl.testing.cloud import Client, MemoryCloud
+from cloudctl.testing.http import Response
 from tests.object_store.asking import ROOT, Account
 from tests.object_store.test_object_access import signed
 
@@ -150,3 +152,75 @@ def test_a_signed_address_of_a_link_reaches_as_far_as_its_key(o: Account, cloud:
     reached = [("c/link", "account", 200), ("d/link", "account", 200), ("c/link", "container", 200)]
     for path, key, status in [*reached, ("d/link", "container", 401)]:
         assert nobody.get(path, signed(o, "GET", path, key)).status == status, (path, key)
+
+
+# -- as segments of large objects
+
+
+def put_large(account: Account, path: str, *segments: str) -> Response:
+    body = orjson.dumps([{"path": each} for each in segments])
+    return account.ask("PUT", path, "multipart-manifest=put", body=body, Accept="application/json")
+
+
+def test_a_segment_may_be_a_link(o: Account) -> None:
+    o.put("c/link", X_Symlink_Target="c/o")
+    o.put("c/fixed", X_Symlink_Target="c/link", X_Symlink_Target_Etag=EMPTY)
+    assert put_large(o, "c/all", "c/link", "c/o", "c/fixed").status == 201
+    assert put_large(o, "c/nested", "c/all").status == 201
+    o.put("c/to-all", X_Symlink_Target="c/all")
+    assert put_large(o, "c/by-link", "c/to-all").status == 201
+    for path in ("c/all", "c/nested", "c/by-link"):
+        assert o.get(path).body == DATA * 3
+    shown = o.get("c/all", "multipart-manifest=get").json()
+    assert [(each["name"], each["hash"], each["bytes"]) for each in shown] == [
+        (f"/c/{name}", ETAG, len(DATA)) for name in ("link", "o", "fixed")
+    ]
+    o.put("c/o", DATA[::-1])
+    assert o.get("c/all").status == o.get("c/nested").status == o.get("c/by-link").status == 409
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("broken", "404 Not Found"), ("round", "409 Conflict"), ("stale", "409 Conflict")]
+)
+def test_a_link_that_leads_nowhere_is_no_segment(o: Account, name: str, why: str) -> None:
+    o.put("c/broken", X_Symlink_Target="c/none")
+    o.put("c/other", X_Symlink_Target="c/round")
+    o.put("c/round", X_Symlink_Target="c/other")
+    o.put("c/stale", X_Symlink_Target="c/o", X_Symlink_Target_Etag=ETAG)
+    o.put("c/o", b"another")
+    assert put_large(o, "c/all", f"c/{name}").json()["Errors"] == [[f"c/{name}", why]]
+
+
+def test_a_segment_that_is_a_link_opens_nothing(o: Account, alt: Client, cloud: MemoryCloud) -> None:
+    o.put("open", X_Container_Read=".r:*", X_Container_Write=f"{Account(alt).project_id}:*")
+    o.put("open/link", X_Symlink_Target="c/o")
+    assert put_large(o, "open/all", "open/link").status == 201
+    theirs, nobody = Account(alt, o.project_id), Account(cloud.anonymous(), o.project_id)
+    assert theirs.get("open/all").status == nobody.get("open/all").status == 409
+    # Who may not read it is not told whether it is there, or what it is.
+    theirs.put("open/guess", X_Symlink_Target="c/none")
+    for segment in ("open/link", "open/guess", "c/o", "c/none"):
+        assert put_large(theirs, "open/mine", segment).json()["Errors"] == [[segment, "403 Forbidden"]]
+
+
+def test_a_signed_address_reaches_links_among_segments_as_far_as_its_key(o: Account, cloud: MemoryCloud) -> None:
+    nobody = Account(cloud.anonymous(), o.project_id)
+    o.put("d", X_Container_Meta_Temp_URL_Key="container")
+    o.post("", X_Account_Meta_Temp_URL_Key="account")
+    o.put("d/link", X_Symlink_Target="c/o")
+    assert put_large(o, "d/all", "d/link").status == 201
+    assert nobody.get("d/all", signed(o, "GET", "d/all", "account")).body == DATA
+    assert nobody.get("d/all", signed(o, "GET", "d/all", "container")).status == 409
+
+
+def test_no_signature_reaches_another_account_by_a_link_among_segments(
+    o: Account, alt: Client, cloud: MemoryCloud
+) -> None:
+    theirs, nobody = Account(alt), Account(cloud.anonymous(), o.project_id)
+    theirs.put("shared", X_Container_Read=f"{o.project_id}:*")
+    theirs.put("shared/o", DATA)
+    o.post("", X_Account_Meta_Temp_URL_Key="account")
+    o.put("c/link", X_Symlink_Target="shared/o", X_Symlink_Target_Account=f"AUTH_{theirs.project_id}")
+    assert put_large(o, "c/all", "c/link").status == 201
+    assert o.get("c/all").body == DATA
+    assert nobody.get("c/all", signed(o, "GET", "c/all", "account")).status == 409

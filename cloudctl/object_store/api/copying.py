@@ -9,8 +9,8 @@ from urllib.parse import quote
 from attrs import evolve, frozen
 
 from cloudctl.errors import PreconditionFailed, TooLarge
-from cloudctl.object_store import acl, metadata, objects
-from cloudctl.object_store.api import conditions, headers, symlinks
+from cloudctl.object_store import acl, links, metadata, objects
+from cloudctl.object_store.api import conditions, headers
 from cloudctl.object_store.api.door import SHOW
 from cloudctl.object_store.api.faults import HTML_TYPE
 from cloudctl.object_store.api.manifests import Manifests
@@ -25,7 +25,7 @@ from cloudctl.rest.call import Call, Reply
 
 COPY_FROM = "X-Copy-From"
 # What makes an object more than its own data.
-LEADS_ELSEWHERE = frozenset({"X-Object-Manifest", *symlinks.HEADERS})
+LEADS_ELSEWHERE = frozenset({"X-Object-Manifest", *links.HEADERS})
 
 
 def named(header: str, text: str, account: str, *, quoted: bool = True) -> Place:

@@ -13,8 +13,7 @@ import orjson
 from attrs import frozen
 
 from cloudctl.errors import NotAcceptable, PreconditionFailed
-from cloudctl.object_store import numbered
-from cloudctl.object_store.api import symlinks
+from cloudctl.object_store import links, numbered
 from cloudctl.object_store.api.headers import Headers, is_true
 from cloudctl.object_store.containers import Usage
 from cloudctl.object_store.listing import MOST, Outline, Wanted
@@ -108,11 +107,11 @@ def of_object(found: Object | Version | str, account: str) -> Entry:
     if found.large_etag is not None:
         entry["slo_etag"] = f'"{found.large_etag}"'
     said = found.headers
-    if (target := said.get(symlinks.TARGET)) is not None:
-        entry["symlink_path"] = quote(f"/v1/{said.get(symlinks.TARGET_ACCOUNT, account)}/{target}")
-    if (etag := said.get(symlinks.TARGET_ETAG)) is not None:
-        entry |= {"symlink_etag": etag, "symlink_bytes": int(said[symlinks.TARGET_BYTES])}
-    if (large := said.get(symlinks.LARGE_ETAG)) is not None:
+    if (target := said.get(links.TARGET)) is not None:
+        entry["symlink_path"] = quote(f"/v1/{said.get(links.TARGET_ACCOUNT, account)}/{target}")
+    if (etag := said.get(links.TARGET_ETAG)) is not None:
+        entry |= {"symlink_etag": etag, "symlink_bytes": int(said[links.TARGET_BYTES])}
+    if (large := said.get(links.LARGE_ETAG)) is not None:
         entry["slo_etag"] = f'"{large}"'
     return entry
 

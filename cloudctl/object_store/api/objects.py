@@ -8,7 +8,7 @@ from attrs import frozen
 
 from cloudctl.db import Connection
 from cloudctl.errors import Invalid, LengthRequired, NotFound, TooLarge
-from cloudctl.object_store import acl, containers, large, metadata, numbered, objects
+from cloudctl.object_store import acl, containers, large, links, metadata, numbered, objects
 from cloudctl.object_store.api import conditions, headers, symlinks
 from cloudctl.object_store.api.bulk import Bulk
 from cloudctl.object_store.api.copying import COPY_FROM, Copying
@@ -51,7 +51,7 @@ def content_type(call: Call, name: str) -> str:
 def new_object(call: Call, place: Place) -> NewObject:
     """What a PUT makes, but for its data. Raises Invalid."""
     kept = headers.of_object(call)
-    target = call.header(symlinks.TARGET)
+    target = call.header(links.TARGET)
     if target is not None:
         kept |= symlinks.wanted(call, place, target)
         if length_of(call):
@@ -233,13 +233,13 @@ class Objects:
             return await self.forms.take(call, place)
         await self.reader.door.enter(call, place, acl_header=acl.WRITE, method="POST")
         kept, at = headers.of_object(call), headers.delete_at(call)
-        if call.header(symlinks.TARGET) is not None:
+        if call.header(links.TARGET) is not None:
             raise Invalid("A PUT request is required to set a symlink target")
         stays = await self.intake.db.run(_update, place, kept, at, call.header("content-type"), call)
-        if (target := symlinks.target_of(place, stays)) is None:
+        if (target := links.target_of(place, stays)) is None:
             return Reply(None, 202, (HTML_TYPE,))
         # It is said of the link, and the client may go on to what it leads to.
-        told = [(name, value) for name, value in headers.shown(stays, owner=True) if name == symlinks.TARGET_ETAG]
+        told = [(name, value) for name, value in headers.shown(stays, owner=True) if name == links.TARGET_ETAG]
         return Reply(None, 307, (("Location", symlinks.url_path(call, target)), *told, HTML_TYPE))
 
     @routes.delete(

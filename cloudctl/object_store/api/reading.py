@@ -10,7 +10,7 @@ from attrs import frozen
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Conflict, Forbidden, NotFound, RangeNotSatisfiable
-from cloudctl.object_store import acl, containers, large, objects
+from cloudctl.object_store import acl, containers, large, links, objects
 from cloudctl.object_store.api import conditions, symlinks
 from cloudctl.object_store.api.door import SHOW, Door, refusal
 from cloudctl.object_store.api.headers import Headers
@@ -87,28 +87,28 @@ class Reader:
         `etag`: the state that it is to be in.
         """
         start = place
-        for count in range(symlinks.MOST_LINKS + 1):
-            target = symlinks.target_of(place, found.headers)
-            if static and symlinks.TARGET_ETAG not in found.headers:
+        for count in range(links.MOST_LINKS + 1):
+            target = links.target_of(place, found.headers)
+            if static and links.TARGET_ETAG not in found.headers:
                 target = None
-            symlinks.check(found, etag, is_link=target is not None)
+            links.check(found, etag, is_link=target is not None)
             if target is None:
                 return place, found
-            if count == symlinks.MOST_LINKS:
+            if count == links.MOST_LINKS:
                 break
             if tell:
                 call.also["Content-Location"] = symlinks.url_path(call, target)
             if signed is None or not signed.reaches(start, target):
                 await self.door.enter(call, target, acl_header=acl.READ, rule=SHOW)
-            etag, place = found.headers.get(symlinks.TARGET_ETAG, ""), target
+            etag, place = found.headers.get(links.TARGET_ETAG, ""), target
             found = await self.db.read(_link, call, target, "")
-        raise Conflict(f"Too many levels of symbolic links, maximum allowed is {symlinks.MOST_LINKS}")
+        raise links.too_many()
 
     async def fixed(self, call: Call, place: Place, new: NewObject) -> NewObject:
         """An object that is to be made at `place`: as it is, or, as a static link, with what is known of its target.
         Raises Conflict: that is not there, or in another state.
         """
-        target, etag = symlinks.target_of(place, new.headers), new.headers.get(symlinks.TARGET_ETAG)
+        target, etag = links.target_of(place, new.headers), new.headers.get(links.TARGET_ETAG)
         if target is None or not etag:
             return new
         await self.door.enter(call, target, acl_header=acl.READ, rule=SHOW)
@@ -116,7 +116,7 @@ class Reader:
             first = await self.db.read(_link, call, target, "")
             _, found = await self._led(call, target, first, etag=etag, static=True)
         except NotFound:
-            raise Conflict(f"{symlinks.TARGET} does not exist") from None
+            raise Conflict(f"{links.TARGET} does not exist") from None
         return symlinks.fixed(new, found, keeps_type=call.header("content-type") is not None)
 
     async def _data(

@@ -1,29 +1,19 @@
-"""Symlinks: objects that lead to whatever has a name, or to one state of it. Reference: object-store.md, A6.
-
-Static: `X-Symlink-Target-Etag` says which state it is, and when that is gone the link leads nowhere.
-"""
+"""Symlinks, as clients ask for them. Reference: object-store.md, A6."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from urllib.parse import quote, urlsplit
 
 from attrs import evolve
 
-from cloudctl.errors import Conflict, Invalid, PreconditionFailed
-from cloudctl.object_store import metadata
+from cloudctl.errors import Invalid, PreconditionFailed
 from cloudctl.object_store.large import path_of
+from cloudctl.object_store.links import LARGE_ETAG, TARGET, TARGET_ACCOUNT, TARGET_BYTES, TARGET_ETAG
 from cloudctl.object_store.names import Place, placed
 from cloudctl.object_store.objects import NewObject
 from cloudctl.object_store.tables import Object, Version
 from cloudctl.rest.call import Call
 
-MOST_LINKS = 2
-TARGET, TARGET_ACCOUNT = "X-Symlink-Target", "X-Symlink-Target-Account"
-TARGET_ETAG, TARGET_BYTES = "X-Symlink-Target-Etag", "X-Symlink-Target-Bytes"
-# Of the static large object that a static link leads to: listings show it.
-LARGE_ETAG = f"{metadata.PRIVATE}Symlink-Large-Etag"
-HEADERS = (TARGET, TARGET_ACCOUNT, TARGET_ETAG, TARGET_BYTES, LARGE_ETAG)
 TYPE = "application/symlink"
 
 
@@ -41,25 +31,6 @@ def wanted(call: Call, place: Place, target: str) -> dict[str, str]:
         **({TARGET_ACCOUNT: account} if account != place.account else {}),
         **({TARGET_ETAG: etag} if etag else {}),
     }
-
-
-def target_of(place: Place, headers: Mapping[str, str]) -> Place | None:
-    """Where a symlink at `place` leads."""
-    target = headers.get(TARGET)
-    if target is None:
-        return None
-    container, _, name = target.partition("/")
-    return placed(headers.get(TARGET_ACCOUNT, place.account), container, name)
-
-
-def check(found: Object | Version, etag: str, *, is_link: bool) -> None:
-    """Whether what a static link leads to is in the state `etag`. Raises Conflict."""
-    own = found.headers.get(TARGET_ETAG, found.etag) if is_link else found.etag
-    if not etag or etag == own:
-        return
-    if is_link:
-        raise Conflict(f"{TARGET_ETAG} headers do not match")
-    raise Conflict(f"Object Etag {own!r} does not match {TARGET_ETAG} header {etag!r}")
 
 
 def fixed(new: NewObject, target: Object | Version, *, keeps_type: bool) -> NewObject:
