@@ -18,7 +18,7 @@ from twisted.python.failure import Failure
 from cloudctl.db.threads import Inline, Threads
 
 SMALL = 2**16  # bytes that are not worth another thread
-ROOM = 2**21  # bytes of one file that may be left for it when a writer goes on
+ROOM = 2**23  # bytes of one file that may be left for it when a writer goes on
 ROOM_FOR_ALL = 2**25  # of all files
 TURN = 2**23  # bytes after which another file has its turn
 

@@ -21,7 +21,7 @@ from cloudctl.db.threads import Threads
 from cloudctl.rest import write_back
 
 PIECE = 2**20  # bytes that are worth another thread
-ROOM = 2**22  # bytes of one upload that may wait while a piece is written
+ROOM = 2**23  # bytes of one upload that may wait while a piece is written
 ROOM_FOR_ALL = 2**26  # bytes in memory, of all of them
 SMALL = 2**16  # bytes that are written without another thread, where they are all
 AHEAD = 2**23  # bytes after which the system is told to begin with the disk

@@ -80,6 +80,10 @@ def test_listings_are_for_those_who_may_list(site: Account, visitor: Account) ->
     assert visitor.get("site/none/").status == 404
     site.post("site", X_Container_Meta_Web_Listings_CSS="style.css", X_Container_Meta_Web_Listings_Label="<me>")
     assert b'<link rel="stylesheet" type="text/css" href="style.css" />' in visitor.get("site/").body
+    for said, shown in (("é.css", b"%C3%A9.css"), ("%C3%A9.css?a=b&c", b"%C3%A9.css?a=b&amp;c")):
+        site.post("site", X_Container_Meta_Web_Listings_CSS=said)
+        assert b'type="text/css" href="' + shown + b'" />' in visitor.get("site/").body
+    site.post("site", X_Container_Meta_Web_Listings_CSS="style.css")
     inner = visitor.get("site/plain/").body
     assert b'href="../style.css"' in inner and b"<title>Listing of &lt;me&gt;/plain/</title>" in inner
 

@@ -28,6 +28,7 @@ Read = Callable[[Call, Place, str], Awaitable[Reply]]
 """Answers with an object: call, place, method. Raises CloudError."""
 
 WEB = f"{CONTAINER}Web-"
+IN_ADDRESSES = "/:?#[]@!$&'()*+,;=%~"
 STYLE = (
     '<style type="text/css">h1 {font-size: 1em; font-weight: bold;} th {text-align: left; padding: 0px 1em 0px 1em;} '
     "td {padding: 0px 1em 0px 1em;}</style>"
@@ -179,7 +180,8 @@ def _style(place: Place, site: Site) -> str:
         return STYLE
     is_below = not site.css.startswith("/") and not urlsplit(site.css).scheme
     href = "../" * place.name.count("/") + site.css if is_below else site.css
-    return f'<link rel="stylesheet" type="text/css" href="{escape(href)}" />'
+    # As an address has it, whether or not it was said like that.
+    return f'<link rel="stylesheet" type="text/css" href="{escape(quote(href, safe=IN_ADDRESSES))}" />'
 
 
 def _row(href: str, name: str, entry: listing.Entry = "") -> str:
