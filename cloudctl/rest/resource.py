@@ -71,7 +71,7 @@ class Attribute:
     `type` is what bodies hold. `post`: what a create body without it means (MISSING: nothing), or REQUIRED, or REFUSED.
     `put`: whether an update body may have it; or the type that it has there. `filter` makes the filter of the column.
     `sort`: whether it is a sort key (NULL first), or what to sort by. `view` None: it is not shown. `rule`: who passes
-    it is shown the attribute, and may filter by it. `span`: the microversions that have it.
+    it is shown the attribute, and may filter by it (or who passes `finds`). `span`: the microversions that have it.
     """
 
     name: str  # in JSON
@@ -83,6 +83,7 @@ class Attribute:
     sort: bool | ColumnElement[Any] = False
     view: View | Beside | Literal[Mark.COLUMN] | None = COLUMN
     rule: str | None = None
+    finds: str | None = None
     named: str = ""
     span: Span = ALWAYS
     needs: type[Interface] | None = None  # what a driver must be capable of; without it there is no such attribute
@@ -182,7 +183,8 @@ def may_filter(call: Call, attributes: Attributes) -> bool:
 
 def _ruled_filters(call: Call, attributes: Attributes) -> list[str]:
     """The rules of attributes that the query filters by."""
-    return [each.rule for each in attributes if each.rule is not None and each.name in call.query]
+    asked = [each.finds or each.rule for each in attributes if each.name in call.query]
+    return [rule for rule in asked if rule is not None]
 
 
 # -- views

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -163,12 +164,12 @@ def _open(conn: Any) -> int:
     return int(conn.execute(select(func.count()).select_from(TaskRow).where(TaskRow.state.in_(OPEN))).scalar_one())
 
 
-def make_neutron(db: Database, clock: Clock, options: NetworkOptions) -> Neutron:
-    """`db` has all tables and no rows."""
+def make_neutron(db: Database, clock: Clock, options: NetworkOptions, rules: Path | None = None) -> Neutron:
+    """`db` has all tables and no rows. `rules`: a file of changed ones."""
     driver = fake.create(fake.Config(), DriverResources(clock, "fake"))
     expected = (CloudError, DriverError)
     engine = Engine(db, clock, Driving(driver), WORKFLOWS, chance=lambda: 0.5, expected=expected)
-    http = Http(KnownTokens(), policy.load(["network"], None), clock, Metrics())
+    http = Http(KnownTokens(), policy.load(["network"], rules), clock, Metrics())
     tree = Resource()
     app = api.build(http, db, driver, "fake", options)
     tree.putChild(b"networking", app.resource())

@@ -42,7 +42,7 @@ class SaidSegment:
 SaidSegments = Annotated[list[SaidSegment], Items(1, 64)]
 # Changed only by whom a rule of its own lets.
 GUARDED = ("shared", "external", "is_default")
-PROVIDER = "network:networks:show:provider"
+PROVIDER, FOUND_BY = "network:networks:show:provider", "network:networks:find:provider"
 
 
 def types_of(driver: Any) -> tuple[str, ...]:
@@ -61,7 +61,8 @@ def _of_one_wire(name: str, type_: Any, filter: Callable[[Any], Any]) -> Attribu
     """Shown of a network that is on no other wire."""
     shown = of_each(lambda network: MISSING if network.more_segments else getattr(network, name))
     column = getattr(Network, name)
-    return Attribute(f"provider:{name}", column, type_, post=None, filter=filter, view=shown, rule=PROVIDER)
+    named = f"provider:{name}"
+    return Attribute(named, column, type_, post=None, filter=filter, view=shown, rule=PROVIDER, finds=FOUND_BY)
 
 
 def _several(conn: Connection, call: Call, records: Sequence[Network]) -> list[Any]:
