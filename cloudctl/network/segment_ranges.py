@@ -147,11 +147,12 @@ def ensure_default(conn: Connection, options: NetworkOptions, now: datetime) -> 
             standard.insert(conn, made)
 
 
-def create(conn: Connection, new: NewSegmentRange, now: datetime, options: NetworkOptions) -> SegmentRange:
-    """Raises Invalid."""
+def create(conn: Connection, new: NewSegmentRange, now: datetime) -> SegmentRange:
+    """Raises Invalid, Conflict (it overlaps with another one)."""
     physical = new.physical_network
-    if new.network_type == "vlan" and physical not in options.physical_networks:
-        raise Invalid(f"Invalid input for operation: physical_network '{physical}' is unknown.", type="InvalidInput")
+    if new.network_type == "vlan" and not physical:
+        message = "Invalid input for operation: vlan requires 'physical_network' to be specified."
+        raise Invalid(message, type="InvalidInput")
     if new.network_type != "vlan" and physical:
         message = f"Invalid input for operation: physical_network is not for {new.network_type}."
         raise Invalid(message, type="InvalidInput")
@@ -166,17 +167,19 @@ def create(conn: Connection, new: NewSegmentRange, now: datetime, options: Netwo
         minimum=new.minimum,
         maximum=new.maximum,
     )
+    _check_alone(conn, made)
     return standard.insert(conn, made)
 
 
 def change(conn: Connection, row: SegmentRange, changes: Mapping[str, Any], now: datetime) -> SegmentRange:
     """Set name, description, minimum, maximum of a locked range.
 
-    Raises Invalid, Conflict (it is the configuration's; a network would lose its number).
+    Raises Invalid (it is the configuration's), Conflict (a network would lose its number; it overlaps with another).
     """
     _check_writable(row)
     wanted = row._replace(**changes)
     _check(wanted.network_type, wanted.minimum, wanted.maximum)
+    _check_alone(conn, wanted)
     lost = [number for number in _referenced(conn, row) if not wanted.minimum <= number <= wanted.maximum]
     if lost:
         raise _referenced_by(row)
@@ -184,7 +187,7 @@ def change(conn: Connection, row: SegmentRange, changes: Mapping[str, Any], now:
 
 
 def remove(conn: Connection, row: SegmentRange) -> None:
-    """Delete a locked range. Raises Conflict: it is the configuration's; networks have numbers of it."""
+    """Delete a locked range. Raises Invalid (it is the configuration's), Conflict (networks have numbers of it)."""
     _check_writable(row)
     if _referenced(conn, row):
         raise _referenced_by(row)
@@ -204,7 +207,23 @@ def _referenced_by(row: SegmentRange) -> Conflict:
 def _check_writable(row: SegmentRange) -> None:
     if row.default:
         message = f"Network Segment Range {row.id} is a default segment range which could not be updated or deleted."
-        raise Conflict(message, type="NetworkSegmentRangeDefaultReadOnly")
+        raise Invalid(message, type="NetworkSegmentRangeDefaultReadOnly")
+
+
+def _check_alone(conn: Connection, wanted: SegmentRange) -> None:
+    """Of those that somebody has made no two have a number in common. Whoever makes one takes turns."""
+    queue.lock_resource(conn, "network_segment_range", wanted.network_type)
+    others = [row for row in conn.execute(_made, {"network_type": wanted.network_type}) if row.id != wanted.id]
+    overlapping = [
+        row.id
+        for row in others
+        if row.physical_network == wanted.physical_network
+        and row.minimum <= wanted.maximum
+        and row.maximum >= wanted.minimum
+    ]
+    if overlapping:
+        message = f"Network segment range overlaps with range(s) with id {', '.join(overlapping)}"
+        raise Conflict(message, type="NetworkSegmentRangeOverlaps")
 
 
 def _check(network_type: str, minimum: int, maximum: int) -> None:

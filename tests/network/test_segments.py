@@ -85,7 +85,7 @@ def test_the_configurations_are_listed_and_stay(neutron: Neutron) -> None:
     again = neutron.get("/network-segment-ranges?default=true&sort_key=network_type&sort_dir=asc", "admin")
     assert again["network_segment_ranges"] == [vlan, vxlan]
     path = f"{RANGES}/{vlan['id']}"
-    neutron.refused(409, "NetworkSegmentRangeDefaultReadOnly", "DELETE", path, user="admin")
+    neutron.refused(400, "NetworkSegmentRangeDefaultReadOnly", "DELETE", path, user="admin")
 
 
 @pytest.mark.parametrize(
@@ -100,6 +100,19 @@ def test_the_configurations_are_listed_and_stay(neutron: Neutron) -> None:
 )
 def test_what_is_no_range(neutron: Neutron, said: Any) -> None:
     neutron.refused(400, "InvalidInput", "POST", RANGES, {"network_segment_range": said}, "admin")
+
+
+def test_no_two_that_somebody_made_have_a_number_in_common(neutron: Neutron) -> None:
+    made, other = make(neutron, default=False), make(neutron, minimum=1200, maximum=1300)
+    same = {"network_segment_range": {"network_type": "vxlan", "minimum": 1102, "maximum": 1110}}
+    neutron.refused(409, "NetworkSegmentRangeOverlaps", "POST", RANGES, same, "admin")
+    wider = {"network_segment_range": {"minimum": 1102}}
+    neutron.refused(409, "NetworkSegmentRangeOverlaps", "PUT", f"{RANGES}/{other['id']}", wider, "admin")
+    # On a wire of their own they are others.
+    make(neutron, network_type="vlan", physical_network="elsewhere")
+    said = {"network_segment_range": {"network_type": "vxlan", "minimum": 1, "maximum": 2, "default": True}}
+    neutron.refused(400, "HTTPBadRequest", "POST", RANGES, said, "admin")
+    assert neutron.get(f"{RANGES}/{made['id']}", "admin")["network_segment_range"]["default"] is False
 
 
 def test_spans_without_others() -> None:

@@ -155,11 +155,13 @@ def ranges(options: NetworkOptions) -> Declared[SegmentRange]:
 
     def create(conn: Connection, call: Call, owner: str | None, values: dict[str, Any]) -> SegmentRange:
         shared = values.pop("shared")
+        if values.pop("default"):
+            raise lists.bad("Attribute 'default' not allowed in POST")
         if shared and owner:
             message = "Invalid input for operation: a shared range belongs to no project."
             raise Invalid(message, type="InvalidInput")
         project = "" if shared else owner or call.project_id
-        return segment_ranges.create(conn, NewSegmentRange(**values, project_id=project), call.now, options)
+        return segment_ranges.create(conn, NewSegmentRange(**values, project_id=project), call.now)
 
     c = SegmentRange
     return Declared(
@@ -170,7 +172,7 @@ def ranges(options: NetworkOptions) -> Declared[SegmentRange]:
         attributes=(
             Attribute("id", c.id, filter=any_of, sort=True),
             Attribute("name", c.name, Text, post="", put=True, filter=any_of, sort=True),
-            Attribute("default", c.default, filter=lists.truths),
+            Attribute("default", c.default, Flag, post=False, filter=lists.truths),
             Attribute("shared", c.shared, Flag, post=True, filter=lists.truths),
             Attribute(
                 "network_type",
