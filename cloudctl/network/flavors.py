@@ -10,7 +10,7 @@ from attrs import asdict, frozen
 from sqlalchemy import bindparam, delete, insert, select, true
 
 from cloudctl.db import Connection
-from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.errors import Conflict, Invalid, NotFound, Unavailable
 from cloudctl.network import standard
 from cloudctl.network.extension_tables import FlavorProfile, ServiceProfile
 from cloudctl.network.owned import Owned
@@ -105,11 +105,11 @@ def profiles_of(conn: Connection, flavor_ids: Sequence[str]) -> dict[str, list[s
 def kind_of(conn: Connection, flavor_id: str) -> RouterKind:
     """How a router of the flavor is made; the flavor now cannot go before this transaction ends.
 
-    Raises NotFound, Conflict (it is disabled), Invalid (it says nothing of routers).
+    Raises NotFound, Unavailable (it is disabled), Invalid (it says nothing of routers).
     """
     flavor = FLAVORS.get(conn, flavor_id, lock=True)
     if not flavor.enabled:
-        raise Conflict(f"Flavor {flavor.id} is not enabled.", type="FlavorDisabled")
+        raise Unavailable(f"Flavor {flavor.id} is not enabled.", type="FlavorDisabled")
     if flavor.service_type != ROUTERS:
         raise Invalid(f"Flavor {flavor.id} is of {flavor.service_type}, not of {ROUTERS}.", type="InvalidInput")
     profile = conn.execute(_profiles, {"flavor": flavor.id}).first()

@@ -15,7 +15,7 @@ from sqlalchemy import bindparam, select
 
 from cloudctl import tasks
 from cloudctl.db import Connection
-from cloudctl.errors import Conflict
+from cloudctl.errors import Conflict, Invalid
 from cloudctl.network import address_scopes, ipam, kinds, router_ports, standard
 from cloudctl.network.addresses import parse_address
 from cloudctl.network.extension_tables import NdpProxy
@@ -62,11 +62,7 @@ def create(
     if not router.enable_ndp_proxy:
         message = f"The enable_ndp_proxy parameter of router {router.id} must be set as True while create ndp proxy."
         raise Conflict(message, type="RouterNDPProxyNotEnable")
-    address, subnet_id = _address(conn, port, new.ip_address)
-    inside = [row for row in router_ports.addresses_of(conn, router.id) if not row.is_gateway]
-    if all(row.subnet_id != subnet_id for row in inside):
-        message = f"The port {port.id} cannot reach the router {router.id} by IPv6 subnet."
-        raise Conflict(message, type="PortUnreachableRouter")
+    address, subnet_id = _address(conn, router, port, new.ip_address)
     outside = _scope_outside(conn, router)
     if conn.scalar(_scope, {"subnet": subnet_id}) != outside:
         message = f"The IPv6 address scope of {address} is not that of the external network, {outside}."
@@ -111,6 +107,25 @@ def check_possible(conn: Connection, router: Router) -> None:
     _scope_outside(conn, router)
 
 
+def is_possible(conn: Connection, router_id: str) -> bool:
+    """Whether the router's gateway has an address of IPv6, in an address scope."""
+    gateway = router_ports.gateways_of(conn, [router_id]).get(router_id)
+    if gateway is None or (gateway.network_id, 6) not in address_scopes.of_networks(conn, [gateway.network_id]):
+        return False
+    outside = [row for row in router_ports.addresses_of(conn, router_id) if row.port_id == gateway.port_id]
+    return any(row.ip_version == 6 for row in outside)
+
+
+def check_still_possible(conn: Connection, router: Router) -> None:
+    """Raises Conflict if the router's gateway has lost its addresses of IPv6 and the router answers there."""
+    if router.enable_ndp_proxy and not is_possible(conn, router.id):
+        message = (
+            f"Can't remove the IPv6 subnet from external gateway of router {router.id}, the IPv6 subnet in use by the "
+            "router's ndp proxy."
+        )
+        raise Conflict(message, type="RouterIPv6GatewayInUse")
+
+
 def check_gateway_unused(conn: Connection, router_id: str) -> None:
     """Raises Conflict while the router answers for addresses."""
     if driver_specs(conn, router_id):
@@ -141,20 +156,29 @@ def _scope_outside(conn: Connection, router: Router) -> str:
     raise Conflict(f"Can not enable ndp proxy on router {router.id}: {reason}.", type="RouterGatewayNotValid")
 
 
-def _address(conn: Connection, port: Port, wanted: str | None) -> tuple[str, str]:
-    """(address, subnet id)."""
+def _address(conn: Connection, router: Router, port: Port, wanted: str | None) -> tuple[str, str]:
+    """(address, subnet id): that of the port which is wanted, or the first one that the router leads to."""
     found = [
         (row.ip_address, row.subnet_id)
         for row in ipam.of_ports(conn, [port.id]).get(port.id, ())
         if ":" in row.ip_address
     ]
-    if wanted is not None:
-        address = str(parse_address(wanted, "ip_address"))
-        found = [each for each in found if each[0] == address]
     if not found:
-        what = "IPv6 address" if wanted is None else f"address {wanted}"
-        raise Conflict(f"Port {port.id} does not have the {what}.", type="InvalidAddress")
-    return found[0]
+        raise Invalid(f"Requested port {port.id} must allocate one IPv6 address at least.", type="BadRequest")
+    inside = {row.subnet_id for row in router_ports.addresses_of(conn, router.id) if not row.is_gateway}
+    reached = [each for each in found if each[1] in inside]
+    if wanted is None:
+        if not reached:
+            message = f"The port {port.id} cannot reach the router {router.id} by IPv6 subnet."
+            raise Conflict(message, type="PortUnreachableRouter")
+        return reached[0]
+    address = str(parse_address(wanted, "ip_address"))
+    for each in reached:
+        if each[0] == address:
+            return each
+    there = any(each[0] == address for each in found)
+    reason = f"it cannot reach the router {router.id}" if there else f"it does not belong to the port {port.id}"
+    raise Invalid(f"The address {address} is invalid, reason: {reason}.", type="InvalidAddress")
 
 
 # -- the driver

@@ -59,18 +59,21 @@ def set(conn: Connection, router: Router, wanted: Gateway, now: datetime, by: Or
     present = router_ports.gateways_of(conn, [router.id]).get(router.id)
     if present is not None and present.network_id == wanted.network_id:
         _readdress(conn, router, present.port_id, wanted, now, by)
+        ndp_proxies.check_still_possible(conn, router)
+        answers = router.enable_ndp_proxy
     else:
         if present is not None:
             _remove(conn, router, present, now, by)
         _add(conn, router, wanted, 0 if present is None else present.position, now, by)
+        answers = router.enable_ndp_proxy and ndp_proxies.is_possible(conn, router.id)
     placed = router_hosts.of_connected(conn, router)
-    _changed(conn, router, now, by, enable_snat=wanted.enable_snat, **placed)
+    _changed(conn, router, now, by, enable_snat=wanted.enable_snat, enable_ndp_proxy=answers, **placed)
 
 
 def clear(conn: Connection, router: Router, now: datetime, by: Origin) -> None:
     """Take its gateways, if it has any, from a locked router. Raises Conflict if floating IPs or routes need one."""
     if take_away(conn, router, now, by):
-        _changed(conn, router, now, by, enable_snat=True)
+        _changed(conn, router, now, by, enable_snat=True, enable_ndp_proxy=False)
 
 
 def take_away(conn: Connection, router: Router, now: datetime, by: Origin) -> bool:

@@ -42,7 +42,7 @@ class TestFlavors:
         both = {"router": {"flavor_id": flavor["id"], "ha": True}}
         neutron.refused(400, "BadRequest", "POST", "/routers", both, "admin")
         put(neutron, f"/flavors/{flavor['id']}", "admin", enabled=False)
-        neutron.refused(409, "FlavorDisabled", "POST", "/routers", {"router": {"flavor_id": flavor["id"]}})
+        neutron.refused(503, "FlavorDisabled", "POST", "/routers", {"router": {"flavor_id": flavor["id"]}})
         neutron.expect(204, "DELETE", f"/routers/{router['id']}")
         neutron.expect(204, "DELETE", f"{path}/{id}", user="admin")
         neutron.refused(404, "FlavorServiceProfileBindingNotFound", "DELETE", f"{path}/{id}", user="admin")
@@ -162,7 +162,11 @@ class TestNdpProxies:
         neutron.join(router, subnet_id=elsewhere["subnets"][0])
         neutron.refused(409, "AddressScopeConflict", "POST", "/ndp_proxies", {"ndp_proxy": body})
         four = neutron.create("port", network_id=neutron.network()["id"])
-        neutron.refused(409, "InvalidAddress", "POST", "/ndp_proxies", {"ndp_proxy": {**body, "port_id": four["id"]}})
+        neutron.refused(400, "BadRequest", "POST", "/ndp_proxies", {"ndp_proxy": {**body, "port_id": four["id"]}})
+        for address in ("2001:db8:9::77", "2001:db8::77"):
+            neutron.refused(
+                400, "InvalidAddress", "POST", "/ndp_proxies", {"ndp_proxy": {**body, "ip_address": address}}
+            )
         bare = neutron.create("router")
         neutron.refused(
             409, "RouterNDPProxyNotEnable", "POST", "/ndp_proxies", {"ndp_proxy": {**body, "router_id": bare["id"]}}
@@ -170,6 +174,20 @@ class TestNdpProxies:
         on = {"router": {"enable_ndp_proxy": True}}
         neutron.refused(409, "RouterGatewayNotValid", "PUT", f"/routers/{bare['id']}", on)
         neutron.refused(409, "RouterGatewayNotValid", "POST", "/routers", on)
+
+    def test_a_router_answers_as_long_as_its_gateway_is_of_ipv6(self, neutron: Neutron, scoped: Any) -> None:
+        router, _ = scoped
+        outside = router["external_gateway_info"]["network_id"]
+        four = neutron.create("subnet", "admin", network_id=outside, ip_version=4, cidr="198.51.100.0/24")
+        path = f"/routers/{router['id']}"
+        gateway = {"network_id": outside, "external_fixed_ips": [{"subnet_id": four["id"]}]}
+        body = {"router": {"external_gateway_info": gateway}}
+        neutron.refused(409, "RouterIPv6GatewayInUse", "PUT", path, body, "admin")
+        put(neutron, path, external_gateway_info={})
+        assert neutron.get(path)["router"]["enable_ndp_proxy"] is False
+        put(neutron, path, external_gateway_info={"network_id": outside}, enable_ndp_proxy=True)
+        put(neutron, path, external_gateway_info={"network_id": neutron.external()["id"]})
+        assert neutron.get(path)["router"]["enable_ndp_proxy"] is False
         # Nor without the gateway that the same request takes away, though it answers now.
         off = {"router": {"enable_ndp_proxy": True, "external_gateway_info": {}}}
         neutron.refused(409, "RouterGatewayNotValid", "PUT", f"/routers/{router['id']}", off)
