@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 
 from cloudctl import tasks
 from cloudctl.db import Connection
-from cloudctl.errors import Conflict
+from cloudctl.errors import Conflict, NotFound
 from cloudctl.network import kinds, networks, router_hosts, routers, standard
 from cloudctl.network.owned import Owned
 from cloudctl.network.tables import Agent, AgentAbsence, Network, Router
@@ -126,7 +126,7 @@ def networks_of(conn: Connection, agent: Agent) -> Sequence[Network]:
 
 def serve(conn: Connection, caller: Caller, agent: Agent, network_id: str) -> None:
     """A part gives out a network's addresses again. Raises NotFound, Conflict if it does."""
-    _require(agent, ADDRESSES)
+    _require(agent, ADDRESSES, opened=True)
     network = networks.visible(conn, caller, network_id, lock=True)
     if agent.id in {each.id for each in serving(conn, network)}:
         message = f"The network {network_id} has been already hosted by the DHCP Agent {agent.id}."
@@ -166,7 +166,7 @@ def routing(conn: Connection, router: Router) -> list[Agent]:
 
 def route(conn: Connection, caller: Caller, agent: Agent, router_id: str) -> None:
     """A router is on this part. Again is the same. Raises NotFound, Conflict if it is on another one."""
-    _require(agent, ROUTERS)
+    _require(agent, ROUTERS, opened=True)
     router = routers.visible(conn, caller, router_id, lock=True)
     if router.host == agent.host:
         return
@@ -191,7 +191,8 @@ def _put(conn: Connection, caller: Caller, router: Router, host: str) -> None:
     tasks.submit_once(conn, kinds.ENSURE_ROUTER, router.id, caller)
 
 
-def _require(agent: Agent, kind: Kind) -> None:
-    if agent.agent_type != kind.name:
-        message = f"The agent {agent.id} is not a {kind.name}."
-        raise Conflict(message, type=f"Invalid{kind.name.replace(' a', 'A')}")
+def _require(agent: Agent, kind: Kind, opened: bool = False) -> None:
+    """Raises NotFound for an agent of another kind, or (`opened`) one that an administrator has closed."""
+    if agent.agent_type != kind.name or (opened and not agent.admin_state_up):
+        message = f"Agent {agent.id} is not a {kind.name} or has been disabled"
+        raise NotFound(message, type=f"Invalid{kind.name.replace(' a', 'A')}")

@@ -142,8 +142,19 @@ def test_addresses_are_given_out_everywhere_but_where_not(neutron: Neutron) -> N
     neutron.settle()
     assert neutron.driver.networks.get(network["id"]).no_dhcp_on == ()
     wrong = one(neutron, "L3 agent", "h1")["id"]
-    neutron.expect(409, "POST", f"/agents/{wrong}/dhcp-networks", body, "admin")
+    neutron.refused(404, "InvalidDHCPAgent", "POST", f"/agents/{wrong}/dhcp-networks", body, "admin")
     neutron.expect(204, "DELETE", f"/networks/{network['id']}", user="admin")
+
+
+def test_nothing_is_put_where_an_administrator_wants_nothing_new(neutron: Neutron) -> None:
+    network, router = neutron.network(), neutron.create("router")
+    for kind, part, body, type in (
+        ("DHCP agent", "dhcp-networks", {"network_id": network["id"]}, "InvalidDHCPAgent"),
+        ("L3 agent", "l3-routers", {"router_id": router["id"]}, "InvalidL3Agent"),
+    ):
+        path = f"/agents/{one(neutron, kind, 'h1')['id']}"
+        neutron.expect(200, "PUT", path, {"agent": {"admin_state_up": False}}, "admin")
+        neutron.refused(404, type, "POST", f"{path}/{part}", body, "admin")
 
 
 def test_zones_are_found_by_what_they_are_of(neutron: Neutron) -> None:
