@@ -339,7 +339,14 @@ def change(
 
 
 def _check_bound(row: Port, changes: Mapping[str, Any]) -> None:
-    """Raises Conflict for another kind of interface on a port that a host has."""
+    """Raises Conflict for another kind of interface, or another place in its host, of a port that a host has."""
+    policy = row.numa_affinity_policy
+    if row.host and changes.get("numa_affinity_policy", policy) != policy:
+        raise Conflict(
+            f"Unable to complete operation on port {row.id}, port is already bound to host {row.host}, "
+            f"numa_affinity_policy {policy} can't be changed.",
+            type="PortBoundNUMAAffinityPolicy",
+        )
     if row.host and changes.get("vnic_type", row.vnic_type) != row.vnic_type:
         raise Conflict(
             f"Unable to complete operation on port {row.id} for network {row.network_id}. Port already has an attached "

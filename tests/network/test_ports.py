@@ -199,6 +199,9 @@ class TestMacs:
         port = neutron.create("port", "admin", network_id=neutron.network(user="admin")["id"], binding__host_id="h1")
         body = {"port": {"mac_address": "fa:16:3e:00:00:01"}}
         neutron.refused(409, "PortBound", "PUT", f"/ports/{port['id']}", body, "admin")
+        other = {"port": {"numa_affinity_policy": "required"}}
+        neutron.refused(409, "PortBoundNUMAAffinityPolicy", "PUT", f"/ports/{port['id']}", other, "admin")
+        assert put(neutron, port, "admin", numa_affinity_policy=None)["numa_affinity_policy"] is None
 
 
 class TestSecurity:
