@@ -264,6 +264,8 @@ def on_postgresql(postgresql_with_tables: str) -> Iterator[Shared]:
     db.close()
 
 
+EXTERNAL = "access_as_external"
+ACTIONS = ("access_as_shared", EXTERNAL)
 SHARED = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -314,6 +316,57 @@ def check(neutron: Neutron, own: dict[str, dict[str, str]], data: st.DataObject)
     assert not neutron.get(f"/rbac-policies?object_id={object}", "admin")["rbac_policies"]
 
 
+@settings(SHARED, max_examples=20)
+@given(data=st.data())
+def test_a_network_is_reached_as_the_shares_say(on_sqlite: Shared, data: st.DataObject) -> None:
+    check_network(on_sqlite.neutron, data)
+
+
+@settings(SHARED, max_examples=8)
+@given(data=st.data())
+def test_it_is_on_postgresql(on_postgresql: Shared, data: st.DataObject) -> None:
+    check_network(on_postgresql.neutron, data)
+
+
+def check_network(neutron: Neutron, data: st.DataObject) -> None:
+    """Whoever it is shared with plugs into it, whoever it is external for leads a router there, and both see it with
+    its subnet; nobody else sees either, the owner alone changes it, and a port there is seen by who has it or it.
+    """
+    owner = data.draw(st.sampled_from(PROJECTS))
+    network = neutron.network(None, "admin", project_id=owner)
+    made = {"network_id": network["id"], "project_id": owner, "ip_version": 4, "cidr": "198.51.100.0/24"}
+    subnet, port = neutron.create("subnet", "admin", **made), neutron.create("port", owner, network_id=network["id"])
+    path, shares = f"/networks/{network['id']}", cast(dict[tuple[str, str], str], {})
+    for _ in range(data.draw(st.integers(1, 5))):
+        action, target = data.draw(st.sampled_from(ACTIONS)), data.draw(st.sampled_from((*PROJECTS, "*")))
+        if (action, target) in shares:
+            neutron.expect(204, "DELETE", f"/rbac-policies/{shares.pop((action, target))}", user="admin")
+        else:
+            shares[action, target] = share(neutron, "network", network["id"], target, "admin", action=action)["id"]
+        for user in ("demo", "other", "reader", "service"):
+            project = "demo" if user == "reader" else user
+            inside, outside = (bool({(each, project), (each, "*")} & shares.keys()) for each in ACTIONS)
+            owns, sees = project == owner, project == owner or inside or outside or user == "service"
+            for seen, query in ((path, f"/networks?id={network['id']}"), (f"/subnets/{subnet['id']}", "/subnets?")):
+                assert neutron.ask("GET", seen, user=user).status == (200 if sees else 404)
+                collection = seen.split("/")[1]
+                listed = neutron.get(f"{query}&network_id={network['id']}" if "subnets" in query else query, user)
+                assert len(listed[collection]) == sees
+            there = neutron.get(f"/ports?network_id={network['id']}", user)["ports"]
+            assert [each["id"] for each in there] == ([port["id"]] if owns or user == "service" else [])
+            renamed = neutron.ask("PUT", path, {"network": {"name": "x"}}, user).status
+            assert renamed == (200 if owns and user != "reader" else 403 if sees else 404)
+            if user in ("demo", "other"):
+                plugged = {"port": {"network_id": network["id"]}}
+                assert _made(neutron, "ports", plugged, user) is (owns or inside), (user, owner, shares)
+                led = {"router": {"external_gateway_info": {"network_id": network["id"]}}}
+                is_external = any(action == EXTERNAL for action, _ in shares)
+                assert _made(neutron, "routers", led, user) is (is_external and sees), (user, owner, shares)
+    neutron.expect(204, "DELETE", f"/ports/{port['id']}", user="admin")
+    neutron.expect(204, "DELETE", path, user="admin")
+    assert not neutron.get(f"/rbac-policies?object_id={network['id']}", "admin")["rbac_policies"]
+
+
 def _use(type: str, object: str, mine: dict[str, str]) -> tuple[str, dict[str, Any]]:
     collection, fields = USES[type]
     names = {**mine, "IT": object}
@@ -326,7 +379,10 @@ def _use(type: str, object: str, mine: dict[str, str]) -> tuple[str, dict[str, A
 
 def _uses(neutron: Neutron, type: str, object: str, user: str, mine: dict[str, str]) -> bool:
     """Whether the user can name it in a record of their own, which goes again."""
-    collection, body = _use(type, object, mine)
+    return _made(neutron, *_use(type, object, mine), user)
+
+
+def _made(neutron: Neutron, collection: str, body: dict[str, Any], user: str) -> bool:
     answer = neutron.ask("POST", f"/{collection}", body, user)
     if answer.status == 201:
         (made,) = answer.json().values()
