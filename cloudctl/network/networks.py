@@ -44,6 +44,7 @@ MTU_LEAST = {4: 68, 6: 1280}
 SHOWN_IDS = 20
 # What ports show of their network, and servers of their ports.
 SHOWN_OF_PORTS = ("name", "qos_policy_id", "dns_domain")
+WIRE = ("network_type", "physical_network", "segmentation_id")
 
 
 @frozen
@@ -231,6 +232,10 @@ def change(
         for version in conn.scalars(select(Subnet.ip_version).where(Subnet.network_id == row.id)):
             check_mtu_of_family(changes["mtu"], version, row.id)
     changes = dict(changes)
+    said = {name: changes.pop(name) for name in WIRE if changes.get(name) is not None}
+    if said:
+        present = {name: getattr(row, name) for name in WIRE}
+        changes["segmentation_id"] = _renumbered(conn, row, Segment(**(present | said)), options, now)
     enabled, secure = (changes.get(name, getattr(row, name)) for name in ("pvlan", "port_security_enabled"))
     private_vlans.check_network(enabled, secure)
     if enabled != row.pvlan:
@@ -256,6 +261,14 @@ def change(
         qos_rules.network_changed(conn, row.id, by)
     tasks.submit_once(conn, kinds.ENSURE_NETWORK, row.id, by)
     return get(conn, row.id)
+
+
+def _renumbered(conn: Connection, row: Network, said: Segment, options: NetworkOptions, now: datetime) -> int | None:
+    number = segments.renumber(conn, row.id, said, options, now)
+    if number != row.segmentation_id and conn.scalars(_ports, {"network": row.id, "but": ""}).first() is not None:
+        message = "Invalid input for operation: provider:segmentation_id cannot be updated while the network has ports."
+        raise Invalid(message, type="InvalidInput")
+    return number
 
 
 def remove(conn: Connection, row: Network, now: datetime, by: Origin) -> None:

@@ -204,6 +204,32 @@ def driver_specs(conn: Connection, network_id: str) -> tuple[SegmentSpec, ...]:
     )
 
 
+def renumber(conn: Connection, network_id: str, said: Segment, options: NetworkOptions, now: datetime) -> int | None:
+    """The number of a network's wire once it is what was said. Another type or physical network it does not get.
+
+    Raises Invalid, Conflict (another network has the number).
+    """
+    row, *others = of_network(conn, network_id)
+    present = wire(row)
+    if said == present:
+        return present.segmentation_id
+    if others:
+        raise _invalid("Provider network attributes can be updated only in networks with a single segment.")
+    if present.network_type != "vlan" or evolve(said, segmentation_id=present.segmentation_id) != present:
+        raise _invalid("of provider attributes only the segmentation_id of a VLAN network can be updated.")
+    wanted = check(said, options)
+    is_taken, _ = _seen(conn, wanted)
+    try:
+        if is_taken:
+            raise _in_use(wanted)
+        with conn.begin_nested():
+            standard.change(conn, SegmentRecord.table, row.id, now, segmentation_id=wanted.segmentation_id)
+    except IntegrityError:
+        # Another transaction has put a network on it meanwhile.
+        raise _in_use(wanted) from None
+    return wanted.segmentation_id
+
+
 def release(conn: Connection, network_id: str) -> None:
     """The network is on no segment any more."""
     conn.execute(_release, {"network": network_id})

@@ -88,9 +88,8 @@ def test_a_network_with_ports_is_not_deleted(neutron: Neutron) -> None:
 def test_what_is_for_administrators_is_refused_to_others(neutron: Neutron, name: str) -> None:
     value = "vxlan" if name.startswith("provider") else True
     neutron.refused(403, "PolicyNotAuthorized", "POST", "/networks", {"network": {name: value}})
-    if not name.startswith("provider"):
-        made = neutron.network(None)
-        neutron.refused(403, "PolicyNotAuthorized", "PUT", f"/networks/{made['id']}", {"network": {name: True}})
+    made = neutron.network(None)
+    neutron.refused(403, "PolicyNotAuthorized", "PUT", f"/networks/{made['id']}", {"network": {name: value}})
 
 
 def test_a_member_may_say_that_it_is_not_shared(neutron: Neutron) -> None:
@@ -148,6 +147,30 @@ def test_a_wire_is_one_networks_only_until_it_goes(neutron: Neutron, fields: dic
     neutron.refused(409, type, "POST", "/networks", {"network": fields}, "admin")
     neutron.expect(204, "DELETE", f"/networks/{made['id']}", user="admin")
     neutron.expect(201, "POST", "/networks", {"network": fields}, "admin")
+
+
+def test_a_vlan_gets_another_number_while_it_has_no_ports(neutron: Neutron) -> None:
+    made, other = (
+        neutron.create("network", "admin", provider__network_type="vlan", provider__segmentation_id=number)
+        for number in (7, 8)
+    )
+    path, number = f"/networks/{made['id']}", "provider:segmentation_id"
+    changed = neutron.expect(200, "PUT", path, {"network": {number: 9}}, "admin")["network"]
+    assert changed == {**made, number: 9, **{name: changed[name] for name in ("updated_at", "revision_number")}}
+    neutron.settle()
+    assert neutron.driver.networks.get(made["id"]).segmentation_id == 9
+    (segment,) = neutron.get(f"/segments?network_id={made['id']}", "admin")["segments"]
+    assert segment["segmentation_id"] == 9
+    neutron.expect(200, "PUT", f"/networks/{other['id']}", {"network": {number: 7}}, "admin")
+    neutron.refused(409, "VlanIdInUse", "PUT", path, {"network": {number: 7}}, "admin")
+    same = {"provider:network_type": "vlan", "provider:physical_network": "public", number: 9}
+    for wrong in ({number: 4095}, {"provider:network_type": "vxlan"}, {"provider:physical_network": "elsewhere"}):
+        neutron.refused(400, "InvalidInput", "PUT", path, {"network": {**same, **wrong}}, "admin")
+    tunnel = neutron.network(None)
+    neutron.refused(400, "InvalidInput", "PUT", f"/networks/{tunnel['id']}", {"network": {number: 9}}, "admin")
+    neutron.create("port", "admin", network_id=made["id"])
+    neutron.refused(400, "InvalidInput", "PUT", path, {"network": {number: 10}}, "admin")
+    neutron.expect(200, "PUT", path, {"network": {**same, "name": "n", "provider:physical_network": None}}, "admin")
 
 
 class TestFewTunnels:

@@ -62,7 +62,9 @@ def _of_one_wire(name: str, type_: Any, filter: Callable[[Any], Any]) -> Attribu
     shown = of_each(lambda network: MISSING if network.more_segments else getattr(network, name))
     column = getattr(Network, name)
     named = f"provider:{name}"
-    return Attribute(named, column, type_, post=None, filter=filter, view=shown, rule=PROVIDER, finds=FOUND_BY)
+    return Attribute(
+        named, column, type_, post=None, put=True, filter=filter, view=shown, rule=PROVIDER, finds=FOUND_BY
+    )
 
 
 def _several(conn: Connection, call: Call, records: Sequence[Network]) -> list[Any]:
@@ -158,7 +160,10 @@ def check(conn: Connection, call: Call, network: Network, changes: dict[str, Any
     for name in GUARDED:
         if name in changes:
             call.require(f"network:networks:update:{name}")
-    return changes
+    said = [name for name in networks.WIRE if name in changes]
+    if any(changes[name] is not None for name in said):
+        call.require("network:networks:update:provider")
+    return {name: value for name, value in changes.items() if name not in said or value is not None}
 
 
 def remove(conn: Connection, call: Call, network: Network) -> None:
