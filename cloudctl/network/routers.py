@@ -60,6 +60,7 @@ class NewRouter:
 # Built once: building a statement costs more than running it.
 _wired = select(Router, conntrack_helpers.any_of_router, metering.any_of_router).where(Router.id == bindparam("wanted"))
 _status = update(Router).where(Router.id == bindparam("wanted"))
+_is_on = _status.values(host=bindparam("there"))
 
 RECORDS = Owned(Router, "Router {} could not be found", "RouterNotFound")
 # `lock` of a router: nobody else changes its ports, or what goes through it, either.
@@ -199,12 +200,17 @@ def _interface(conn: Connection, port: Port, addresses: Sequence[RouterAddress])
     )
 
 
-def realised(conn: Connection, wanted: Wiring | None) -> None:
-    """A driver holds the router like this. What has changed meanwhile has a task of its own."""
+def realised(conn: Connection, wanted: Wiring | None, only_host: str = "") -> None:
+    """A driver holds the router like this. What has changed meanwhile has a task of its own.
+
+    `only_host`: the one that has routers, whichever was chosen for this one; "": any may.
+    """
     if wanted is None:
         return
     router_id = wanted.router.id
     _found_status(conn, router_id, ACTIVE)
+    if only_host and wanted.router.host not in ("", only_host):
+        conn.execute(_is_on, {"wanted": router_id, "there": only_host})
     for port, _ in router_ports.of_router(conn, router_id):
         status = ACTIVE if port.id in wanted.up and port.admin_state_up else "DOWN"
         if port.status != status:

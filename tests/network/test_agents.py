@@ -14,6 +14,7 @@ from cloudctl.drivers.interfaces import IDhcpPorts, IOneServiceHost, IRouters
 from cloudctl.drivers.specs import HostInventory
 from cloudctl.network import agents
 from cloudctl.network.api.agents import kinds_of
+from cloudctl.network.lifecycle import router as of_routers
 from cloudctl.network.tables import Agent
 from cloudctl.placement import hosts
 from cloudctl.placement.hosts import Promises
@@ -95,6 +96,19 @@ def test_one_host_alone_may_give_out_addresses_and_have_routers(neutron: Neutron
         neutron.router(neutron.network())
     (part,) = neutron.transact(agents.of_kind, agents.ROUTERS)
     assert neutron.transact(agents.load_of, part, True) == 3
+
+
+def test_a_router_is_on_the_only_host_that_has_any(neutron: Neutron, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever of the hosts was chosen for it."""
+    monkeypatch.setattr(type(neutron.driver), "service_host", lambda self: "h2", raising=False)
+    monkeypatch.setattr(of_routers, "IOneServiceHost", SimpleNamespace(providedBy=lambda driver: True))
+    made = [neutron.router(neutron.network()) for _ in range(3)]
+    bare = neutron.create("router")
+    neutron.settle()
+    (agent,) = [each for each in listed(neutron, "agent_type=L3%20agent") if each["host"] == "h2"]
+    found = neutron.get(f"/agents/{agent['id']}/l3-routers", "admin")["routers"]
+    assert {each["id"] for each in found} == {each["id"] for each in made}
+    assert neutron.get(f"/routers/{bare['id']}/l3-agents", "admin") == {"agents": []}
 
 
 def test_nobody_else_sees_them(neutron: Neutron) -> None:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from cloudctl.db import Connection
 from cloudctl.drivers.errors import DriverError, UnknownNetwork
-from cloudctl.drivers.interfaces import IRouters
+from cloudctl.drivers.interfaces import IOneServiceHost, IRouters
 from cloudctl.network import kinds, routers
 from cloudctl.network.lifecycle.patience import ATTEMPTS
 from cloudctl.tasks import Context, Step, Transient, Workflow
@@ -27,7 +27,8 @@ async def ensure(ctx: Context) -> None:
         except UnknownNetwork as error:
             # Deleted since the router was read: it has left this network by now.
             raise Transient(str(error)) from error
-    await ctx.commit(routers.realised, wanted)
+    only = driver.service_host() if IOneServiceHost.providedBy(driver) else ""
+    await ctx.commit(routers.realised, wanted, only)
 
 
 async def ensure_absent(ctx: Context) -> None:
