@@ -77,3 +77,18 @@ def test_a_rule_has_one_remote_and_sees_it(neutron: Neutron) -> None:
     neutron.refused(
         400, "SecurityGroupMultipleRemoteEntites", "POST", "/security-group-rules", {"security_group_rule": both}
     )
+
+
+def test_who_only_shares_one_is_not_told_that_it_cannot_be_changed(neutron: Neutron) -> None:
+    """As neutron has it, where other shared records are 403."""
+    path = f"/address-groups/{(made := group(neutron))['id']}"
+    policy = {"object_type": "address_group", "object_id": made["id"], "action": "access_as_shared"}
+    neutron.expect(201, "POST", "/rbac-policies", {"rbac_policy": {**policy, "target_tenant": "other"}})
+    assert neutron.get(path, "other")["address_group"]["shared"] is True
+    for method, at, body in (
+        ("PUT", path, {"address_group": {"name": "mine"}}),
+        ("PUT", f"{path}/add_addresses", {"addresses": ["10.0.0.0/8"]}),
+        ("DELETE", path, None),
+    ):
+        neutron.refused(404, "AddressGroupNotFound", method, at, body, "other")
+    neutron.expect(403, "DELETE", path, user="reader")
