@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from attrs import evolve, field, frozen
@@ -20,6 +21,7 @@ from cloudctl.volume.tables import Volume, VolumeType
 
 GIB = 1024**3
 INVALID_IMAGE = "Invalid image identifier or unable to access requested image."
+DEVICES = "block_device_mapping"  # the property of an image of a server that boots from a volume
 TYPE_OF_IMAGE = "cinder_img_volume_type"  # the property of an image that names the type of volumes made from it
 # What a volume remembers of its image, beside the image's own properties.
 REMEMBERED = ("container_format", "disk_format", "checksum", "min_disk", "min_ram", "size")
@@ -59,6 +61,7 @@ class Source:
     availability_zone: str | None = None
     host: str | None = None  # of the pool that it is in: what is made of it is there, too
     bootable: bool = False
+    snapshot_id: str | None = None
     image_id: str | None = None
     image_format: str | None = None
     image_metadata: Mapping[str, str] = field(factory=dict)
@@ -108,7 +111,7 @@ def create(
         "host": source.host or (options.pool if len(options.pools) == 1 else None),
         "volume_type_id": type_.id,
         "availability_zone": zone,
-        "snapshot_id": wanted.snapshot_id,
+        "snapshot_id": source.snapshot_id,
         "source_volid": wanted.source_volid,
         "backup_id": wanted.backup_id,
         "group_id": wanted.group_id,
@@ -150,7 +153,9 @@ def _source(conn: Connection, caller: Caller, wanted: NewVolume) -> Source:
     if wanted.backup_id is not None:
         return _backup_source(conn, caller, wanted.backup_id)
     if wanted.image_id is not None:
-        return image_source(conn, caller, wanted.image_id)
+        image = _image(conn, caller, wanted.image_id)
+        snapshot_id = boot_snapshot(image.properties)
+        return _image_source(image) if snapshot_id is None else _snapshot_source(conn, caller, snapshot_id)
     return Source()
 
 
@@ -192,6 +197,7 @@ def _snapshot_source(conn: Connection, caller: Caller, snapshot_id: str) -> Sour
         least=snapshot.size,
         why="Volume size '{size}'GB cannot be smaller than the snapshot size {least}GB. They must be >= original "
         "snapshot size.",
+        snapshot_id=snapshot.id,
         type_id=origin.volume_type_id,
         availability_zone=origin.availability_zone,
         host=origin.host,
@@ -216,6 +222,21 @@ def _backup_source(conn: Connection, caller: Caller, backup_id: str) -> Source:
 def image_source(conn: Connection, caller: Caller, name_or_id: str) -> Source:
     """Raises Invalid if there is no such image that is whole, Conflict if there are two of this name."""
     return _image_source(_image(conn, caller, name_or_id))
+
+
+def boot_snapshot(properties: Mapping[str, str]) -> str | None:
+    """Of the volume that a server booted from, whose image has these properties and no data of its own.
+
+    Whoever owns an image writes there what he likes: what cannot be read says nothing.
+    """
+    try:
+        described = json.loads(properties.get(DEVICES, "[]"))
+    except (ValueError, RecursionError):
+        return None
+    for each in described if isinstance(described, list) else ():
+        if isinstance(each, dict) and each.get("source_type") == "snapshot" and each.get("boot_index") == 0:
+            return str(each.get("snapshot_id"))[:64]
+    return None
 
 
 def _image_source(found: Image) -> Source:

@@ -10,6 +10,7 @@ from cloudctl.drivers.errors import DriverError, Unfit
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.drivers.specs import Power
 from cloudctl.image.store import ImageStore
+from cloudctl.volume.creation import boot_snapshot
 from tests.compute.asking import LATEST, Asking, refusal
 from tests.there import there
 
@@ -391,3 +392,39 @@ def test_a_guest_keeps_its_kernel_when_the_image_of_it_is_gone(demo: Asking) -> 
     found: list[Any] = []
     reading.addBoth(found.append)
     assert found[0].kernel_path == str(store.path(kernel))
+
+
+# -- volumes of an image that has no data
+
+
+def test_a_volume_of_an_image_of_volumes_is_made_of_its_boot_volume(demo: Asking) -> None:
+    device = {"source_type": "image", "uuid": demo.image, "destination_type": "volume", "boot_index": 0}
+    server_id = demo.boot(imageRef=None, block_device_mapping_v2=[{**device, "volume_size": 2}])
+    made = snapshot(demo, server_id)
+    demo.cloud.settle()
+    assert image(demo, made)["size"] == 0
+    kept = demo.client.get("/volume/v3/snapshots").json()["snapshots"][0]["id"]
+    body = {"volume": {"imageRef": made}}
+    found = demo.client.post("/volume/v3/volumes", body).json()["volume"]
+    assert (found["snapshot_id"], found["size"]) == (kept, 2)
+    demo.cloud.settle()
+    assert demo.volume_status(found["id"]) == "available"
+    assert demo.client.post("/volume/v3/volumes", {"volume": {"imageRef": made, "size": 1}}).status == 400
+    assert demo.client.delete(f"/volume/v3/snapshots/{kept}").status == 202
+    demo.cloud.settle()
+    assert demo.client.post("/volume/v3/volumes", body).status == 404
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("[]", None),
+        ("no JSON", None),
+        ("[1]", None),
+        ('{"a": 1}', None),
+        ('[{"source_type": "snapshot", "boot_index": 1, "snapshot_id": "b"}]', None),
+        ('[{"source_type": "snapshot", "boot_index": 0, "snapshot_id": "a"}]', "a"),
+    ],
+)
+def test_which_snapshot_an_image_names(text: str, found: str | None) -> None:
+    assert boot_snapshot({"block_device_mapping": text}) == found

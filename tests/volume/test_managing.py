@@ -114,6 +114,9 @@ def test_lists_tell_why_something_cannot_be_managed(make: Any, admin: Any, cloud
     assert admin.get(f"{V3}/manageable_volumes?host={HOST}", headers=at("3.7")).status == 404
     assert admin.get(f"{V3}/manageable_volumes", headers=LATEST).status == 400
     assert admin.get(f"{V3}/manageable_volumes?host=none", headers=LATEST).status == 404
+    of_cluster = f"{V3}/manageable_volumes?host={HOST}&cluster=none"
+    assert admin.get(of_cluster, headers=at("3.16")).status == 200
+    assert admin.get(of_cluster, headers=at("3.17")).status == 404
 
 
 def test_lists_are_sorted_and_paged(admin: Any, backend: Any) -> None:

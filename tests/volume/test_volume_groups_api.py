@@ -89,6 +89,8 @@ def test_a_group_is_shown_by_versions(admin: Any, demo: Any, stranger: Any, grou
     assert ask(demo, "GET", GROUPS).json() == {"groups": [{"id": group, "name": "g"}]}
     assert [each["id"] for each in ask(demo, "GET", f"{GROUPS}/detail").json()["groups"]] == [group]
     assert [each["id"] for each in ask(demo, "GET", f"{V3}/volumes?group_id={group}").json()["volumes"]] == [id]
+    other = f"{V3}/volumes?group_id=11111111-1111-1111-1111-111111111111"
+    assert [len(ask(demo, "GET", other, version=v).json()["volumes"]) for v in ("3.9", "3.10")] == [1, 0]
     assert ask(stranger, "GET", one).status == 404
     assert ask(admin, "GET", f"{GROUPS}?all_tenants=1").json()["groups"][0]["id"] == group
     assert ask(admin, "DELETE", f"{TYPES}/{first['group_type']}").status == 409

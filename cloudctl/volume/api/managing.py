@@ -19,7 +19,7 @@ from cloudctl.rest.body import Body, LooseBool, Missing, Uuid, gated, wire
 from cloudctl.rest.call import Call
 from cloudctl.rest.resource import Json
 from cloudctl.rest.route import Routes
-from cloudctl.rest.versions import since
+from cloudctl.rest.versions import ALWAYS, since
 from cloudctl.volume import managing, types, volumes
 from cloudctl.volume.api import lists, views
 from cloudctl.volume.api.actions import ACTION as VOLUME_ACTION
@@ -32,7 +32,9 @@ from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.snapshots import NewSnapshot
 
 LISTED, CLUSTERED = since(3, 8), since(3, 16)
-QUERY = ("host", "limit", "marker", "offset", "sort", "sort_key", "sort_dir")
+CLUSTERS_LISTED = since(3, 17)
+KNOWN = ("host", "limit", "marker", "offset", "sort", "sort_key", "sort_dir")
+QUERY = dict.fromkeys(KNOWN, ALWAYS) | {"cluster": CLUSTERS_LISTED}
 
 
 @frozen
@@ -265,7 +267,7 @@ class Managing:
 
     async def _asked(self, call: Call) -> IVolumeBackend:
         """The backend that the query names. Raises Invalid, NotFound, Unavailable."""
-        host = _place(call.query.get("host"), None)
+        host = _place(call.query.get("host"), call.query.get("cluster"))
         return self.pools[await self.db.read(managing.pool, self.options, host)]
 
 

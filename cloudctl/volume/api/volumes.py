@@ -40,7 +40,7 @@ FILTERS = {
     "bootable": By(_bootable),
     "migration_status": By(always(search.migration_status)),
     "availability_zone": lists.text(Volume.availability_zone),
-    "group_id": By(always(search.nullable(Volume.group_id)), span=since(3, 13)),
+    "group_id": By(always(search.nullable(Volume.group_id)), span=since(3, 10)),
     "size": By(always(number(Volume.size))),
     "created_at": lists.moment(Volume.created_at),
     "updated_at": lists.moment(Volume.updated_at),
