@@ -21,6 +21,7 @@ from cloudctl.compute.injected_files import NewFile
 from cloudctl.compute.networking import Automatic, NewInterface
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.placing import Place, asked_place
+from cloudctl.compute.remembered import remembered
 from cloudctl.compute.root_volumes import add_volumes, check_bootable, volume_zone
 from cloudctl.compute.states import BUILDING, SCHEDULING
 from cloudctl.compute.tables import Flavor, Server
@@ -94,6 +95,7 @@ class _Plan:
     flavor: Flavor
     place: Place
     disks: Disks
+    image_properties: dict[str, str]
     interfaces: list[NewInterface]
     public_key: str | None
     personality: list[dict[str, str]]
@@ -148,7 +150,8 @@ def _plan(
     place = asked_place(conn, caller, wanted.zone, wanted.host, wanted.node)
     flavor = wanted_flavor(conn, caller, wanted.flavor_id)
     _check_image(conn, caller, wanted.image_id, flavor)
-    devices, image_id = _devices(conn, wanted)
+    said = properties.of(conn, [wanted.image_id])[wanted.image_id] if wanted.image_id else {}
+    devices, image_id = _devices(wanted, said)
     disks = arrange(devices, image_id, flavor.ephemeral_gib, flavor.swap_mib, options)
     if not image_id:  # who names an image beside the volume says what is to be found there, or will be
         check_bootable(conn, caller, disks.volumes)
@@ -160,6 +163,7 @@ def _plan(
         flavor=flavor,
         place=volume_zone(conn, caller, place, disks.volumes, options, volume_options),
         disks=disks,
+        image_properties=remembered(said) if disks.image_id else {},
         interfaces=interfaces,
         public_key=public_key,
         personality=injected_files.take(conn, caller.project_id, wanted.personality),
@@ -213,11 +217,11 @@ def _check_image(conn: Connection, caller: Caller, image_id: str, flavor: Flavor
     check_fit(image, flavor.memory_mib, flavor.disk_gib)
 
 
-def _devices(conn: Connection, wanted: NewServer) -> tuple[Sequence[NewDevice], str]:
+def _devices(wanted: NewServer, said: Mapping[str, str]) -> tuple[Sequence[NewDevice], str]:
     """What was asked for and what the image says, and the image of the root disk, "" if that is a volume."""
     if not wanted.image_id:
         return wanted.devices, ""
-    of_image = volume_images.devices(properties.of(conn, [wanted.image_id])[wanted.image_id])
+    of_image = volume_images.devices(said)
     if not of_image:
         return wanted.devices, wanted.image_id
     return volume_images.override(of_image, tuple(wanted.devices)), ""
@@ -306,6 +310,7 @@ def _insert(conn: Connection, caller: Caller, wanted: NewServer, plan: _Plan, in
             "zone": plan.place.zone,
             "forced": plan.place.forced,
             "requested": plan.place.requested,
+            "image": plan.image_properties,
         },
         security_groups=list(wanted.security_groups) or ["default"],
         reservation_id=plan.reservation_id,

@@ -8,7 +8,7 @@ from typing import Any
 from attrs import field, frozen
 from attrs.validators import matches_re
 
-HIGHEST = 96
+HIGHEST = 104
 PORT = re.compile(r"(tcp6?|ssl):(?:port=)?([0-9]+)(?::|$)", re.ASCII)
 
 
@@ -23,7 +23,7 @@ def positive(_instance: object, _attribute: Any, value: float) -> None:
 
 
 def microversion(_instance: object, _attribute: Any, value: str) -> None:
-    match = re.fullmatch(r"2\.([1-9]\d?)", value, re.ASCII)
+    match = re.fullmatch(r"2\.([1-9]\d{0,2})", value, re.ASCII)
     if match is None or int(match[1]) > HIGHEST:
         raise ValueError(f"must be 2.1 to 2.{HIGHEST}")
 

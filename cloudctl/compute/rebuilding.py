@@ -13,11 +13,12 @@ from cloudctl.compute import injected_files, kinds, power, quotas, root_volumes,
 from cloudctl.compute.creation import check_fit, own_public_key
 from cloudctl.compute.creation import password as new_password
 from cloudctl.compute.injected_files import NewFile
+from cloudctl.compute.remembered import remembered
 from cloudctl.compute.states import STOPPED
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.errors import Invalid, NotFound
-from cloudctl.image import images
+from cloudctl.image import images, properties
 from cloudctl.image.tables import Image
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import creation, volumes
@@ -57,7 +58,8 @@ def rebuild(
     chosen = wanted.password or new_password()
     changes = {**wanted.changes, "admin_password": chosen, "guest_password": None}
     if row.image_id:
-        changes["image_id"] = image.id
+        said = properties.of(conn, [image.id])[image.id]
+        changes |= {"image_id": image.id, "scheduling": {**row.scheduling, "image": remembered(said)}}
     if wanted.metadata is not None:
         quotas.check_metadata(conn, row.project_id, len(wanted.metadata))
         changes["metadata"] = dict(wanted.metadata)

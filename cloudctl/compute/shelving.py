@@ -12,8 +12,8 @@ from sqlalchemy import update
 
 from cloudctl import tasks
 from cloudctl.compute import block_devices, kinds, networking, power, servers, snapshots
+from cloudctl.compute.pinning import needed_zone
 from cloudctl.compute.placing import NO_ZONE
-from cloudctl.compute.root_volumes import OTHER_ZONE
 from cloudctl.compute.states import SHELVED_OFFLOADED
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
@@ -22,7 +22,6 @@ from cloudctl.image import images
 from cloudctl.placement import claims, hosts
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Origin, Unasked
-from cloudctl.volume import volumes
 
 TO_HOST = "compute:servers:unshelve:host"
 
@@ -80,13 +79,7 @@ def _send(conn: Connection, caller: Caller, row: Server, wanted: Destination, cr
             raise Conflict(f'Host "{host.name}" is not in the availability zone "{zone}".')
     if wanted.zone == "":
         return row
-    needed = zone
-    if not cross_az_attach:
-        for device in block_devices.of_server(conn, row.id):
-            of_volume = volumes.get(conn, device.volume_id).availability_zone
-            if needed not in (None, of_volume):
-                raise Conflict(OTHER_ZONE)
-            needed = of_volume
+    needed = needed_zone(conn, row, zone, cross_az_attach=cross_az_attach)
     sent = {"pinned_zone": zone, "zone": needed, "scheduling": {**row.scheduling, "zone": needed}}
     return servers.change(conn, row, sent, caller.now)
 

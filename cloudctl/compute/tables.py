@@ -62,7 +62,7 @@ class Server(Record, table="servers"):
     zone: Field[str | None] = optional_text()  # of the host; before scheduling the one asked for
     pinned_zone: Field[str | None] = optional_text()
     group_id: Field[str | None] = optional_text(64)
-    scheduling: Field[dict[str, Any]] = json(dict)  # {hints, forced_host, requested_host}
+    scheduling: Field[dict[str, Any]] = json(dict)  # {hints, zone, forced, requested, image}
     security_groups: Field[list[Any]] = json(list)  # names asked for at create
     reservation_id: Field[str] = text(16)
     launch_index: Field[int] = column(Integer, default=0)

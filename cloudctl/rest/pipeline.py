@@ -50,7 +50,7 @@ from cloudctl.rest.route import Bound, Operation, meant
 from cloudctl.rest.sight import Sight
 from cloudctl.rest.stream import Stream
 from cloudctl.rest.uploads import Admitted
-from cloudctl.rest.versions import Microversions, Version
+from cloudctl.rest.versions import Microversions, Span, Version
 
 log = Logger()
 
@@ -131,6 +131,8 @@ class Pipeline:
     # Names in the query that ask for something else than the path alone does. The Operation must know each that is
     # sent: without this, `DELETE /bucket?metrics` would delete the bucket.
     subresources: frozenset[str] = frozenset()
+    # Versions that take no parameter which the Operation does not name.
+    strict_query: Span | None = None
     # Of what it does not let a caller know of, whom the policy refuses is told that it is not there.
     sight: Sight | None = None
 
@@ -237,6 +239,7 @@ class Pipeline:
         call.query.hidden = operation.hidden(call.version)
         if operation.policy is not None:
             await self._let(request, call, operation, variables, value)
+            self._check_query(call, operation)
         if operation.pure:
             return await self._pure(request, call, chosen, variables)
         reply = await self._reply(request, call, chosen, variables, value)
@@ -312,6 +315,13 @@ class Pipeline:
         named = request.where.project_id
         if named is not None and self.project_mismatch and named != identity.project_id:
             raise Invalid("Malformed request url: its project is not the token's.")
+
+    def _check_query(self, call: Call, operation: Operation) -> None:
+        """Raises Invalid."""
+        if self.strict_query is None or call.version not in self.strict_query or not call.query.pairs:
+            return
+        if unknown := sorted(set(call.query) - (operation.query.keys() - call.query.hidden)):
+            raise Invalid(bodies.unexpected(unknown))
 
     def _negotiate(self, request: Any, call: Call, bound: Sequence[Bound]) -> None:
         assert self.versions is not None

@@ -123,7 +123,7 @@ def test_what_differs_from_a_guest_is_told(vm_state: str, power: int, kind: str 
 @pytest.mark.parametrize(
     "table",
     [
-        {"max_microversion": "2.97"},
+        {"max_microversion": "2.105"},
         {"max_microversion": "3.1"},
         {"max_microversion": "2.0"},
         {"max_limit": 0},

@@ -162,6 +162,7 @@ def test_a_token_opens_once_in_its_time_and_for_its_server(
     shown = admin.get(path, "2.31").json()["console"]
     where = admin.server(server_id)["OS-EXT-SRV-ATTR:host"]
     assert shown == {"instance_uuid": server_id, "host": where, "port": 6083, "internal_access_path": None}
+    assert admin.get(path, "2.99").json()["console"] == {**shown, "tls_port": None}
     demo.cloud.advance(601)
     assert admin.get(path, "2.31").status == 404 and is_refused(late)
     gone = opened(demo, server_id)

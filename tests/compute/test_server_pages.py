@@ -15,10 +15,13 @@ from cloudctl.testing.cloud import MemoryCloud
 from tests.compute.asking import LATEST, Asking
 from tests.work import counted
 
+# The last version that minds no parameter which it does not have: with one, an answer is not one that is kept.
+UNMINDFUL = "2.101"
 
-def rows_read(cloud: MemoryCloud, demo: Asking, path: str = "/servers/detail") -> list[str]:
+
+def rows_read(cloud: MemoryCloud, demo: Asking, path: str = "/servers/detail", version: str = LATEST) -> list[str]:
     with counted(cloud) as work:
-        demo.get(path, LATEST)
+        demo.get(path, version)
     return [statement for statement in work.statements if "servers.hostname" in statement]
 
 
@@ -35,10 +38,10 @@ def test_a_row_is_read_again_only_after_it_has_changed(demo: Asking, cloud: Memo
 def test_one_server_is_read_again_only_after_it_has_changed(demo: Asking, cloud: MemoryCloud) -> None:
     """Its outline is: who may see it, and whether it has changed."""
     path = f"/servers/{demo.boot(name='first')}"
-    demo.get(path, LATEST)
-    assert rows_read(cloud, demo, f"{path}?again=1") == []
+    demo.get(path, UNMINDFUL)
+    assert rows_read(cloud, demo, f"{path}?again=1", UNMINDFUL) == []
     demo.put(path, {"server": {"name": "other"}})
-    assert len(rows_read(cloud, demo, f"{path}?again=2")) == 1
+    assert len(rows_read(cloud, demo, f"{path}?again=2", UNMINDFUL)) == 1
 
 
 def test_a_page_shows_each_server_as_it_is_shown_alone(demo: Asking, admin: Asking) -> None:

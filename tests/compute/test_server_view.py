@@ -48,6 +48,7 @@ SINCE = {
     "2.73": {"locked_reason"},
     "2.90": {"OS-EXT-SRV-ATTR:hostname"},
     "2.96": {"pinned_availability_zone"},
+    "2.100": {"scheduler_hints"},
 }
 ATTR = "OS-EXT-SRV-ATTR:"
 ADMINS = {

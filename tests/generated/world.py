@@ -367,7 +367,7 @@ class World:
                 "time": "2026-01-01%2000:00:00", "domain_id": "domain", "rule_id": self.ids["networking", "rule_id"],
                 "floating_ip": self.ids["networking", "floatingip_id"],
                 "snapshot_id": self.ids["volume", "snapshot_id"],
-                "network": "own", "pattern": "fake", "migration_id": "1", "token": UNKNOWN,
+                "network": "own", "pattern": "fake", "migration_id": "1", "token": UNKNOWN, "share_id": UNKNOWN,
             }.items()
         }  # fmt: skip
 

@@ -56,7 +56,7 @@ class Tenant:
 
 def ask(tenant: Tenant, wish: Wish, **instead: str) -> Response:
     path = "/".join(tenant.id(part[1:]) if part.startswith("$") else part for part in wish.at.split("/"))
-    headers = {"OpenStack-API-Version": "compute 2.1"} if wish.old else {}
+    headers = {"OpenStack-API-Version": f"compute {wish.version}"} if wish.version else {}
     body = tenant.filled(wish.body, **instead)
     return tenant.client.request(wish.method, f"/{wish.api}{path}", body, headers=headers)
 

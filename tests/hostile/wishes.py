@@ -19,7 +19,7 @@ class Wish:
     at: str
     body: Any
     granted: bool = True  # with the caller's own
-    old: bool = False  # at the oldest microversion
+    version: str = ""  # the microversion of compute, where it is not the newest
 
     @property
     def kinds(self) -> list[str]:
@@ -86,15 +86,16 @@ def volume(method: str, at: str, key: str, **fields: Any) -> Wish:
     return Wish("volume", method, f"/v3/{at}", {key: fields})
 
 
-def compute(method: str, at: str, key: str, *, granted: bool = True, old: bool = False, **fields: Any) -> Wish:
-    return Wish("compute", method, f"/v2.1/{at}", {key: fields}, granted, old)
+def compute(method: str, at: str, key: str, *, granted: bool = True, version: str = "", **fields: Any) -> Wish:
+    return Wish("compute", method, f"/v2.1/{at}", {key: fields}, granted, version)
 
 
 def boots(hints: dict[str, str] | None = None, **more: Any) -> list[Wish]:
     body: dict[str, Any] = {"server": {"name": "y", "imageRef": "$tiny", "flavorRef": "1", "networks": "none", **more}}
     if hints is not None:
         body["os:scheduler_hints"] = hints
-    return [Wish("compute", "POST", f"/v2.1/{at}", body) for at in ("servers", "os-volumes_boot")]
+    paths = {"servers": "", "os-volumes_boot": "2.102"}
+    return [Wish("compute", "POST", f"/v2.1/{at}", body, version=version) for at, version in paths.items()]
 
 
 def disk(kind: str, source: str) -> list[dict[str, Any]]:
@@ -211,17 +212,17 @@ WISHES = [
     *boots(hints={"group": "$server_group"}),
     compute("POST", "servers/$server/action", "rebuild", imageRef="$image"),
     compute("POST", "servers/$server/action", "rescue", rescue_image_ref="$image"),
-    compute("POST", "servers/$server/action", "addFixedIp", old=True, networkId="$network"),
+    compute("POST", "servers/$server/action", "addFixedIp", version="2.1", networkId="$network"),
     compute("POST", "servers/$server/os-interface", "interfaceAttachment", net_id="$addressed"),
     compute("POST", "servers/$server/os-interface", "interfaceAttachment", port_id="$spare"),
     compute("POST", ATTACHED, "volumeAttachment", volumeId="$volume"),
     compute("PUT", f"{ATTACHED}/$volume2", "volumeAttachment", granted=False, volumeId="$volume"),
     compute(
-        "POST", "os-security-group-rules", "security_group_rule", old=True, parent_group_id="$security_group",
+        "POST", "os-security-group-rules", "security_group_rule", version="2.1", parent_group_id="$security_group",
         group_id="$security_group2", ip_protocol="tcp", from_port=1, to_port=2,
     ),
-    compute("POST", "os-volumes", "volume", old=True, size=1, snapshot_id="$snapshot"),
-    compute("POST", "os-snapshots", "snapshot", old=True, volume_id="$volume"),
+    compute("POST", "os-volumes", "volume", version="2.1", size=1, snapshot_id="$snapshot"),
+    compute("POST", "os-snapshots", "snapshot", version="2.1", volume_id="$volume"),
 ]  # fmt: skip
 # A server is named without proof, since it may be a machine elsewhere; one of another project is refused.
 CLAIMS = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cloudctl.compute.api import gates
 from cloudctl.compute.api.address_actions import AddressActions
 from cloudctl.compute.api.aggregates import Aggregates
 from cloudctl.compute.api.audit_log import AuditLog
@@ -32,6 +33,7 @@ from cloudctl.compute.api.server_groups import ServerGroups
 from cloudctl.compute.api.server_moves import ServerMoves
 from cloudctl.compute.api.server_parts import ServerAddresses, ServerPassword, ServerTags, ServerTopology
 from cloudctl.compute.api.server_security_groups import ServerSecurityGroups
+from cloudctl.compute.api.server_shares import ServerShares
 from cloudctl.compute.api.server_shelving import ServerShelving
 from cloudctl.compute.api.servers import Servers
 from cloudctl.compute.api.services import Services
@@ -93,6 +95,7 @@ def build(
         ServerPassword(db),
         ServerTopology(db),
         ServerSecurityGroups(db),
+        ServerShares(db),
         InstanceActions(db, chosen),
         ServerInterfaces(db),
         VolumeAttachments(db, chosen),
@@ -117,6 +120,6 @@ def build(
         Extensions(),
         Removed(),
     )
-    pipeline = Pipeline(http, "compute", FAULTS, versions, legacy_request_id=True)
+    pipeline = Pipeline(http, "compute", FAULTS, versions, legacy_request_id=True, strict_query=gates.NO_OTHER_QUERY)
     mounts = [("", Versions(versions)), *(("/v2.1", resource) for resource in resources)]
     return ApiApp(pipeline, mounts, project_in_path=True, exact=True, plain=(OLD.encode(), b"v2.1"))

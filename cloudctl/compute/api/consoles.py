@@ -22,13 +22,15 @@ from cloudctl.rest.body import Body, BodyError, Problem
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import Span, since
+from cloudctl.rest.views import Fields
 
 LAST = (2, 5)
 CONSOLES, WEBMKS = since(2, 6, "remote consoles"), since(2, 8, "remote consoles of the type `webmks`")
+DIRECT = since(2, 99, "remote consoles of the type `spice-direct`")
 # Protocol → its types, and the versions in which they may be asked for.
 TYPES: dict[str, dict[str, Span]] = {
     "vnc": {"novnc": CONSOLES, "xvpvnc": CONSOLES},
-    "spice": {"spice-html5": CONSOLES},
+    "spice": {"spice-html5": CONSOLES, "spice-direct": DIRECT},
     "rdp": {"rdp-html5": CONSOLES},
     "serial": {"serial": CONSOLES},
     "mks": {"webmks": WEBMKS},
@@ -58,7 +60,11 @@ class Serial:
 @frozen
 class RemoteConsole:
     protocol: Literal["vnc", "spice", "rdp", "serial", "mks"]
-    type: Literal["novnc", "xvpvnc", "rdp-html5", "spice-html5", "serial", "webmks"]
+    type: Literal["novnc", "xvpvnc", "rdp-html5", "spice-html5", "spice-direct", "serial", "webmks"]
+
+
+# No console here has a port of its own, let alone one with TLS.
+PLACE = Fields[[]]("where the console of a token is", {"tls_port": (since(2, 99), lambda: None)})
 
 
 @frozen
@@ -129,7 +135,7 @@ class Consoles:
         found = right.console
         where = urlsplit(self.options.console_base(found.host))
         shown = {"instance_uuid": found.server_id, "host": found.host, "port": where.port}
-        return {"console": {**shown, "internal_access_path": None}}
+        return {"console": {**shown, **PLACE.of(call.version), "internal_access_path": None}}
 
 
 def vnc_link(page: str, base: str, token: str) -> str:

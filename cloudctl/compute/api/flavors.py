@@ -7,9 +7,10 @@ from typing import Annotated, Any
 from attrs import field, frozen
 from sqlalchemy import ColumnElement
 
-from cloudctl.compute import extra_specs, flavors
+from cloudctl.compute import extra_specs, flavors, patterns
 from cloudctl.compute.api import gates, query
 from cloudctl.compute.api.server_bodies import ServerName
+from cloudctl.compute.api.server_filters import matching
 from cloudctl.compute.flavors import LISTING, MANAGE, NewFlavor
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.tables import Flavor
@@ -38,10 +39,12 @@ from cloudctl.rest.body import (
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Page, Paging, paging
 from cloudctl.rest.route import Routes
-from cloudctl.rest.versions import since
+from cloudctl.rest.versions import ALWAYS, since, until
 from cloudctl.rest.views import Fields
 
-QUERY = frozenset({"minRam", "minDisk", "is_public", "limit", "marker", "sort_key", "sort_dir"})
+NAMED = since(2, 102)
+KNOWN = ("is_public", "limit", "marker", "minDisk", "minRam", "sort_dir", "sort_key")
+QUERY = dict.fromkeys(KNOWN, ALWAYS) | {"name": NAMED}
 
 Size = Annotated[LooseInt, Range(0)]
 Amount = Annotated[LooseInt, Range(1)]
@@ -62,7 +65,7 @@ class CreateFlavor:
     id: FlavorId | LooseInt | Missing | None = MISSING
     ephemeral: Size | Missing = wire("OS-FLV-EXT-DATA:ephemeral", default=MISSING)
     swap: Size | Missing = MISSING
-    rxtx_factor: Annotated[Any, Check(extra_specs.factor)] | Missing = MISSING
+    rxtx_factor: Annotated[Any, Check(extra_specs.factor)] | Missing = gated(until(2, 101))
     is_public: LooseBool | Missing = wire("os-flavor-access:is_public", default=MISSING)
     description: Description | Missing | None = gated(since(2, 55))
 
@@ -84,6 +87,13 @@ class Access:
     tenant: Annotated[str, Length(1, 64)]
 
 
+EARLIER = Fields[[Flavor]](
+    "a flavor with its sizes, for the last time",
+    {
+        "rxtx_factor": (until(2, 101), lambda flavor: flavor.rxtx_factor),
+        "OS-FLV-DISABLED:disabled": (until(2, 101), lambda flavor: flavor.disabled),
+    },
+)
 LATER = Fields[[Flavor]]("a flavor", {"description": (since(2, 55), lambda flavor: flavor.description)})
 SPECS = Fields[[Flavor]]("a flavor with its sizes", {"extra_specs": (since(2, 61), lambda flavor: flavor.extra_specs)})
 
@@ -98,12 +108,10 @@ def view(call: Call, row: Flavor) -> dict[str, Any]:
         "disk": row.disk_gib,
         "swap": row.swap_mib if row.swap_mib or call.version in gates.NO_EMPTY_SWAP else "",
         "OS-FLV-EXT-DATA:ephemeral": row.ephemeral_gib,
-        "rxtx_factor": row.rxtx_factor,
         "os-flavor-access:is_public": row.is_public,
-        "OS-FLV-DISABLED:disabled": row.disabled,
         "links": query.resource_links(call, "flavors", row.id),
     }
-    return shown | LATER.of(call.version, row) | SPECS.of(call.version, row)
+    return shown | EARLIER.of(call.version, row) | LATER.of(call.version, row) | SPECS.of(call.version, row)
 
 
 def brief(call: Call, row: Flavor) -> dict[str, Any]:
@@ -118,13 +126,13 @@ class Flavors:
     db: Database
     options: ComputeOptions = field(factory=ComputeOptions)
 
-    @routes.get("/flavors", policy="compute:flavors:list", pure=True, query=tuple(sorted(QUERY)))
+    @routes.get("/flavors", policy="compute:flavors:list", pure=True, query=QUERY)
     async def list(self, call: Call) -> dict[str, Any]:
         """List flavors."""
         page = await self.db.scan(self._page, call)
         return {"flavors": [brief(call, row) for row in page.rows], **query.links(call, page, "flavors_links")}
 
-    @routes.get("/flavors/detail", policy="compute:flavors:list", pure=True, query=tuple(sorted(QUERY)))
+    @routes.get("/flavors/detail", policy="compute:flavors:list", pure=True, query=QUERY)
     async def detail(self, call: Call) -> dict[str, Any]:
         """List flavors with their sizes."""
         page = await self.db.scan(self._page, call)
@@ -136,6 +144,8 @@ class Flavors:
         if call.query.all("sort_key") and not call.query.all("sort_dir"):
             asked = Paging(asked.limit, asked.marker, tuple((key, "asc") for key, _ in asked.order))
         unknown = Invalid(f"marker [{(asked.marker or '')[:64]}] not found")
+        if "name" in call.query:
+            patterns.install(conn)
         return listing.page(conn, LISTING, asked, *_conditions(call), unknown_marker=unknown)
 
     @routes.get("/flavors/<flavor_id>", policy="compute:flavors:show", pure=True)
@@ -251,11 +261,13 @@ class Flavors:
 
 
 def _conditions(call: Call) -> list[ColumnElement[bool]]:
-    found = []
+    found: list[ColumnElement[bool]] = []
     for name, column in (("minRam", Flavor.memory_mib), ("minDisk", Flavor.disk_gib)):
         least = call.query.integer(name)
         if least is not None:
             found.append(column >= least)
+    if (pattern := call.query.get("name")) is not None:
+        found.append(matching(Flavor.name)([pattern]))
     if not call.may(MANAGE):
         found.append(flavors.seen_by(call.caller))
         return found

@@ -52,3 +52,5 @@ ANY_ZONE = since(2, 91, "an unshelve with a zone that is null gives up the one t
 KEYPAIR_IMPORT = since(2, 92, "key pairs are imported, not made, and their names may hold `@` and `.`")
 REBUILT_VOLUMES = since(2, 93, "servers that boot from volumes are rebuilt with other images")
 FULL_HOSTNAME = since(2, 94, "`hostname` of a server may be a full domain name")
+ATTACHED_LATER = since(2, 101, "who attaches a volume is told nothing but that it will be")
+NO_OTHER_QUERY = since(2, 102, "parameters that a call does not have are refused, whichever call it is")

@@ -279,6 +279,7 @@ class UpdateServer:
     disk_config: DiskConfig | Missing = wire("OS-DCF:diskConfig", default=MISSING)
     description: Annotated[str, Length(0, 255)] | Missing | None = gated(since(2, 19))
     hostname: Hostname | Missing = gated(since(2, 90))
+    pinned_availability_zone: Annotated[str, Length(1, 255)] | Missing | None = gated(since(2, 104))
 
 
 CREATE = Body(CreateRequest)

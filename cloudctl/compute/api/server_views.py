@@ -46,7 +46,12 @@ LATER = Fields[[Server]](
         "locked_reason": (since(2, 73), lambda server: server.locked_reason),
         "pinned_availability_zone": (since(2, 96), lambda server: server.pinned_zone),
         "OS-EXT-SRV-ATTR:hostname": (since(2, 90), lambda server: server.hostname),
+        "scheduler_hints": (since(2, 100), lambda server: server.scheduling.get("hints", {})),
     },
+)
+IMAGE = Fields[[Server]](
+    "the image of a server, as it was when its disk was made of it",
+    {"properties": (since(2, 98), lambda server: server.scheduling.get("image", {}))},
 )
 ONE = Fields[[Server]](
     "a server shown alone",
@@ -170,7 +175,7 @@ def _identity(around: Surroundings, row: Server) -> View:
         "user_id": row.user_id,
         "metadata": row.metadata,
         "hostId": around.host_id(row.project_id, row.host),
-        "image": {"id": row.image_id, "links": bookmark(around.call, "images", row.image_id)} if row.image_id else "",
+        "image": _image(around.call, row),
         "flavor": _flavor(around.call, row),
         "created": zulu(row.created_at),
         "updated": zulu(row.updated_at),
@@ -194,6 +199,13 @@ def _places(around: Surroundings, row: Server) -> View:
         "OS-SRV-USG:launched_at": micros(row.launched_at),
         "OS-SRV-USG:terminated_at": micros(row.terminated_at),
     }
+
+
+def _image(call: Call, row: Server) -> View | str:
+    if not row.image_id:
+        return ""
+    links = bookmark(call, "images", row.image_id)
+    return {"id": row.image_id, "links": links, **IMAGE.of(call.version, row)}
 
 
 def _flavor(call: Call, row: Server) -> View:

@@ -6,7 +6,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from cloudctl.compute import creation, deletion, servers
+from cloudctl.compute import creation, deletion, pinning, servers
 from cloudctl.compute.api import query, server_views
 from cloudctl.compute.api.server_bodies import CREATE, UPDATE, CreateRequest, UpdateServer
 from cloudctl.compute.api.server_create import checked_hostname, wanted
@@ -78,7 +78,7 @@ class Servers:
         }
         return Reply({"server": shown}, headers=(("Location", links[0]["href"]),))
 
-    @routes.post("/os-volumes_boot", policy="compute:servers:create", body=CREATE, status=202)
+    @routes.post("/os-volumes_boot", policy="compute:servers:create", body=CREATE, status=202, until=(2, 102))
     async def create_from_volumes(self, call: Call, body: CreateRequest) -> Reply:
         """Create servers; a path from the time before `block_device_mapping` was known at the other one."""
         return await self.create(call, body)
@@ -96,10 +96,20 @@ class Servers:
 
     @routes.put("/servers/<server_id>", policy="compute:servers:update", body=UPDATE)
     async def update(self, call: Call, server_id: str, body: UpdateServer) -> dict[str, Any]:
-        """Change a server's name, description, addresses, disk configuration or host name."""
+        """Change a server's name, description, addresses, disk configuration, host name or zone."""
         if body.hostname is not MISSING:
             checked_hostname(body.hostname, call.version)
-        return {"server": await self.db.run(_update, call, server_id, body)}
+        return {"server": await self.db.run(self._update, call, server_id, body)}
+
+    def _update(self, conn: Connection, call: Call, server_id: str, body: UpdateServer) -> server_views.View:
+        row = servers.visible(conn, call.caller, server_id, lock=True)
+        changes = {COLUMNS.get(name, name): value for name, value in given(body).items() if name != PINNED}
+        if body.pinned_availability_zone is not MISSING:
+            zone, across = body.pinned_availability_zone or None, self.options.cross_az_attach
+            changes |= pinning.pinned(conn, row, zone, cross_az_attach=across)
+        if changes:
+            row = servers.change(conn, row, changes, call.now)
+        return server_views.updated(server_views.gather(conn, call, [row]), row)
 
     @routes.delete("/servers/<server_id>", policy="compute:servers:delete")
     async def delete(self, call: Call, server_id: str) -> None:
@@ -112,12 +122,5 @@ def _links(call: Call, page: Page) -> dict[str, Any]:
     return query.links(call, page, "servers_links", page.rows[-1][0] if page.rows else None)
 
 
+PINNED = "pinned_availability_zone"
 COLUMNS = {"accessIPv4": "access_ip_v4", "accessIPv6": "access_ip_v6"}
-
-
-def _update(conn: Connection, call: Call, server_id: str, body: UpdateServer) -> server_views.View:
-    row = servers.visible(conn, call.caller, server_id, lock=True)
-    changes = {COLUMNS.get(name, name): value for name, value in given(body).items()}
-    if changes:
-        row = servers.change(conn, row, changes, call.now)
-    return server_views.updated(server_views.gather(conn, call, [row]), row)

@@ -92,10 +92,17 @@ class VolumeAttachments:
             raise attaching.not_attached(server.id, volume_id)
         return {"volumeAttachment": view(call, row)}
 
-    @routes.post(PATH, policy="compute:attachments:create", body=Body(Attach, key="volumeAttachment"))
-    async def attach(self, call: Call, server_id: str, body: Attach) -> dict[str, Any]:
+    @routes.post(
+        PATH,
+        policy="compute:attachments:create",
+        body=Body(Attach, key="volumeAttachment"),
+        status={(2, 1): 200, (2, 101): 202},
+    )
+    async def attach(self, call: Call, server_id: str, body: Attach) -> dict[str, Any] | None:
         """Attach a volume to a server."""
         row = await self.db.run(self._attach, call, server_id, body)
+        if call.version in gates.ATTACHED_LATER:
+            return None
         return {"volumeAttachment": _created(call, row)}
 
     def _attach(self, conn: Connection, call: Call, server_id: str, body: Attach) -> BlockDevice:

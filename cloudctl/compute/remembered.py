@@ -1,0 +1,17 @@
+"""What a server remembers of the image that its disk was made of: the image may change, or be gone.
+
+Reference: compute-microversions.md, 2.98.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+NAME = re.compile(r"[a-zA-Z0-9_:. ]{1,255}", re.ASCII)
+LONGEST = 255
+
+
+def remembered(properties: Mapping[str, str]) -> dict[str, str]:
+    """Of an image's properties: what has a name that clients take, cut where they stop reading."""
+    return {name: value[:LONGEST] for name, value in properties.items() if NAME.fullmatch(name)}
