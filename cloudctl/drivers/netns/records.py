@@ -200,8 +200,13 @@ def write(file: Path, data: bytes) -> None:
 
 
 def make_readable(directory: Path) -> None:
-    """The directory is there; it and those above it that are made for it can be read by all, whatever the umask."""
+    """The directory is there; it and those above it that are made for it can be read by all, whatever the umask.
+
+    It gets its name last: who is killed before leaves none that is closed to dnsmasq, and is not looked at again.
+    """
     if not directory.is_dir():
         make_readable(directory.parent)
-        directory.mkdir(exist_ok=True)
-        directory.chmod(0o755)
+        beside = directory.with_name(f".{directory.name}.{os.getpid()}.new")
+        beside.mkdir(exist_ok=True)
+        beside.chmod(0o755)
+        beside.replace(directory)

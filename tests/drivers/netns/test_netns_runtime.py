@@ -35,6 +35,21 @@ def test_directories_and_files_can_be_read_by_all_whatever_the_umask(tmp_path: P
     assert mode(directory / "port") == 0o644
 
 
+def test_who_is_killed_while_he_makes_a_directory_leaves_none_that_is_closed(
+    tmp_path: Path, strict_umask: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "run" / "network"
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Path, "chmod", killed)
+        make_readable(directory)
+    make_readable(directory)
+    assert [mode(each) for each in (directory, directory.parent)] == [0o755] * 2
+
+
 def test_a_directory_that_was_there_keeps_its_mode(tmp_path: Path) -> None:
     there = tmp_path / "there"
     there.mkdir(mode=0o700)
