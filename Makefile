@@ -23,8 +23,8 @@ INSTALLED := $(VENV)/.installed
 
 # Tests that start `twist` or `openstack` find those of the venv. Not exported: $(PYTHON) must not be found in there.
 # Hundreds of processes import the same, so what one has compiled is kept, even where the environment says otherwise.
-# The long tests come first (tests/conftest.py), and are not all given to one process.
-PYTEST := PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(JOBS) --maxschedchunk=24
+# Each process begins with its share of the long tests (tests/conftest.py), and takes of another one's when it is done.
+PYTEST := PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(JOBS) --dist=worksteal
 
 CLIENTS := novaclient cinderclient glanceclient openstackclient openstack-objects osc-placement libcloud masakari rally \
 	ansible horizon nodepool swiftclient boto3 awscli s3fs rclone s3cmd restic duplicity sync

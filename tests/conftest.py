@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
+from itertools import chain, islice
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -50,9 +52,29 @@ class LoggedFailures:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    # Where processes share the tests, none is left alone with a long one at the end.
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+        items[:] = dealt(items, config.workerinput["workercount"])
+
+
+def dealt(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]:
+    """In as many parts as there are processes, of which each begins with its share of the long tests, file by file.
+
+    With `--dist=worksteal` each process has a part, and who is done takes from the end of another one's: what is left
+    then is short.
+    """
+    slow: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("slow") is not None:
+            slow.setdefault(item.path, []).append(item)
+    short = iter([item for item in items if item.get_closest_marker("slow") is None])
+    shares: list[list[pytest.Item]] = [[] for _ in range(processes)]
+    for number, tests in enumerate(slow.values()):
+        shares[number % processes].extend(tests)
+    left = len(items)
+    for number, share in enumerate(shares):
+        share.extend(islice(short, max(0, left // (processes - number) - len(share))))
+        left -= len(share)
+    return [*chain.from_iterable(shares), *short]
 
 
 def pytest_collection_finish() -> None:
