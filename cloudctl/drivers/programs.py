@@ -50,6 +50,7 @@ PROGRAMS: Mapping[str, str] = {
     "ceph": "ceph-common",
     "rbd": "ceph-common",
     "rados": "ceph-common",
+    "ovs-vsctl": "openvswitch-switch",
 }
 """Every program that a driver may run, and the Debian package that has it."""
 

@@ -13,11 +13,17 @@ from attrs import frozen
 
 from cloudctl.drivers.errors import Unfit
 from cloudctl.drivers.qemu import keys, slots
+from cloudctl.drivers.qemu.switches import OPEN_VSWITCH
 from cloudctl.drivers.rbd import disk as rbd
 from cloudctl.drivers.specs import PortSpec, VolumeConnection
 
 RECONNECT_SECONDS = 60  # that a guest's input and output wait for a storage daemon that has gone
 SERIAL_LENGTH = 20  # of a virtio disk, at most
+# What a guest would leave to a network card, and what one would leave to the guest.
+OFFLOADS = (
+    "csum", "gso", "host_tso4", "host_tso6", "host_ecn", "host_ufo",
+    "guest_csum", "guest_tso4", "guest_tso6", "guest_ecn", "guest_ufo",
+)  # fmt: skip
 
 
 @frozen
@@ -115,14 +121,15 @@ def _virtio_disk(name: str, slot: int, serial: str, boot: int | None) -> dict[st
 
 
 def nic(port: PortSpec, slot: int) -> Nic:
-    """Raises Unfit for a port that is not plugged by a tap."""
+    """Raises Unfit for a port that is plugged neither by a tap nor into Open vSwitch."""
     name, binding = slots.port(port.id), port.binding or {}
-    if binding.get("vif_type") != "tap":
+    if binding.get("vif_type") not in ("tap", OPEN_VSWITCH):
         raise Unfit(f"port {port.id} is plugged as {binding.get('vif_type')!r}, which QEMU guests cannot use")
+    details = binding["vif_details"]
     backend = {
         "type": "tap",
         "id": slots.node(name),
-        "ifname": binding["vif_details"]["tap"],
+        "ifname": details["tap"],
         "script": "no",
         "downscript": "no",
     }
@@ -132,8 +139,9 @@ def nic(port: PortSpec, slot: int) -> Nic:
         "bus": bus(slot),
         "netdev": slots.node(name),
         "mac": port.mac,
-        "host_mtu": port.mtu,
+        "host_mtu": details.get("mtu", port.mtu),
         # No boot from the network: its ROM costs time at each start.
         "romfile": "",
     }
-    return Nic(name, backend, device)
+    offloads = {} if details.get("offloads", True) else dict.fromkeys(OFFLOADS, False)
+    return Nic(name, backend, {**device, **offloads})

@@ -40,6 +40,7 @@ from cloudctl.drivers.qemu import (
     plugging,
     processes,
     slots,
+    switches,
 )
 from cloudctl.drivers.qemu.cgroups import ControlGroups
 from cloudctl.drivers.qemu.disks import GIB, Disks
@@ -49,7 +50,7 @@ from cloudctl.drivers.qemu.monitors import Monitors
 from cloudctl.drivers.qemu.moves import Moves, Whose
 from cloudctl.drivers.qemu.options import Config
 from cloudctl.drivers.qemu.parts import Parts
-from cloudctl.drivers.qemu.records import SEATS, Files, Record, Records, plugs, shape
+from cloudctl.drivers.qemu.records import SEATS, Files, Record, Records, plugs, shape, wiring
 from cloudctl.drivers.rbd.roots import root_disks
 from cloudctl.drivers.specs import (
     DriverResources,
@@ -84,7 +85,10 @@ def create(config: Config, resources: DriverResources) -> Qemu:
     disks = Disks(programs, resources.reactor, state_dir / "images", config.image_cache_seconds, roots)
     monitors = Monitors(resources.reactor, resources.clock, config.answer_timeout, config.dry_run)
     groups = ControlGroups(Path(config.cgroup) if config.cgroup else None)
-    machines = Machines(config, resources.clock, programs, records, monitors, disks, Emulator(programs), groups)
+    plugged = switches.Switches(programs, config)
+    machines = Machines(
+        config, resources.clock, programs, records, monitors, disks, Emulator(programs), groups, plugged
+    )
     return Qemu(config, resources, machines, Parts(machines), Moves(machines))
 
 
@@ -113,7 +117,10 @@ class Qemu:
 
     async def check(self) -> None:
         ip = ["ip"] if any(self.config.namespaces.values()) else []
-        require(command.PROGRAM, "qemu-img", "prlimit", "setpriv", "setsid", "genisoimage", *ip)
+        ovs = [switches.PROGRAM] if self.config.ovs_db else []
+        require(command.PROGRAM, "qemu-img", "prlimit", "setpriv", "setsid", "genisoimage", *ip, *ovs)
+        if strangers := sorted(self.config.ovs_db.keys() - self.config.namespaces.keys()):
+            raise Unusable(f"ovs_db names {', '.join(strangers)}, and hosts does not")
         if self.resources.state_dir is None or self.resources.reactor is None:
             raise Unusable("it needs a state directory and a reactor, so it cannot be used in an in-memory cloud")
         if os.geteuid() != 0:
@@ -235,6 +242,10 @@ class Qemu:
             if power in OFF:
                 record = await self.machines.reaped(record, files, power)
                 self.machines.keep_out(record, spec)
+                if record.spec.host != spec.host:
+                    await self.machines.leave(record.spec)
+                elif wiring(record.spec) != wiring(spec):
+                    await self.machines.unplug(record.spec)
                 await self._define(record.wishing(spec), files)
             elif shape(record.spec) != shape(spec):
                 raise InvalidPower(
@@ -265,6 +276,8 @@ class Qemu:
             if record := self.records.get(id):
                 self.disks.roots_of(record)  # which refuses what it would leave in Ceph
                 self.machines.keep_out(record, evolve(record.spec, volumes=()))
+                for spec in {each.host: each for each in (record.spec, record.arrived.spec)}.values():
+                    await self.machines.unplug(spec)
             # The record goes first: what is left by a crash is no guest any more.
             self.records.remove(id)
             await self.disks.remove(id, *seats)

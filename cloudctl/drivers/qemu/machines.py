@@ -29,6 +29,7 @@ from cloudctl.drivers.qemu.options import Config
 from cloudctl.drivers.qemu.plugging import AWAY
 from cloudctl.drivers.qemu.qmp import Gone, Monitor, Silent, drop
 from cloudctl.drivers.qemu.records import Files, Record, Records
+from cloudctl.drivers.qemu.switches import Switches
 from cloudctl.drivers.specs import GuestSpec, Power
 
 QUIT_SECONDS = 10.0  # for QEMU to write what it holds and to end
@@ -66,6 +67,7 @@ class Machines:
     disks: Disks
     emulator: Emulator
     groups: ControlGroups
+    switches: Switches
 
     # -- what is
 
@@ -155,6 +157,7 @@ class Machines:
             let_through(self.records.runtime_dir)
             await self.disks.in_thread(self.disks.demand_own, record, files)
             doors.let_in(record.spec.volumes, user.uid)
+        await self.switches.ensure(record.spec, *record.spec.ports)
         namespace = self.config.namespaces[record.spec.host] or None
 
         bounds = limits(record.spec, self.config.translation_cache_mib if self.config.accelerator == "tcg" else 0)
@@ -195,7 +198,9 @@ class Machines:
                     await self._ask(await self.monitors.get(record.spec.id, files), timeout)
             except Unreachable:
                 pass  # a QEMU that hangs cannot ask its guest
-        return await self.end(record, files)
+        record = await self.end(record, files)
+        await self.unplug(record.spec)
+        return record
 
     async def _ask(self, monitor: Monitor, seconds: float) -> None:
         limit = self.clock.seconds() + seconds
@@ -256,7 +261,21 @@ class Machines:
         if power is Power.STOPPED:
             record = self._noted(record, Power.STOPPED)
         await self.end_process(record.spec.id, files)
+        await self.unplug(record.spec)
         return record
+
+    async def unplug(self, spec: GuestSpec) -> None:
+        """Of a guest without a process on its host: what was made there for its ports alone is gone."""
+        await self.switches.ensure_absent(spec, *spec.ports)
+
+    async def leave(self, spec: GuestSpec) -> None:
+        """The same of a guest that is elsewhere now, and does not wait for that host."""
+        try:
+            await self.unplug(spec)
+        except DriverError as error:
+            _log.warn(
+                "ports of guest {id} may still be named on {host}: {error}", id=spec.id, host=spec.host, error=error
+            )
 
     # -- frozen
 
@@ -281,6 +300,7 @@ class Machines:
             await self._save(record, files, await self.monitors.get(record.spec.id, files))
         record = self._noted(record, Power.SUSPENDED)
         await self.end_process(record.spec.id, files)
+        await self.unplug(record.spec)
         return record
 
     async def _save(self, record: Record, files: Files, monitor: Monitor) -> None:

@@ -257,6 +257,7 @@ class Moves:
     async def _arrive(self, record: Record) -> Record:
         here, there = self._seats(record)
         await self._clear(record.spec.id, here)
+        await self.machines.leave(record.spec)
         record = record.arrived
         self.machines.records.put(record)
         beside = there.serial_link.with_suffix(".new")
@@ -270,6 +271,7 @@ class Moves:
 
     async def _stay(self, record: Record) -> Record:
         await self._clear(record.spec.id, self._seats(record)[1])
+        await self.machines.leave(record.arrived.spec)
         record = evolve(record, trip=None)
         self.machines.records.put(record)
         return record

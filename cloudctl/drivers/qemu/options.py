@@ -22,6 +22,12 @@ def _whole_words(_instance: object, attribute: Any, value: dict[str, str]) -> No
             raise ValueError("must map host names to network namespace names or empty strings")
 
 
+def _places(_instance: object, attribute: Any, value: dict[str, str]) -> None:
+    for name, place in value.items():
+        if not name or not place or any(character.isspace() for character in name + place):
+            raise ValueError("must map host names to what `ovs-vsctl --db` takes")
+
+
 @frozen
 class Config:
     """`[driver.hypervisor.qemu]`"""
@@ -29,6 +35,9 @@ class Config:
     # Host → the network namespace that its guests run in; "": this machine's own. All hosts are this machine.
     # None named: one host with this machine's name.
     hosts: dict[str, str] = field(factory=dict, validator=_whole_words)
+    # Host → where its Open vSwitch is told what to plug, as `ovs-vsctl --db` takes it, for networks by OVN. One that
+    # is not named has this machine's own.
+    ovs_db: dict[str, str] = field(factory=dict, validator=_places)
     # Numbers of users, first and last: each guest's process is of one that no other guest has, once it has begun.
     # Where this machine (a container) has no such users, all guests are of user 65523.
     uids: str = field(default=GUESTS, validator=are_numbers)

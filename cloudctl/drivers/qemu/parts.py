@@ -64,9 +64,12 @@ class Parts:
         self.machines.records.put(wished)
         if processes.find(files.pid) is not None:
             try:
+                await self.machines.switches.ensure(record.spec, port)
                 namespace = self.machines.config.namespaces[record.spec.host]
                 await plugging.plug_nic(await self.machines.monitors.get(record.spec.id, files), nic, namespace)
             except (Refused, NotOpened):
+                if all(each.id != port.id for each in record.spec.ports):
+                    await self.machines.switches.ensure_absent(record.spec, port)
                 self.machines.records.put(record)
                 raise
         return wished
@@ -76,6 +79,8 @@ class Parts:
             monitor = await self.machines.monitors.get(record.spec.id, files)
             await plugging.unplug_nic(monitor, slots.port(port_id), self.machines.config.unplug_timeout)
         kept = tuple(each for each in record.spec.ports if each.id != port_id)
+        gone = (each for each in record.spec.ports if each.id == port_id)
+        await self.machines.switches.ensure_absent(record.spec, *gone)
         record = self.outfitted(record, evolve(record.spec, ports=kept))
         self.machines.records.put(record)
         return record

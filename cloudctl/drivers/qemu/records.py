@@ -30,7 +30,7 @@ from cattrs.errors import BaseValidationError
 
 from cloudctl.drivers.errors import DriverError, NoCapacity
 from cloudctl.drivers.rbd.disk import RbdDisk
-from cloudctl.drivers.specs import GuestSpec, ImageSource, Power
+from cloudctl.drivers.specs import GuestSpec, ImageSource, PortBinding, Power
 
 RECORD = "guest.json"
 SEATS = ("", "-2")  # endings of the names of what belongs to a process
@@ -249,6 +249,11 @@ class Records:
 def shape(spec: GuestSpec) -> tuple[object, ...]:
     """What cannot change while a guest is on."""
     return spec.host, spec.vcpus, spec.memory_mib, spec.disk_gib, spec.ephemeral_gib, spec.swap_mib
+
+
+def wiring(spec: GuestSpec) -> dict[str, PortBinding | None]:
+    """How its ports are plugged."""
+    return {each.id: each.binding for each in spec.ports}
 
 
 def plugs(spec: GuestSpec) -> tuple[object, ...]:

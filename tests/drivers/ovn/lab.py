@@ -49,12 +49,18 @@ class Lab:
     prefix: str
     directory: Path
     northbound: Server
+    name: str = CHASSIS
     _daemons: list[subprocess.Popen[bytes]] = field(factory=list)
 
     @property
     def chassis(self) -> str:
         """Its namespace."""
-        return f"{self.prefix}-chassis"
+        return f"{self.prefix}-{self.name}"
+
+    @property
+    def switch(self) -> str:
+        """Where its Open vSwitch is told what to plug."""
+        return f"unix:{self.directory}/switch.sock"
 
     @property
     def outside(self) -> str:
@@ -64,41 +70,63 @@ class Lab:
         for name in (self.chassis, self.outside):
             run("ip", "netns", "add", name)
             run("ip", "-n", name, "link", "set", "dev", "lo", "up")
-        southbound, switch = (f"unix:{self.directory}/{name}.sock" for name in ("sb", "switch"))
+        southbound = f"unix:{self.directory}/sb.sock"
         self._database("sb", SOUTHBOUND)
         self._daemon("ovn-northd", f"--ovnnb-db={self.northbound.remote}", f"--ovnsb-db={southbound}")
+        self._open_switch(southbound, "127.0.0.1")
+        self.vsctl("add-br", "br-ex", "--", "set", "bridge", "br-ex", "datapath_type=netdev")
+        self._daemon("ovn-controller", self.switch)
+        self._pair(self.outside, "wire", "02:00:00:00:00:01")
+        self.vsctl("add-port", "br-ex", "wire")
+        run("ip", "-n", self.outside, "address", "add", f"{OUTSIDE}/24", "dev", "eth0")
+        run("ip", "-n", self.outside, "link", "set", "dev", "eth0", "up")
+
+    @contextmanager
+    def beside(self, name: str) -> Iterator[Lab]:
+        """Another chassis of this OVN. No packet goes from one to the other."""
+        directory = self.directory / name
+        directory.mkdir()
+        made = Lab(self.prefix, directory, self.northbound, name)
+        try:
+            run("ip", "netns", "add", made.chassis)
+            run("ip", "-n", made.chassis, "link", "set", "dev", "lo", "up")
+            made._open_switch(f"unix:{self.directory}/sb.sock", "127.0.0.2")
+            made._daemon("ovn-controller", made.switch)
+            yield made
+        finally:
+            made._end_daemons()
+
+    def _open_switch(self, southbound: str, tunnel: str) -> None:
+        """In userspace, with all that OVN's daemon looks for in it."""
         self._database("switch", VSWITCH)
         self.vsctl("--no-wait", "init")
         told = {
             "ovn-remote": southbound,
             "ovn-encap-type": "geneve",
-            "ovn-encap-ip": "127.0.0.1",
-            "system-id": CHASSIS,
-            "hostname": CHASSIS,
+            "ovn-encap-ip": tunnel,
+            "system-id": self.name,
+            "hostname": self.name,
             "ovn-bridge-datapath-type": "netdev",
             "ovn-bridge-mappings": "public:br-ex",
         }
         self.vsctl("--no-wait", "set", "open", ".", *(f'external-ids:{key}="{value}"' for key, value in told.items()))
         threads = ("other_config:n-handler-threads=1", "other_config:n-revalidator-threads=1")
         self.vsctl("--no-wait", "set", "open", ".", *threads)
-        self._daemon("ovs-vswitchd", switch)
-        self.vsctl("add-br", "br-ex", "--", "set", "bridge", "br-ex", "datapath_type=netdev")
-        self._daemon("ovn-controller", switch)
-        self._pair(self.outside, "wire", "02:00:00:00:00:01")
-        self.vsctl("add-port", "br-ex", "wire")
-        run("ip", "-n", self.outside, "address", "add", f"{OUTSIDE}/24", "dev", "eth0")
-        run("ip", "-n", self.outside, "link", "set", "dev", "eth0", "up")
+        self._daemon("ovs-vswitchd", self.switch)
 
     def stop(self) -> None:
-        for daemon in reversed(self._daemons):
-            daemon.kill()
-            daemon.wait()
+        self._end_daemons()
         for name in sorted(os.listdir("/run/netns")):
             if name.startswith(f"{self.prefix}-"):
                 run("ip", "netns", "del", name)
 
-    def vsctl(self, *words: str) -> None:
-        run("ovs-vsctl", f"--db=unix:{self.directory}/switch.sock", "--timeout=60", *words)
+    def _end_daemons(self) -> None:
+        for daemon in reversed(self._daemons):
+            daemon.kill()
+            daemon.wait()
+
+    def vsctl(self, *words: str) -> str:
+        return run("ovs-vsctl", f"--db={self.switch}", "--timeout=60", *words)
 
     def guest(self, port: PortSpec, binding: PortBinding) -> Guest:
         """A namespace that is plugged as the binding says."""

@@ -196,11 +196,23 @@ def test_nbd_servers_are_named_as_the_volume_driver_says() -> None:
     assert block["reconnect-delay"] > 0
 
 
+@pytest.mark.parametrize("offloads", [True, False])
+def test_an_interface_in_open_vswitch_is_as_its_binding_says(offloads: bool) -> None:
+    details = {"tap": "tapp", "bridge": "br-int", "interface_id": "p", "mtu": 1442, "offloads": offloads}
+    made = words(record(evolve(SPEC, ports=(evolve(port("p"), binding={"vif_type": "ovs", "vif_details": details}),))))
+    [backend] = objects(made, "-netdev")
+    [device] = objects(made, "-device", "virtio-net-pci")
+    assert (backend["ifname"], device["host_mtu"]) == ("tapp", 1442)
+    off = {name for name, value in device.items() if value is False}
+    expected = {f"{end}_{what}" for end in ("host", "guest") for what in ("tso4", "tso6", "ecn", "ufo")}
+    assert off == (set() if offloads else {*expected, "csum", "gso", "guest_csum"})
+
+
 @pytest.mark.parametrize(
     "spec",
     [
         evolve(SPEC, volumes=(VolumeConnection("v", {"driver_volume_type": "iscsi", "data": {}}),)),
-        evolve(SPEC, ports=(evolve(port("p"), binding={"vif_type": "ovs", "vif_details": {}}),)),
+        evolve(SPEC, ports=(evolve(port("p"), binding={"vif_type": "vhostuser", "vif_details": {}}),)),
         evolve(SPEC, ports=(evolve(port("p"), binding=None),)),
     ],
 )
