@@ -181,8 +181,14 @@ class Storage:
 
     def remove(self, name: str) -> None:
         found = self.find(name)
-        if found is not None:
+        if found is None:
+            return
+        try:
             found.delete(0)
+        except libvirt.libvirtError as error:
+            # Another process that clears up after the same guest was first.
+            if error.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_VOL:
+                raise
 
     def copy(self, source: Path, name: str) -> None:
         """The bytes of a file of this machine are the volume's. One that was not copied to its end is made anew."""

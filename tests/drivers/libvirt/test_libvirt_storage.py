@@ -87,3 +87,26 @@ def test_what_stays_in_the_way_is_told(tries: list[bool], monkeypatch: pytest.Mo
     tries += [True, False]
     with pytest.raises(libvirt.libvirtError, match="already exists"):
         of(Pool())._copy_beside_others(Path("/image"), "image-1")
+
+
+# -- volumes
+
+
+class Taken:
+    """A volume that somebody else removes, or that stays, just as it is to be removed."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+    def delete(self, _flags: int) -> None:
+        error = libvirt.libvirtError("no")
+        error.err = (self.code, 0, "no", 0, "", "", "", 0, 0)
+        raise error
+
+
+def test_a_volume_that_another_process_removes_meanwhile_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Storage, "find", lambda _self, _name: Taken(libvirt.VIR_ERR_NO_STORAGE_VOL))
+    of(Pool()).remove("console")
+    monkeypatch.setattr(Storage, "find", lambda _self, _name: Taken(libvirt.VIR_ERR_OPERATION_DENIED))
+    with pytest.raises(libvirt.libvirtError):
+        of(Pool()).remove("console")
