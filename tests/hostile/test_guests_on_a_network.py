@@ -79,7 +79,7 @@ WAYS = [
     *on_ports(allowed_address_pairs=[{"ip_address": ADDRESS, "mac_address": MAC}]),
     network("POST", "local_ips", "local_ip", network_id="$network", local_ip_address=ADDRESS),
     compute("POST", "servers", "server", **SERVER, networks=NAMED),
-    compute("POST", "os-volumes_boot", "server", **SERVER, networks=NAMED),
+    compute("POST", "os-volumes_boot", "server", version="2.102", **SERVER, networks=NAMED),
     compute("POST", "servers/$server/os-interface", "interfaceAttachment", net_id="$network", fixed_ips=FIXED),
 ]
 LOOKS_LIKE = ("ip_address", "fixed_ip", "fixed_ips", "mac_address", "address_pairs")
