@@ -1,40 +1,26 @@
-"""A tenant of a cluster: servers of the guest image on a network of their own, with addresses outside; and a watch on
-whether such a guest goes on.
-"""
+"""A tenant of a cluster: servers of the guest image on a network of their own, with addresses outside."""
 
 from __future__ import annotations
 
-import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from threading import Event, Thread
+from functools import partial
 from typing import Any
 
-from attrs import define, field
+from attrs import define
 from openstack.exceptions import HttpException
 
-from tests.drivers.netns.probes import Echo, connects, pinging
-from tests.live import guest_image
+from tests.drivers.netns.probes import connects
+from tests.live import guest_image, watching
 from tests.live.cluster import Admin, Cluster, until
-from tests.live.load import PATIENCE
+from tests.live.watching import COUNT, GuestDied, Watch
 
 # A kernel that has lost a part of itself does not go on lame.
 KERNEL_ARGUMENTS = "root=/dev/vda1 console=ttyS0 no_timer_check quiet oops=panic panic=-1"
 MEMORY_MIB = 96
-# A number each twentieth of a second, for as long as somebody listens.
-COUNT = "i=0; while echo $i; do i=$((i+1)); usleep 50000; done"
-EVERY = 0.05  # seconds between two packets
-ATTEMPTS = 3
 # QEMU 7.2 does, now and then, if a migration is cancelled by the libvirtd that finds it as it changes sides.
 ABORTED = "bdrv_inactivate_recurse: Assertion"
 QUIET = 2.0  # seconds after which what has not come counts as dropped
-
-
-class GuestDied(Exception):
-    """Its kernel did. A QEMU that emulates the processor (TCG) sometimes misses that the guest wrote to a page that was
-    just being sent, the more so on a busy machine, and the kernel trips over what the page held before.
-    """
 
 
 @define(eq=False)
@@ -169,79 +155,11 @@ def _uuids(value: list[Any]) -> list[str]:
     return [found] if kind == "uuid" else [each[1] for each in found]
 
 
-def emulated(piece: Callable[[], None]) -> None:
-    """What moves a guest while it runs, once more where the emulator has let it die: see `GuestDied`."""
-    for _ in range(ATTEMPTS - 1):
-        try:
-            return piece()
-        except GuestDied as error:
-            print(f"once more: {error}")
-    piece()
-
-
-@define(eq=False)
-class Watch:
-    """A connection in which a guest counts, and echoes of it, meanwhile."""
-
-    tenant: Tenant
-    guest: Guest
-    counting: subprocess.Popen[str]
-    deaths: int  # before it began
-    lines: list[str] = field(factory=list)
-    echoes: list[tuple[float, bool]] = field(factory=list)
-
-    def read(self) -> None:
-        assert self.counting.stdout is not None
-        for line in self.counting.stdout:
-            self.lines.append(line.strip())
-
-    def ping(self, echo: Echo, end: Event) -> None:
-        began = time.monotonic()
-        while not end.wait(EVERY):
-            self.echoes.append((time.monotonic() - began, echo(patience=EVERY)))
-
-    def goes_on(self) -> None:
-        """In the same connection come more numbers, and none is left out. Raises GuestDied."""
-        so_far = len(self.lines)
-        until("the guest counts on", lambda: self.counts_on(so_far) or self.has_ended() or self.has_died())
-        if not self.counts_on(so_far) and self.has_died():
-            raise GuestDied(f"the kernel of {self.guest.id} died on its way")
-        found = list(self.lines)
-        assert found == [str(number) for number in range(len(found))], found[-20:]
-
-    def counts_on(self, since: int) -> bool:
-        """After so many lines."""
-        return len(self.lines) > since + 5
-
-    def has_ended(self) -> bool:
-        return self.counting.poll() is not None
-
-    def has_died(self) -> bool:
-        return self.tenant.deaths(self.guest) > self.deaths
-
-    def facts(self) -> str:
-        lost = [at for at, came in self.echoes if not came]
-        gap, last = 0.0, self.echoes[0][0]
-        for at, came in self.echoes:
-            if came:
-                gap, last = max(gap, at - last), at
-        return f"{len(lost)} of {len(self.echoes)} echoes lost, longest silence {gap:.2f} s, {len(self.lines)} counted"
-
-
 @contextmanager
 def watched(tenant: Tenant, guest: Guest) -> Iterator[Watch]:
-    until("the guest can be reached", lambda: tenant.cluster.say(guest.floating, "hostname"))
-    watch, end = Watch(tenant, guest, tenant.cluster.ssh(guest.floating, COUNT), tenant.deaths(guest)), Event()
-    with pinging(tenant.cluster.wires.outside, guest.floating) as echo:
-        threads = [Thread(target=watch.read), Thread(target=watch.ping, args=(echo, end))]
-        for each in threads:
-            each.start()
-        try:
-            until("the guest counts", lambda: watch.lines)
-            yield watch
-        finally:
-            end.set()
-            watch.counting.kill()
-            for each in threads:
-                each.join(PATIENCE)
-            watch.counting.wait()
+    """Whether the guest goes on."""
+    cluster = tenant.cluster
+    until("the guest can be reached", lambda: cluster.say(guest.floating, "hostname"))
+    counting, deaths = cluster.ssh(guest.floating, COUNT), partial(tenant.deaths, guest)
+    with watching.watched(counting, deaths, cluster.wires.outside, guest.floating) as watch:
+        yield watch

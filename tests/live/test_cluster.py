@@ -18,7 +18,8 @@ from tests.live import cluster as clusters
 from tests.live import gates
 from tests.live.cluster import GATEWAYS, HOSTS, Admin, Cluster, a_cluster, until
 from tests.live.process import LiveCloud
-from tests.live.tenant import Guest, Tenant, Watch, emulated, watched
+from tests.live.tenant import Guest, Tenant, watched
+from tests.live.watching import Watch, emulated
 from tests.needed import HOST, need
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,8 @@ import pytest
 from tests.drivers.rbd import cluster as ceph
 from tests.live import cluster as clusters
 from tests.live.cluster import Admin, Cluster, a_cluster, until
-from tests.live.tenant import Guest, Tenant, emulated, watched
+from tests.live.tenant import Guest, Tenant, watched
+from tests.live.watching import emulated
 from tests.needed import HOST, need
 
 pytestmark = pytest.mark.slow

@@ -10,20 +10,19 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
-from threading import Event, Thread
 from typing import Any
+from urllib.error import URLError
 
 import pytest
-from attrs import define, field
 
-from tests.drivers.netns.probes import Echo, pinging
 from tests.live import host as hosts
 from tests.live import test_real_host as tenants
+from tests.live import watching
 from tests.live.host import HOSTS, Host, a_host, until
-from tests.live.tenant import COUNT, EVERY, GuestDied, emulated
 from tests.live.test_cluster_volumes import READ, SECTORS, WRITE
+from tests.live.watching import COUNT, Watch, emulated
 from tests.needed import HOST, need
 
 pytestmark = pytest.mark.slow
@@ -185,64 +184,15 @@ def old_process_killed(host: Host, id: str) -> None:
 # -- the guest, as somebody outside sees it
 
 
-@define(eq=False)
-class Watch:
-    """A connection in which the guest counts, and echoes of it, meanwhile."""
-
-    host: Host
-    id: str
-    deaths: int  # of its kernel, before it began
-    counting: subprocess.Popen[str]
-    lines: list[str] = field(factory=list)
-    echoes: list[tuple[float, bool]] = field(factory=list)
-
-    def read(self) -> None:
-        assert self.counting.stdout is not None
-        for line in self.counting.stdout:
-            self.lines.append(line.strip())
-
-    def ping(self, echo: Echo, end: Event) -> None:
-        began = time.monotonic()
-        while not end.wait(EVERY):
-            self.echoes.append((time.monotonic() - began, echo(patience=EVERY)))
-
-    def goes_on(self) -> None:
-        """In the same connection come more numbers, and none is left out. Raises GuestDied."""
-        so_far = len(self.lines)
-        until("the guest counts on", lambda: len(self.lines) > so_far + 5 or self.counting.poll() is not None)
-        if len(self.lines) <= so_far + 5 and deaths(self.host, self.id) > self.deaths:
-            raise GuestDied(f"the kernel of {self.id} died on its way")
-        found = list(self.lines)
-        assert len(found) > so_far + 5 and found == [str(number) for number in range(len(found))], found[-20:]
-
-    def facts(self) -> str:
-        lost = sum(not came for _, came in self.echoes)
-        gap, last = 0.0, self.echoes[0][0]
-        for at, came in self.echoes:
-            if came:
-                gap, last = max(gap, at - last), at
-        return f"{lost} of {len(self.echoes)} echoes lost, longest silence {gap:.2f} s, {len(self.lines)} counted"
-
-
 def deaths(host: Host, id: str) -> int:
-    return host.console(id).count("Kernel panic")
+    with suppress(URLError):  # the cloud is killed now and then
+        return host.console(id).count("Kernel panic")
+    return 0
 
 
 @contextmanager
 def watched(host: Host, id: str, address: str) -> Iterator[Watch]:
     assert host.ssh(address, "hostname")
     counting = subprocess.Popen(host.ssh_command(address, COUNT), stdout=subprocess.PIPE, text=True)
-    watch, end = Watch(host, id, deaths(host, id), counting), Event()
-    with pinging(host.outside, address) as echo:
-        threads = [Thread(target=watch.read), Thread(target=watch.ping, args=(echo, end))]
-        for each in threads:
-            each.start()
-        try:
-            until("the guest counts", lambda: watch.lines)
-            yield watch
-        finally:
-            end.set()
-            watch.counting.kill()
-            for each in threads:
-                each.join()
-            watch.counting.wait()
+    with watching.watched(counting, partial(deaths, host, id), host.outside, address) as watch:
+        yield watch

@@ -1,0 +1,106 @@
+"""A guest that counts while it is moved, as somebody outside sees it: by a connection to it, and by echoes of it."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+
+from attrs import define, field
+
+from tests.drivers.netns.probes import Echo, pinging
+from tests.live.host import until
+from tests.live.load import PATIENCE
+
+# A number each twentieth of a second, for as long as somebody listens.
+COUNT = "i=0; while echo $i; do i=$((i+1)); usleep 50000; done"
+EVERY = 0.05  # seconds between two packets
+ATTEMPTS = 3
+
+
+class GuestDied(Exception):
+    """Its kernel did. A QEMU that emulates the processor (TCG) sometimes misses that the guest wrote to a page that was
+    just being sent, the more so on a busy machine, and the kernel trips over what the page held before.
+    """
+
+
+def emulated(piece: Callable[[], None]) -> None:
+    """What moves a guest while it runs, once more where the emulator has let it die: see `GuestDied`."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return piece()
+        except GuestDied as error:
+            print(f"once more: {error}")
+    piece()
+
+
+@define(eq=False)
+class Watch:
+    """`counting`: a connection in which the guest counts; `deaths`: how many of its kernels have died so far."""
+
+    counting: subprocess.Popen[str]
+    deaths: Callable[[], int]
+    lines: list[str] = field(factory=list)
+    echoes: list[tuple[float, bool]] = field(factory=list)
+    _before: int = field(init=False)  # of the deaths
+
+    def __attrs_post_init__(self) -> None:
+        self._before = self.deaths()
+
+    def read(self) -> None:
+        assert self.counting.stdout is not None
+        for line in self.counting.stdout:
+            self.lines.append(line.strip())
+
+    def ping(self, echo: Echo, end: Event) -> None:
+        began = time.monotonic()
+        while not end.wait(EVERY):
+            self.echoes.append((time.monotonic() - began, echo(patience=EVERY)))
+
+    def goes_on(self) -> None:
+        """In the same connection come more numbers, and none is left out. Raises GuestDied."""
+        so_far = len(self.lines)
+        until("the guest counts on", lambda: self.counts_on(so_far) or self.has_ended() or self.has_died(), PATIENCE)
+        if not self.counts_on(so_far) and self.has_died():
+            raise GuestDied("its kernel died on its way")
+        found = list(self.lines)
+        assert found == [str(number) for number in range(len(found))], found[-20:]
+
+    def counts_on(self, since: int) -> bool:
+        """After so many lines."""
+        return len(self.lines) > since + 5
+
+    def has_ended(self) -> bool:
+        return self.counting.poll() is not None
+
+    def has_died(self) -> bool:
+        return self.deaths() > self._before
+
+    def facts(self) -> str:
+        lost = sum(not came for _, came in self.echoes)
+        gap, last = 0.0, self.echoes[0][0]
+        for at, came in self.echoes:
+            if came:
+                gap, last = max(gap, at - last), at
+        return f"{lost} of {len(self.echoes)} echoes lost, longest silence {gap:.2f} s, {len(self.lines)} counted"
+
+
+@contextmanager
+def watched(counting: subprocess.Popen[str], deaths: Callable[[], int], outside: str, address: str) -> Iterator[Watch]:
+    """`outside`: the network namespace from which the guest at `address` is asked for echoes."""
+    watch, end = Watch(counting, deaths), Event()
+    with pinging(outside, address) as echo:
+        threads = [Thread(target=watch.read), Thread(target=watch.ping, args=(echo, end))]
+        for each in threads:
+            each.start()
+        try:
+            until("the guest counts", lambda: watch.lines, PATIENCE)
+            yield watch
+        finally:
+            end.set()
+            counting.kill()
+            for each in threads:
+                each.join(PATIENCE)
+            counting.wait()
