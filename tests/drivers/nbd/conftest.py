@@ -12,6 +12,7 @@ from twisted.internet.defer import ensureDeferred
 
 from cloudctl.drivers.nbd.driver import Config, create
 from cloudctl.drivers.specs import DriverResources
+from tests.drivers.nbd.client import Client
 from tests.drivers.qcow2 import live
 
 
@@ -42,3 +43,16 @@ def open_driver(reactor: Any, tmp_path: Path, runtime_dir: Path) -> Iterator[Cal
     yield opened
     for driver in made:
         pytest_twisted.blockon(ensureDeferred(driver.close()))
+
+
+@pytest.fixture
+def client() -> Iterator[Callable[..., Client]]:
+    clients = []
+
+    def connected(told: Any, reconnect: int = 15) -> Client:
+        clients.append(Client(told, reconnect))
+        return clients[-1]
+
+    yield connected
+    for each in clients:
+        each.end()

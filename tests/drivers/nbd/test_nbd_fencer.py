@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from cloudctl.drivers.nbd.fencer import Config, create
 from cloudctl.drivers.specs import DriverResources, SnapshotSpec, VolumeSpec
 from cloudctl.testing.faults import with_faults
 from cloudctl.testing.fencer_suite import fencer_suite
-from tests.drivers.nbd.test_nbd_volumes import Client, pids
+from tests.drivers.nbd.test_nbd_volumes import pids
 from tests.drivers.qcow2.live import MIB, demand, inside, run
 
 HOST, OTHER = "compute-1", "compute-2"
@@ -100,19 +100,6 @@ class TestNbdFencer(fencer_suite(make, is_fenced, HOST)):
 # -- guests
 
 
-@pytest.fixture
-def client() -> Iterator[Callable[..., Client]]:
-    clients = []
-
-    def connected(told: Any, reconnect: int = 15) -> Client:
-        clients.append(Client(told, reconnect))
-        return clients[-1]
-
-    yield connected
-    for each in clients:
-        each.end()
-
-
 async def test_a_guest_that_was_connected_writes_nothing_after_the_proof_and_others_go_on(
     open_driver: Callable[..., Any], client: Any, runtime_dir: Path, reactor: Any
 ) -> None:
@@ -123,17 +110,7 @@ async def test_a_guest_that_was_connected_writes_nothing_after_the_proof_and_oth
     beside, elsewhere = client(await volumes.connect("v1", OTHER)), client(await volumes.connect("v2", OTHER))
     untouched = await pid_of(volumes, "v2")
 
-    def write_on() -> int:
-        """Until it cannot: the last byte that it was told to be written."""
-        for number in range(1, 1_000_000):
-            (line,) = lost.says(f"write -P {number % 250 + 1} 0 4096")
-            if not line.startswith("wrote"):
-                return number
-            assert lost.process.stdout is not None
-            lost.process.stdout.readline()
-        raise AssertionError("it writes on and on")
-
-    writing = deferToThread(write_on)
+    writing = deferToThread(lost.writes_on)
     await beside.write("7", MIB)
     evidence = await fencer(volumes.records.root, runtime_dir).ensure_fenced(HOST)
     assert evidence == f"{HOST} is offered none of the 2 volumes in {volumes.records.root}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +16,7 @@ from cloudctl.drivers.nbd.fencer import Config, create
 from cloudctl.drivers.nbd.options import Place
 from cloudctl.drivers.specs import DriverResources, VolumeSpec
 from tests.drivers.nbd.test_nbd_fencer import HOST, OTHER, offered
-from tests.drivers.nbd.test_nbd_volumes import Client
 from tests.drivers.qcow2.live import demand
-
-
-@pytest.fixture
-def client() -> Iterator[Callable[..., Client]]:
-    clients = []
-
-    def connected(told: Any, reconnect: int = 15) -> Client:
-        clients.append(Client(told, reconnect))
-        return clients[-1]
-
-    yield connected
-    for each in clients:
-        each.end()
 
 
 @pytest.fixture

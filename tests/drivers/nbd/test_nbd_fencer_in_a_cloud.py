@@ -23,8 +23,8 @@ from cloudctl.config import build
 from cloudctl.db import Connection
 from cloudctl.drivers.boundary import call
 from cloudctl.instance_ha.tables import Proof
+from tests.drivers.nbd.client import Client
 from tests.drivers.nbd.test_nbd_fencer import offered
-from tests.drivers.nbd.test_nbd_volumes import Client
 from tests.drivers.qcow2.live import MIB, demand
 from tests.live.process import PASSWORDS, free_port
 
@@ -136,7 +136,7 @@ async def _story(cloud: Cloud, asked: Asked, clients: list[Client], runtime_dir:
     guests = [connected(name, LOST) for name in backends]
     for guest in guests:
         assert (await guest.write("7", MIB)).startswith("wrote")
-    writing = [deferToThread(_write_on, guest) for guest in guests]
+    writing = [deferToThread(guest.writes_on) for guest in guests]
 
     # -- nobody sees the host any more, and what it runs goes on
     hypervisor: Any = cloud.drivers.hypervisor
@@ -175,17 +175,6 @@ async def _story(cloud: Cloud, asked: Asked, clients: list[Client], runtime_dir:
 
 def _proof(conn: Connection) -> str:
     return str(conn.scalars(select(Proof.evidence)).one())
-
-
-def _write_on(guest: Client) -> int:
-    """Until it cannot: how often it was told to."""
-    for number in range(1, 1_000_000):
-        (line,) = guest.says(f"write -P {number % 250 + 1} 0 4096")
-        if not line.startswith("wrote"):
-            return number
-        assert guest.process.stdout is not None
-        guest.process.stdout.readline()
-    raise AssertionError("it writes on and on")
 
 
 async def _volume(asked: Asked, backend: str) -> str:
