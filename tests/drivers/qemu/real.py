@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from attrs import evolve
 from twisted.internet.task import deferLater
 
 from cloudctl.drivers.qemu.hypervisor import Config, Qemu, create
@@ -100,3 +101,19 @@ async def booted(driver: Qemu, id: str = ID) -> int:
 
     await soon(is_up)
     return (await driver.console_output(id)).count("Linux version")
+
+
+class Guests:
+    """What the public suite of hypervisors asks of whoever runs it, with the tiny guest."""
+
+    def guest(self, id: str, host: str, directory: Path) -> GuestSpec:
+        return evolve(tiny(directory), id=id)
+
+    def volume(self, id: str, host: str, directory: Path) -> VolumeConnection:
+        return volume(directory, id)
+
+    def port(self, id: str, host: str, directory: Path) -> PortSpec:
+        return port(directory, id)
+
+    async def boots(self, driver: Any, id: str) -> int:
+        return await booted(driver, id)

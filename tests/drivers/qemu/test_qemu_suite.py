@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from cloudctl.drivers.specs import GuestSpec, PortSpec, VolumeConnection
 from cloudctl.testing.faults import with_faults
 from cloudctl.testing.hypervisor_suite import hypervisor_suite
 from tests.drivers.qemu import real
@@ -21,21 +20,7 @@ def make(directory: Path) -> Any:
     return with_faults(driver, driver.resources.clock)
 
 
-class TestQemu(hypervisor_suite(make)):
+class TestQemu(real.Guests, hypervisor_suite(make)):
     @pytest.fixture(autouse=True)
     def _runtime(self, runtime_dir: Path) -> None:
         runtime[:] = [runtime_dir]
-
-    def guest(self, id: str, host: str, directory: Path) -> GuestSpec:
-        from attrs import evolve
-
-        return evolve(real.tiny(directory), id=id)
-
-    def volume(self, id: str, host: str, directory: Path) -> VolumeConnection:
-        return real.volume(directory, id)
-
-    def port(self, id: str, host: str, directory: Path) -> PortSpec:
-        return real.port(directory, id)
-
-    async def boots(self, driver: Any, id: str) -> int:
-        return await real.booted(driver, id)

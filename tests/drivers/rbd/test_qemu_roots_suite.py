@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import evolve
 
 from cloudctl.drivers.rbd.options import Pool
-from cloudctl.drivers.specs import GuestSpec, PortSpec, VolumeConnection
 from cloudctl.testing.hypervisor_suite import hypervisor_suite
 from tests.drivers.qemu import real
 from tests.drivers.rbd.cluster import USER, Cluster
@@ -25,7 +23,7 @@ def make_driver(directory: Path) -> Any:
     return _makers[-1](directory)
 
 
-class TestQemuInCeph(hypervisor_suite(make_driver)):
+class TestQemuInCeph(real.Guests, hypervisor_suite(make_driver)):
     @pytest.fixture(autouse=True)
     def _in_a_namespace(self, cluster: Cluster, namespace: str, runtime_dir: Path) -> None:
         pool = Pool([cluster.monitor], USER, cluster.keyring, answer_timeout=120.0, namespace=namespace)
@@ -41,15 +39,3 @@ class TestQemuInCeph(hypervisor_suite(make_driver)):
             return driver
 
         _makers[:] = [made]
-
-    def guest(self, id: str, host: str, directory: Path) -> GuestSpec:
-        return evolve(real.tiny(directory), id=id)
-
-    def volume(self, id: str, host: str, directory: Path) -> VolumeConnection:
-        return real.volume(directory, id)
-
-    def port(self, id: str, host: str, directory: Path) -> PortSpec:
-        return real.port(directory, id)
-
-    async def boots(self, driver: Any, id: str) -> int:
-        return await real.booted(driver, id)
