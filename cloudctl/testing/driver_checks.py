@@ -1,4 +1,4 @@
-"""What the driver suites have in common: moves, and the ways in which each move is disturbed."""
+"""What the driver suites have in common: their first tests, moves, and the ways in which each move is disturbed."""
 
 from __future__ import annotations
 
@@ -115,3 +115,46 @@ async def after_failure(driver: Any, moves: Sequence[Move], look: Look, lost_ans
         assert await look() == expected, f"after the failed {move.method}"
         await getattr(driver, move.method)(*move.args)
         assert await look() == move.seen, f"after {move.method} was repeated"
+
+
+class Contract:
+    """The tests of drivers of all kinds. A suite says its kind, how a driver is made, its moves and how it looks."""
+
+    kind: Kind
+    made: Make
+
+    async def moves(self, driver: Any, directory: Path) -> Sequence[Move]:
+        """What a thing goes through, from nothing to nothing."""
+        raise NotImplementedError
+
+    async def see(self, driver: Any) -> Any:
+        """All that the moves are about, as it is."""
+        raise NotImplementedError
+
+    async def test_provides_all_that_it_declares(self, tmp_path: Path) -> None:
+        async with driving(self.made, tmp_path) as driver:
+            verify(driver, self.kind)
+
+    async def test_closing_again_does_nothing(self, tmp_path: Path) -> None:
+        async with driving(self.made, tmp_path) as driver:
+            await driver.close()
+
+    async def test_what_it_makes_lives_and_goes(self, tmp_path: Path) -> None:
+        async with driving(self.made, tmp_path) as driver:
+            await once(driver, await self.moves(driver, tmp_path), lambda: self.see(driver))
+
+    async def test_each_ensure_repeated_changes_nothing(self, tmp_path: Path) -> None:
+        async with driving(self.made, tmp_path) as driver:
+            await twice(driver, await self.moves(driver, tmp_path), lambda: self.see(driver))
+
+    async def test_each_ensure_three_times_at_once_is_like_once(self, tmp_path: Path) -> None:
+        async with driving(self.made, tmp_path) as driver:
+            await at_once(driver, await self.moves(driver, tmp_path), lambda: self.see(driver))
+
+    async def test_each_ensure_can_be_repeated_after_a_failure(self, tmp_path: Path) -> None:
+        async with driving(self.made, tmp_path) as driver:
+            await after_failure(driver, await self.moves(driver, tmp_path), lambda: self.see(driver), False)
+
+    async def test_each_ensure_can_be_repeated_after_a_lost_answer(self, tmp_path: Path) -> None:
+        async with driving(self.made, tmp_path) as driver:
+            await after_failure(driver, await self.moves(driver, tmp_path), lambda: self.see(driver), True)

@@ -6,9 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from cloudctl.drivers.boundary import call
 from cloudctl.drivers.errors import UnknownHost
-from cloudctl.testing.driver_checks import Make, Move, after_failure, at_once, driving, once, refused, twice, verify
+from cloudctl.testing.driver_checks import Contract, Make, Move, driving, refused
 
 Look = Callable[[], Awaitable[bool]]
 
@@ -19,35 +18,19 @@ def fencer_suite(make: Make, is_fenced: Look, host: str = "compute-1") -> type[A
     `is_fenced()`: whether `host` is, as the machinery that the fencer works on shows it; it is not at first.
     """
 
-    class FencerSuite:
-        moves: Sequence[Move] = (
-            Move("ensure_unfenced", (host,), False),
-            Move("ensure_fenced", (host,), True),
-            Move("ensure_unfenced", (host,), False),
-        )
+    class FencerSuite(Contract):
+        kind = "fencer"
+        made = staticmethod(make)
 
-        async def test_provides_all_that_it_declares(self, tmp_path: Path) -> None:
-            verify(await call(make, tmp_path), "fencer")
+        async def moves(self, driver: Any, directory: Path) -> Sequence[Move]:
+            return (
+                Move("ensure_unfenced", (host,), False),
+                Move("ensure_fenced", (host,), True),
+                Move("ensure_unfenced", (host,), False),
+            )
 
-        async def test_a_host_is_fenced_and_let_go_of(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                await once(driver, self.moves, is_fenced)
-
-        async def test_a_repeat_changes_nothing(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                await twice(driver, self.moves, is_fenced)
-
-        async def test_three_calls_at_once_do_what_one_does(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                await at_once(driver, self.moves, is_fenced)
-
-        async def test_a_failure_before_the_effect_can_be_repeated(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                await after_failure(driver, self.moves, is_fenced, False)
-
-        async def test_a_lost_answer_can_be_repeated(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                await after_failure(driver, self.moves, is_fenced, True)
+        async def see(self, driver: Any) -> bool:
+            return await is_fenced()
 
         async def test_a_host_stays_fenced_when_the_cloud_is_started_anew(self, tmp_path: Path) -> None:
             async with driving(make, tmp_path) as driver:

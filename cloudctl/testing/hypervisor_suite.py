@@ -34,18 +34,7 @@ from cloudctl.drivers.interfaces import (
     IVncConsole,
 )
 from cloudctl.drivers.specs import GuestSpec, GuestState, ImageSource, PortSpec, Power, VolumeConnection
-from cloudctl.testing.driver_checks import (
-    Make,
-    Move,
-    after_failure,
-    at_once,
-    driving,
-    need,
-    once,
-    refused,
-    twice,
-    verify,
-)
+from cloudctl.testing.driver_checks import Contract, Make, Move, driving, need, refused
 
 ID = "6f1c0f5e-0000-4000-8000-00000000000a"
 OTHER = "6f1c0f5e-0000-4000-8000-00000000000b"
@@ -56,7 +45,10 @@ PORT = "3b7e8a90-0000-4000-8000-00000000000d"
 def hypervisor_suite(make: Make) -> type[Any]:
     """A class of tests for the driver that `make(directory)` returns."""
 
-    class HypervisorSuite:
+    class HypervisorSuite(Contract):
+        kind = "hypervisor"
+        made = staticmethod(make)
+
         # -- what a driver's own test class may replace
 
         def guest(self, id: str, host: str, directory: Path) -> GuestSpec:
@@ -125,14 +117,6 @@ def hypervisor_suite(make: Make) -> type[Any]:
 
         # -- the contract
 
-        async def test_provides_all_that_it_declares(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                verify(driver, "hypervisor")
-
-        async def test_closing_again_does_nothing(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                await driver.close()
-
         async def test_hosts_are_sorted_and_have_room(self, tmp_path: Path) -> None:
             async with driving(make, tmp_path) as driver:
                 hosts = await driver.hosts()
@@ -145,26 +129,6 @@ def hypervisor_suite(make: Make) -> type[Any]:
         async def test_a_new_driver_holds_nothing(self, tmp_path: Path) -> None:
             async with driving(make, tmp_path) as driver:
                 assert tuple(await driver.inventory()) == ()
-
-        async def test_a_guest_lives_and_goes(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                await once(driver, await self.moves(driver, tmp_path), lambda: self.see(driver))
-
-        async def test_each_ensure_repeated_changes_nothing(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                await twice(driver, await self.moves(driver, tmp_path), lambda: self.see(driver))
-
-        async def test_each_ensure_three_times_at_once_is_like_once(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                await at_once(driver, await self.moves(driver, tmp_path), lambda: self.see(driver))
-
-        async def test_each_ensure_can_be_repeated_after_a_failure(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                await after_failure(driver, await self.moves(driver, tmp_path), lambda: self.see(driver), False)
-
-        async def test_each_ensure_can_be_repeated_after_a_lost_answer(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                await after_failure(driver, await self.moves(driver, tmp_path), lambda: self.see(driver), True)
 
         async def test_an_unknown_guest_is_refused(self, tmp_path: Path) -> None:
             async with driving(make, tmp_path) as driver:

@@ -22,18 +22,7 @@ from cloudctl.drivers.specs import (
     SecurityGroupSpec,
     SubnetSpec,
 )
-from cloudctl.testing.driver_checks import (
-    Make,
-    Move,
-    after_failure,
-    at_once,
-    driving,
-    need,
-    once,
-    refused,
-    twice,
-    verify,
-)
+from cloudctl.testing.driver_checks import Contract, Make, Move, at_once, driving, need, refused, twice
 
 NETWORK = "77777777-0000-4000-8000-00000000000a"
 SUBNET = "88888888-0000-4000-8000-00000000000b"
@@ -47,7 +36,10 @@ def network_suite(make: Make, hosts: tuple[str, str] = ("host-1", "host-2")) -> 
     here, there = hosts
     both = tuple(sorted(hosts))
 
-    class NetworkSuite:
+    class NetworkSuite(Contract):
+        kind = "network"
+        made = staticmethod(make)
+
         def network(self) -> NetworkSpec:
             subnet = SubnetSpec(SUBNET, "10.7.0.0/24", "10.7.0.1", dns_nameservers=("10.7.0.2",))
             return NetworkSpec(NETWORK, "suite", segmentation_id=4242, mtu=1450, subnets=(subnet,))
@@ -66,7 +58,7 @@ def network_suite(make: Make, hosts: tuple[str, str] = ("host-1", "host-2")) -> 
             assert listed.get(PORT) == state, "inventory and observe_port disagree"
             return found.networks, state
 
-        def moves(self) -> list[Move]:
+        async def moves(self, driver: Any, directory: Path) -> list[Move]:
             network, port = self.network(), self.port()
             on_here = ((NETWORK,), PortState(PORT, NETWORK, (here,), True))
             on_both = ((NETWORK,), PortState(PORT, NETWORK, both, True))
@@ -90,38 +82,10 @@ def network_suite(make: Make, hosts: tuple[str, str] = ("host-1", "host-2")) -> 
 
         # -- the contract
 
-        async def test_provides_all_that_it_declares(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                verify(driver, "network")
-
-        async def test_closing_again_does_nothing(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                await driver.close()
-
         async def test_a_new_driver_holds_nothing(self, tmp_path: Path) -> None:
             async with driving(make, tmp_path) as driver:
                 found = await driver.inventory()
                 assert (found.networks, found.ports, found.routers, found.security_groups) == ((), (), (), ())
-
-        async def test_a_network_lives_and_goes(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                await once(driver, self.moves(), lambda: self.see(driver))
-
-        async def test_each_ensure_repeated_changes_nothing(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                await twice(driver, self.moves(), lambda: self.see(driver))
-
-        async def test_each_ensure_three_times_at_once_is_like_once(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                await at_once(driver, self.moves(), lambda: self.see(driver))
-
-        async def test_each_ensure_can_be_repeated_after_a_failure(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                await after_failure(driver, self.moves(), lambda: self.see(driver), False)
-
-        async def test_each_ensure_can_be_repeated_after_a_lost_answer(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                await after_failure(driver, self.moves(), lambda: self.see(driver), True)
 
         async def test_unknown_ids_are_refused(self, tmp_path: Path) -> None:
             async with driving(make, tmp_path) as driver:

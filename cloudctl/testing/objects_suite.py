@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cloudctl.drivers.boundary import call
 from cloudctl.drivers.errors import UnknownContent
-from cloudctl.testing.driver_checks import Make, Move, after_failure, at_once, driving, once, refused, twice, verify
+from cloudctl.testing.driver_checks import Contract, Make, Move, driving, refused
 
 ID = "0a" * 16
 OTHER = "f3" * 16
@@ -21,7 +20,10 @@ def objects_suite(make: Make, many: int = 52, data: bytes = DATA) -> type[Any]:
     `data`: a content of a usual size, 1 MiB at least.
     """
 
-    class ObjectsSuite:
+    class ObjectsSuite(Contract):
+        kind = "objects"
+        made = staticmethod(make)
+
         def file(self, directory: Path, content: bytes = data) -> str:
             path = directory / "content"
             path.write_bytes(content)
@@ -49,7 +51,7 @@ def objects_suite(make: Make, many: int = 52, data: bytes = DATA) -> type[Any]:
             assert [id for id in found if found[id] is not None] == listed, "inventory and open disagree"
             return {id: found[id] for id in listed}
 
-        def moves(self, directory: Path) -> Sequence[Move]:
+        async def moves(self, driver: Any, directory: Path) -> Sequence[Move]:
             source = self.file(directory)
             return (
                 Move("ensure_kept", (ID, source), {ID: data}),
@@ -58,30 +60,9 @@ def objects_suite(make: Make, many: int = 52, data: bytes = DATA) -> type[Any]:
                 Move("ensure_absent", (OTHER,), {}),
             )
 
-        async def test_provides_all_that_it_declares(self, tmp_path: Path) -> None:
-            driver = await call(make, tmp_path)
-            verify(driver, "objects")
-
-        async def test_a_content_is_kept_and_removed(self, tmp_path: Path) -> None:
+        async def test_a_new_driver_holds_nothing(self, tmp_path: Path) -> None:
             async with driving(make, tmp_path) as driver:
                 assert await self.see(driver) == {}
-                await once(driver, self.moves(tmp_path), lambda: self.see(driver))
-
-        async def test_a_repeat_changes_nothing(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                await twice(driver, self.moves(tmp_path), lambda: self.see(driver))
-
-        async def test_three_calls_at_once_do_what_one_does(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                await at_once(driver, self.moves(tmp_path), lambda: self.see(driver))
-
-        async def test_a_failure_before_the_effect_can_be_repeated(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                await after_failure(driver, self.moves(tmp_path), lambda: self.see(driver), False)
-
-        async def test_a_lost_answer_can_be_repeated(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                await after_failure(driver, self.moves(tmp_path), lambda: self.see(driver), True)
 
         async def test_what_is_there_stays_as_it_is(self, tmp_path: Path) -> None:
             async with driving(make, tmp_path) as driver:

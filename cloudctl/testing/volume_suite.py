@@ -18,18 +18,7 @@ from cloudctl.drivers.interfaces import (
 )
 from cloudctl.drivers.specs import ImageSource, SnapshotSpec, SnapshotState, VolumeSpec, VolumeState
 from cloudctl.image.inspection import inspect
-from cloudctl.testing.driver_checks import (
-    Make,
-    Move,
-    after_failure,
-    at_once,
-    driving,
-    need,
-    once,
-    refused,
-    twice,
-    verify,
-)
+from cloudctl.testing.driver_checks import Contract, Make, Move, after_failure, at_once, driving, need, refused, twice
 
 ID = "9d2f4c11-0000-4000-8000-00000000000a"
 OTHER = "9d2f4c11-0000-4000-8000-00000000000b"
@@ -41,7 +30,10 @@ LOOKED = 4096  # bytes of a volume that are compared
 def volume_suite(make: Make) -> type[Any]:
     """A class of tests for the driver that `make(directory)` returns."""
 
-    class VolumeSuite:
+    class VolumeSuite(Contract):
+        kind = "volume"
+        made = staticmethod(make)
+
         def volume(self, id: str) -> VolumeSpec:
             """A small empty volume."""
             return VolumeSpec(id, 1, "suite")
@@ -56,7 +48,7 @@ def volume_suite(make: Make) -> type[Any]:
             assert listed.get(id) == state, "inventory and observe disagree"
             return state
 
-        def moves(self) -> list[Move]:
+        async def moves(self, driver: Any, directory: Path) -> list[Move]:
             return [
                 Move("ensure_created", (self.volume(ID),), VolumeState(ID, 1)),
                 Move("ensure_extended", (ID, 2), VolumeState(ID, 2)),
@@ -88,40 +80,12 @@ def volume_suite(make: Make) -> type[Any]:
 
         # -- the contract
 
-        async def test_provides_all_that_it_declares(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                verify(driver, "volume")
-
-        async def test_closing_again_does_nothing(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                await driver.close()
-
         async def test_a_new_driver_holds_nothing_and_has_room(self, tmp_path: Path) -> None:
             async with driving(make, tmp_path) as driver:
                 assert tuple(await driver.inventory()) == ()
                 capacity = await driver.capacity()
                 assert 0 < capacity.free_gib <= capacity.total_gib
                 assert capacity.allocated_gib == 0
-
-        async def test_a_volume_lives_and_goes(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                await once(driver, self.moves(), lambda: self.see(driver))
-
-        async def test_each_ensure_repeated_changes_nothing(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                await twice(driver, self.moves(), lambda: self.see(driver))
-
-        async def test_each_ensure_three_times_at_once_is_like_once(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                await at_once(driver, self.moves(), lambda: self.see(driver))
-
-        async def test_each_ensure_can_be_repeated_after_a_failure(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                await after_failure(driver, self.moves(), lambda: self.see(driver), False)
-
-        async def test_each_ensure_can_be_repeated_after_a_lost_answer(self, tmp_path: Path) -> None:
-            async with driving(make, tmp_path) as driver:
-                await after_failure(driver, self.moves(), lambda: self.see(driver), True)
 
         async def test_an_unknown_volume_is_refused(self, tmp_path: Path) -> None:
             async with driving(make, tmp_path) as driver:

@@ -161,7 +161,7 @@ HYPERVISORS = [
     (TokenIgnored, "test_a_token_reboots_once"),
     (RunningStartsAgain, "test_running_again_does_not_start_again"),
     (AttachesTwice, "test_each_ensure_repeated_changes_nothing"),
-    (HidesStoppedGuests, "test_a_guest_lives_and_goes"),
+    (HidesStoppedGuests, "test_what_it_makes_lives_and_goes"),
     (DefiningStops, "test_size_changes_only_while_off"),
     (DefiningLooksTooEarly, "test_each_ensure_three_times_at_once_is_like_once"),
     (ForgetsAfterFailure, "test_each_ensure_can_be_repeated_after_a_failure"),
@@ -217,7 +217,7 @@ VOLUMES = [
     (NewAnswerEachTime, "test_each_ensure_repeated_changes_nothing"),
     (Shrinks, "test_a_volume_cannot_shrink"),
     (DeletesWhatIsConnected, "test_a_connected_volume_is_not_deleted"),
-    (ObservesAnotherSize, "test_a_volume_lives_and_goes"),
+    (ObservesAnotherSize, "test_what_it_makes_lives_and_goes"),
     (ClonesShareContent, "test_content_goes_in_and_comes_out"),
 ]
 
@@ -250,7 +250,7 @@ class AlwaysUp(FakeNetworkBackend):
 
 NETWORKS = [
     (UnplugsUnknownRaises, "test_the_absence_of_unknown_ids_is_no_error"),
-    (MovesInsteadOfAdding, "test_a_network_lives_and_goes"),
+    (MovesInsteadOfAdding, "test_what_it_makes_lives_and_goes"),
     (DeletesNetworksInUse, "test_a_network_with_ports_is_not_deleted"),
     (AlwaysUp, "test_a_port_that_is_down_passes_nothing"),
 ]
