@@ -21,10 +21,9 @@ from cloudctl.drivers.specs import NetworkInventory
 from cloudctl.network import kinds, ports
 from cloudctl.network.tables import Network, Port, Router, SecurityGroup, Standard
 from cloudctl.tasks import Kind
-from cloudctl.tasks.audit import Finding
+from cloudctl.tasks.audit import Finding, mended
 
 ACTIVE = "ACTIVE"
-BATCH = 100  # tasks in one transaction
 ENSURE: Mapping[str, Kind] = {
     each.resource: each
     for each in (kinds.ENSURE_NETWORK, kinds.ENSURE_PORT, kinds.ENSURE_ROUTER, kinds.ENSURE_SECURITY_GROUP)
@@ -67,13 +66,8 @@ def check(database: Database, backend: INetworkBackend) -> Callable[[], Awaitabl
         before = await database.scan(_before)
         found = await backend.inventory()
         drifted = await backend.drifted() if INetworkDrift.providedBy(backend) else frozenset()
-        # It reads every port, so it keeps nobody from writing; what it asks for is then written in short pieces.
-        findings = await database.scan(compare, before, found, drifted)
-        wanted = [(each.resource_type, each.resource_id) for each in findings if each.submitted]
-        mended: set[str] = set()
-        for start in range(0, len(wanted), BATCH):
-            mended |= await database.run(_mend, wanted[start : start + BATCH])
-        return [each for each in findings if not each.submitted or each.resource_id in mended]
+        # It reads every port, so it keeps nobody from writing.
+        return await mended(database, _mend, await database.scan(compare, before, found, drifted))
 
     return round
 
@@ -136,11 +130,11 @@ def _finding(type: str, id: str, what: str, message: str, submitted: bool = Fals
 
 def _mend(conn: Connection, wanted: Sequence[tuple[str, str]]) -> set[str]:
     """Those that now have a task; one that has other work by now is looked at in the next round."""
-    mended = set()
+    having = set()
     for type, id in wanted:
         record = RECORDS[type]
         project_id = conn.scalar(select(record.project_id).where(record.id == id))
         if project_id is not None and not tasks.has_open(conn, type, id):
             tasks.submit(conn, ENSURE[type], id, tasks.Unasked(project_id))
-            mended.add(id)
-    return mended
+            having.add(id)
+    return having

@@ -16,9 +16,12 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
+from cloudctl.db import Connection, Database
+
 log = Logger()
 
 PERIOD = 300.0
+BATCH = 100  # tasks in one transaction
 
 
 @frozen
@@ -33,6 +36,20 @@ class Finding:
 
 
 Check = Callable[[], Awaitable[Sequence[Finding]]]
+Mend = Callable[[Connection, Sequence[tuple[str, str]]], set[str]]
+"""Submits tasks for resources, each said by type and id. Ids of those that now have one."""
+
+
+async def mended(database: Database, mend: Mend, findings: Sequence[Finding]) -> list[Finding]:
+    """The findings, without those of which `submitted` says that a task shall mend them, and none was submitted.
+
+    The tasks are submitted in short pieces: a comparison of everything keeps nobody from writing, nor do they.
+    """
+    wanted = list(dict.fromkeys((each.resource_type, each.resource_id) for each in findings if each.submitted))
+    done: set[str] = set()
+    for start in range(0, len(wanted), BATCH):
+        done |= await database.run(mend, wanted[start : start + BATCH])
+    return [each for each in findings if not each.submitted or each.resource_id in done]
 
 
 @define

@@ -18,7 +18,7 @@ from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
 from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeSnapshots
 from cloudctl.drivers.specs import SnapshotState, VolumeState
-from cloudctl.tasks.audit import Finding
+from cloudctl.tasks.audit import Finding, mended
 from cloudctl.volume import attachments, kinds, states, volumes
 from cloudctl.volume.tables import Snapshot, Volume
 
@@ -26,7 +26,6 @@ from cloudctl.volume.tables import Snapshot, Volume
 SETTLED = (states.AVAILABLE, states.IN_USE)
 # While a volume is in one of these, a snapshot of it may be there that is only a frozen copy.
 COPIED = (states.BACKING_UP, states.UPLOADING)
-BATCH = 100  # tasks in one transaction
 
 
 class Settled(NamedTuple):
@@ -59,13 +58,8 @@ def check(database: Database, backend: IVolumeBackend) -> Callable[[], Awaitable
         before = await database.scan(_before)
         found = await backend.inventory()
         frozen_ones = await backend.snapshots() if IVolumeSnapshots.providedBy(backend) else None
-        # It reads every volume, so it keeps nobody from writing; what it asks for is then written in short pieces.
-        findings = await database.scan(compare, before, found, frozen_ones)
-        wanted = list(dict.fromkeys(each.resource_id for each in findings if each.submitted))
-        mended: set[str] = set()
-        for start in range(0, len(wanted), BATCH):
-            mended |= await database.run(_mend, wanted[start : start + BATCH])
-        return [each for each in findings if not each.submitted or each.resource_id in mended]
+        # It reads every volume, so it keeps nobody from writing.
+        return await mended(database, _mend, await database.scan(compare, before, found, frozen_ones))
 
     return round
 
@@ -127,16 +121,16 @@ def _differences(row: Settled, state: VolumeState | None, held: frozenset[str]) 
         yield "volume-connected", f"it is not attached, but {', '.join(state.hosts)} can still access it", False
 
 
-def _mend(conn: Connection, ids: Sequence[str]) -> set[str]:
+def _mend(conn: Connection, wanted: Sequence[tuple[str, str]]) -> set[str]:
     """Those of these volumes that now have a task; one that has other work by now is looked at in the next round."""
-    mended = set()
-    for id in ids:
+    having = set()
+    for _, id in wanted:
         row = volumes.find(conn, id)
         if row is None or tasks.has_open(conn, kinds.VOLUME, id):
             continue
         tasks.submit(conn, kinds.MEND_VOLUME, id, tasks.Unasked(row.project_id))
-        mended.add(id)
-    return mended
+        having.add(id)
+    return having
 
 
 def _is_old(row: Snapshot, before: Before) -> bool:

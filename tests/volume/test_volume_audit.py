@@ -60,7 +60,7 @@ def test_looking_keeps_nobody_from_writing(make: Any, cloud: Any, backend: Any, 
 
     monkeypatch.setattr(cloud.db, "run", noting)
     assert look() == sorted([("volume-larger", kept, False), ("volume-smaller", small, True)])
-    assert [args for module, args in written if module == audit.__name__] == [([small],)]
+    assert [args for module, args in written if module == audit.__name__] == [([("volume", small)],)]
 
 
 def test_a_volume_that_is_too_small_grows(make: Any, demo: Any, cloud: Any, backend: Any, look: Any) -> None:
