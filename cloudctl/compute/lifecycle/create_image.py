@@ -7,6 +7,7 @@ The copy is written straight to where the image's data belongs; the image servic
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 
 from cloudctl.compute import kinds, servers, snapshots
@@ -19,15 +20,21 @@ from cloudctl.tasks.tables import DONE, OPEN
 from cloudctl.tasks.workflow import Memo, Task
 
 CHILD = "image"
+Captured = Callable[[Connection, str, str, str, datetime], None]
+"""Of connection, server, image, disk format, now."""
 
 
 async def capture(ctx: Context) -> Memo:
-    image_id = ctx.args["image_id"]
+    await take(ctx, ctx.args["image_id"], captured)
+    return None
+
+
+async def take(ctx: Context, image_id: str, captured: Captured) -> None:
+    """The guest's disk becomes the image's data, and `captured` is committed."""
     await ctx.write(saving, ctx.resource_id, image_id, ctx.now)
     path = ctx.drivers.image_path(image_id)
     disk_format = await ctx.drivers.hypervisor.ensure_captured(ctx.resource_id, str(path))
     await ctx.commit(captured, ctx.resource_id, image_id, disk_format, ctx.now)
-    return None
 
 
 def saving(conn: Connection, server_id: str, image_id: str, now: datetime) -> None:

@@ -65,12 +65,8 @@ async def on_again(ctx: Context) -> None:
 
 async def capture(ctx: Context) -> Memo:
     image_id = ctx.args["image_id"]
-    if image_id is None:
-        return None
-    await ctx.write(create_image.saving, ctx.resource_id, image_id, ctx.now)
-    path = ctx.drivers.image_path(image_id)
-    disk_format = await ctx.drivers.hypervisor.ensure_captured(ctx.resource_id, str(path))
-    await ctx.commit(captured, ctx.resource_id, image_id, disk_format, ctx.now)
+    if image_id is not None:
+        await create_image.take(ctx, image_id, captured)
     return None
 
 
