@@ -40,6 +40,7 @@ class ApiApp:
         exact: bool = False,
         plain: tuple[bytes, bytes] | None = None,
     ) -> None:
+        """Raises LookupError for an Operation whose rule there is not."""
         self.pipeline = pipeline
         self.plain = plain
         self.project_in_path = project_in_path
@@ -54,6 +55,10 @@ class ApiApp:
                 bound = Bound(operation, getattr(resource, operation.handler), admits)
                 # Whether a token is needed is decided before the method is looked at.
                 self._bound[path, operation.policy is None].append(bound)
+        missing = {each.policy for _, each in self.operations} - {None, *pipeline.http.policy.rules}
+        if missing:
+            names = ", ".join(sorted(map(str, missing)))
+            raise LookupError(f"no policy.toml has the rule {names}: there, a name begins without its service's")
         self.endpoints: Endpoints = tuple((key, methods(bound)) for key, bound in self._bound.items())
         self.router = router(self.endpoints)
         # Whether a body may be an upload.

@@ -96,8 +96,15 @@ class World:
         return [(name, path, operation) for name, api in self.apis.items() for path, operation in api.operations]
 
     def fill(self, api: str, path: str, **values: str) -> str:
-        """A path with sample values. Raises KeyError for a variable without one."""
-        return f"/{api}" + VARIABLE.sub(lambda match: values.get(match[1]) or self.ids[api, match[1]], path)
+        """A path with sample values. Raises LookupError for a variable without one."""
+
+        def value(match: re.Match[str]) -> str:
+            found = values.get(match[1]) or self.ids.get((api, match[1]))
+            if found is None:
+                raise LookupError(f"World has no sample of <{match[1]}> for {api}: make one where it makes the others")
+            return found
+
+        return f"/{api}" + VARIABLE.sub(value, path)
 
     def identity(self, persona: str) -> Identity:
         token = self.clients[persona].token

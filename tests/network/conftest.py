@@ -164,14 +164,18 @@ def _open(conn: Any) -> int:
     return int(conn.execute(select(func.count()).select_from(TaskRow).where(TaskRow.state.in_(OPEN))).scalar_one())
 
 
+def make_http(clock: Clock, rules: Path | None = None) -> Http:
+    """`rules`: a file of changed ones."""
+    return Http(KnownTokens(), policy.load(["network"], rules), clock, Metrics())
+
+
 def make_neutron(db: Database, clock: Clock, options: NetworkOptions, rules: Path | None = None) -> Neutron:
     """`db` has all tables and no rows. `rules`: a file of changed ones."""
     driver = fake.create(fake.Config(), DriverResources(clock, "fake"))
     expected = (CloudError, DriverError)
     engine = Engine(db, clock, Driving(driver), WORKFLOWS, chance=lambda: 0.5, expected=expected)
-    http = Http(KnownTokens(), policy.load(["network"], rules), clock, Metrics())
     tree = Resource()
-    app = api.build(http, db, driver, "fake", options)
+    app = api.build(make_http(clock, rules), db, driver, "fake", options)
     tree.putChild(b"networking", app.resource())
     engine.startService()
     db.transact(False, rule_templates.write_shipped, datetime.fromtimestamp(START, UTC).replace(tzinfo=None))

@@ -16,7 +16,7 @@ from cloudctl.network.api import build
 from cloudctl.network.options import NetworkOptions
 from cloudctl.rest.body import wire_names
 from cloudctl.testing.cloud import empty_database
-from tests.network.conftest import START, Neutron, make_neutron
+from tests.network.conftest import START, Neutron, make_http, make_neutron
 from tests.network.samples import samples
 
 DEEP = b"[" * 900 + b"]" * 900
@@ -57,9 +57,10 @@ def fields() -> list[tuple[str, str, str, Any, str]]:
     A field that several bodies of a kind of resource have is read by the same code, so the first is asked.
     """
     found: dict[tuple[str, str], tuple[str, str, str, Any, str]] = {}
-    driver = create(Config(), DriverResources(Clock(), "fake"))
+    clock = Clock()
+    driver = create(Config(), DriverResources(clock, "fake"))
     nothing: Any = None  # is asked
-    for path, operation in build(nothing, nothing, driver, "fake", NetworkOptions()).operations:
+    for path, operation in build(make_http(clock), nothing, driver, "fake", NetworkOptions()).operations:
         for body in (operation.body or {}).values():
             for name in wire_names(body.type):
                 found.setdefault((operation.tag, name), (operation.method, path, body.key or "", body.type, name))
@@ -145,7 +146,7 @@ def one_of_everything(neutron: Neutron) -> dict[str, str]:
 def filled(path: str, ids: dict[str, str]) -> str:
     for name, value in ids.items():
         path = path.replace(f"<{name}>", value)
-    assert "<" not in path
+    assert "<" not in path, f"tests/network/samples.py makes nothing for {path}"
     return f"/networking{path}"
 
 

@@ -59,7 +59,7 @@ def test_what_the_driver_cannot_do_is_not_offered(neutron: Neutron) -> None:
     names = {each.name for each in PORTS.of(plain).attributes}
     assert {"name", "dns_name"} <= names and not {"extra_dhcp_opts", "trunk_details"} & names
     made: Any = api.build
-    paths = {path for path, _ in made(None, None, plain, "plain", neutron.options).operations}
+    paths = {path for path, _ in made(neutron.api.pipeline.http, None, plain, "plain", neutron.options).operations}
     assert not [path for path in paths if "trunks" in path or "port_forwardings" in path or "dscp_marking" in path]
 
 

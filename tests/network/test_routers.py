@@ -313,7 +313,7 @@ def test_without_routers_in_the_driver_there_are_none_in_the_api(neutron: Neutro
 
     def collections(driver: Any) -> set[str]:
         made: Any = api.build
-        operations = made(None, None, driver, "fake", neutron.options).operations
+        operations = made(neutron.api.pipeline.http, None, driver, "fake", neutron.options).operations
         return {part for path, _ in operations for part in path.split("/")[2:3]}
 
     pools = {"floatingip_pools", "floatingip-pools"}

@@ -481,3 +481,17 @@ def test_an_upload_whose_client_is_gone_before_the_answer_leaves_nothing(world: 
     exchange(world.site, encode("PUT", "/compute/v2.1/file", headers, b"x" * 100))
     asked.callback(None)
     assert list((tmp_path / "spool").iterdir()) == []
+
+
+class Flying:
+    routes = Routes("Flying")
+
+    @routes.get("/flying", policy="compute:things:fly")
+    async def fly(self, call: Call) -> None:
+        """Fly."""
+
+
+def test_an_operation_whose_rule_there_is_not_is_found_when_the_api_is_made() -> None:
+    http = Http(Tokens(), Policy(RULES), Clock(), Metrics())
+    with pytest.raises(LookupError, match="has the rule compute:things:fly"):
+        ApiApp(Pipeline(http, "compute", FAULTS), [("", Flying())])
