@@ -18,6 +18,7 @@ from cloudctl.compute.tables import BlockDevice, Server, ServerInterface
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound
 from cloudctl.network import ports
+from cloudctl.network.tables import Port
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import attachments, volumes
 
@@ -148,7 +149,7 @@ class Interface:
     """An interface of a server: its row, and the port's."""
 
     row: ServerInterface
-    port: Any
+    port: Port
 
 
 def attach_interface(conn: Connection, caller: Caller, server_id: str, wish: NewInterface | None) -> Interface:

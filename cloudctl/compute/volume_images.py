@@ -78,7 +78,7 @@ def devices(properties: Mapping[str, str]) -> tuple[NewDevice, ...]:
 def _devices(described: Any) -> Iterator[NewDevice]:
     """Raises ValueError, TypeError, KeyError, AttributeError."""
     if not isinstance(described, list):
-        raise TypeError("it is no list")
+        raise TypeError("it is not a list")
     for each in described:
         if each.get("source_type") != SNAPSHOT or each.get("destination_type") != VOLUME:
             raise ValueError("only snapshots of volumes are known")

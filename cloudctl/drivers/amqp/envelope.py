@@ -32,5 +32,5 @@ def unpack(data: bytes) -> Mapping[str, Any]:
 def _object(data: bytes | str) -> dict[str, Any]:
     found = orjson.loads(data)
     if not isinstance(found, dict):
-        raise ValueError("it is no object")
+        raise ValueError("it is not an object")
     return found

@@ -60,7 +60,7 @@ def create(config: Config, resources: DriverResources) -> PowerFencer:
         for name, host in config.hosts.items():
             password(host, name)
         if config.ca_file and not Path(config.ca_file).is_file():
-            raise Unusable(f"ca_file {config.ca_file} is no file")
+            raise Unusable(f"ca_file {config.ca_file} is not a file")
 
     controllers = {name: System(name, host, config, resources.reactor) for name, host in config.hosts.items()}
     return PowerFencer(controllers, resources.clock, config.power_timeout, usable)
