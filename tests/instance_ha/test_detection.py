@@ -63,6 +63,34 @@ def test_a_host_that_both_channels_miss_is_recovered_from(
     assert len(statuses(ha)) == 1
 
 
+def test_a_host_that_starts_for_minutes_once_it_has_its_power_again_is_not_fenced_anew(
+    ha: Ha, hosts: list[str], hypervisor: FakeHypervisor, network: FakeNetworkBackend, fencer: FakeFencer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    hypervisor.fail_host("fake-1")
+    network.silent.add("fake-1")
+    pass_time(ha, 150)
+    assert fencer.fenced == {"fake-1"}
+    monkeypatch.setattr(FakeHypervisor, "recover_host", lambda _self, _name: None)
+    (segment,) = ha.get("/segments")["segments"]
+    path = f"/segments/{segment['uuid']}/hosts/{hosts[0]}"
+    assert ha.ask("PUT", path, {"host": {"on_maintenance": False}}).status == 200
+    ha.cloud.advance(0.1)
+    assert fencer.fenced == set()
+    pass_time(ha, 900)
+    assert len(statuses(ha)) == 1 and fencer.fenced == set()
+    monkeypatch.undo()
+    hypervisor.recover_host("fake-1")
+    network.silent.clear()
+    pass_time(ha, 60)
+    assert ha.compute.get("/os-services?host=fake-1").json()["services"][0]["status"] == "enabled"
+    # From then on it can be lost again.
+    hypervisor.fail_host("fake-1")
+    network.silent.add("fake-1")
+    pass_time(ha, 150)
+    assert len(statuses(ha)) == 2 and fencer.fenced == {"fake-1"}
+
+
 def test_one_channel_alone_takes_nobody_for_dead(
     ha: Ha, hosts: list[str], network: FakeNetworkBackend, fencer: FakeFencer
 ) -> None:
