@@ -24,6 +24,8 @@ READY = 120.0  # seconds until a started cloud answers, or never
 # Below what the kernel gives to clients; so many for each process of a test run.
 FIRST_PORT, PORTS, WORKERS = 12_000, 2000, 10
 _numbers = count(os.getpid())
+# One for each port that was given, for as long as this process is there: another run may come to the same numbers.
+_given: list[socket.socket] = []
 PASSWORDS = {"admin": "admin-secret", "demo": "demo-secret"}
 
 
@@ -32,11 +34,15 @@ def free_port() -> int:
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     while True:
         port = FIRST_PORT + worker % WORKERS * PORTS + next(_numbers) % PORTS
-        with socket.socket() as probe:
-            try:
+        mark = socket.socket(socket.AF_UNIX)
+        try:
+            mark.bind(f"\0a port of cloudctl's tests: {port}")
+            with socket.socket() as probe:
                 probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
+        except OSError:
+            mark.close()
+            continue
+        _given.append(mark)
         return port
 
 
