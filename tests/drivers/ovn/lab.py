@@ -30,6 +30,7 @@ DAEMONS = ("ovn-northd", "ovn-controller", "ovn-nbctl", "ovn-sbctl", "ovs-vswitc
 VSWITCH = Path("/usr/share/openvswitch/vswitch.ovsschema")
 SOUTHBOUND = Path("/usr/share/ovn/ovn-sb.ovsschema")
 OUTSIDE = "203.0.113.1"
+TUNNEL = "198.51.100"  # of what carries packets from chassis to chassis
 CHASSIS = "east"
 SIOCETHTOOL, ETHTOOL_STXCSUM = 0x8946, 0x17  # <linux/sockios.h>, <linux/ethtool.h>
 DIRECTORIES = ("OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVN_RUNDIR", "OVN_LOGDIR")
@@ -73,7 +74,7 @@ class Lab:
         southbound = f"unix:{self.directory}/sb.sock"
         self._database("sb", SOUTHBOUND)
         self._daemon("ovn-northd", f"--ovnnb-db={self.northbound.remote}", f"--ovnsb-db={southbound}")
-        self._open_switch(southbound, "127.0.0.1")
+        self._open_switch(southbound, 1)
         self.vsctl("add-br", "br-ex", "--", "set", "bridge", "br-ex", "datapath_type=netdev")
         self._daemon("ovn-controller", self.switch)
         self._pair(self.outside, "wire", "02:00:00:00:00:01")
@@ -83,27 +84,36 @@ class Lab:
 
     @contextmanager
     def beside(self, name: str) -> Iterator[Lab]:
-        """Another chassis of this OVN. No packet goes from one to the other."""
+        """Another chassis of this OVN, with a wire to this one, on which packets go in tunnels."""
         directory = self.directory / name
         directory.mkdir()
         made = Lab(self.prefix, directory, self.northbound, name)
         try:
             run("ip", "netns", "add", made.chassis)
             run("ip", "-n", made.chassis, "link", "set", "dev", "lo", "up")
-            made._open_switch(f"unix:{self.directory}/sb.sock", "127.0.0.2")
+            run(
+                "ip", "-n", made.chassis, "link", "add", "wire0", "type", "veth", "peer", "wire0", "netns", self.chassis
+            )
+            made._open_switch(f"unix:{self.directory}/sb.sock", 2)
+            for number, each in enumerate((self, made), 1):
+                run("ip", "-n", each.chassis, "link", "set", "dev", "wire0", "up")
+                each.vsctl("add-br", "br-under", "--", "set", "bridge", "br-under", "datapath_type=netdev")
+                each.vsctl("add-port", "br-under", "wire0")
+                run("ip", "-n", each.chassis, "address", "add", f"{TUNNEL}.{number}/24", "dev", "br-under")
+                run("ip", "-n", each.chassis, "link", "set", "dev", "br-under", "up")
             made._daemon("ovn-controller", made.switch)
             yield made
         finally:
             made._end_daemons()
 
-    def _open_switch(self, southbound: str, tunnel: str) -> None:
+    def _open_switch(self, southbound: str, number: int) -> None:
         """In userspace, with all that OVN's daemon looks for in it."""
         self._database("switch", VSWITCH)
         self.vsctl("--no-wait", "init")
         told = {
             "ovn-remote": southbound,
             "ovn-encap-type": "geneve",
-            "ovn-encap-ip": tunnel,
+            "ovn-encap-ip": f"{TUNNEL}.{number}",
             "system-id": self.name,
             "hostname": self.name,
             "ovn-bridge-datapath-type": "netdev",
@@ -127,6 +137,12 @@ class Lab:
 
     def vsctl(self, *words: str) -> str:
         return run("ovs-vsctl", f"--db={self.switch}", "--timeout=60", *words)
+
+    def tunnelled(self, other: str) -> int:
+        """How many packets have gone to that chassis."""
+        tunnel = ("--bare", "--columns=name", "find", "interface", "type=geneve", f"options:remote_ip={other}")
+        [name] = self.vsctl(*tunnel).split() or [""]
+        return int(self.vsctl("get", "interface", name, "statistics:tx_packets")) if name else 0
 
     def guest(self, port: PortSpec, binding: PortBinding) -> Guest:
         """A namespace that is plugged as the binding says."""

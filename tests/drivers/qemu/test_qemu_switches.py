@@ -20,16 +20,17 @@ from cloudctl.drivers.qemu.switches import Switches
 from cloudctl.drivers.specs import GuestSpec, ImageSource, PortSpec, Power
 from tests.drivers.netns.lab import run
 from tests.drivers.netns.probes import connects
-from tests.drivers.ovn.lab import CHASSIS, Lab, lab, lacking
+from tests.drivers.ovn.lab import CHASSIS, TUNNEL, Lab, lab, lacking
 from tests.drivers.ovn.ovsdb import eventually, make_driver
 from tests.drivers.ovn.test_ovn_live import FRIENDS, NETWORK
 from tests.drivers.ovn.test_ovn_live import port as ovn_port
 from tests.drivers.qemu.real import ID, driver_in, soon, tiny
-from tests.drivers.qemu.test_qemu_linux import on_console
+from tests.drivers.qemu.test_qemu_linux import logged_in, on_console
 from tests.needed import HOST, need
 from tests.there import there
 
 AWAY = "west"
+NEIGHBOUR = "6f1c0f5e-0000-4000-8000-00000000000b"
 DETAILS = {
     "bridge": "br-int",
     "interface_id": "a,port",
@@ -183,6 +184,8 @@ async def test_a_guest_has_its_address_by_ovn_and_takes_it_along(
             assert (await peer.lease())["mtu"] == "1442"
         assert peers[CHASSIS].ping("10.7.0.11")
         assert connects(peers[CHASSIS].namespace, "10.7.0.11", 22), "with the checksums of TCP"
+        assert await soon(lambda: peers[AWAY].ping("10.7.0.11")), "from the other chassis"
+        assert connects(peers[AWAY].namespace, "10.7.0.11", 22)
         [tap] = taps(ovn)
         assert "mtu 1442" in run("ip", "-n", ovn.chassis, "link", "show", "dev", tap)
 
@@ -191,7 +194,8 @@ async def test_a_guest_has_its_address_by_ovn_and_takes_it_along(
         assert (taps(ovn), taps(other)) == ([], [tap])
         await network.ensure_port_absent(spec.ports[0].id, CHASSIS)
         ovn.settled()
-        assert peers[AWAY].ping("10.7.0.11"), "once it has moved"
+        for peer in peers.values():
+            assert await soon(lambda peer=peer: peer.ping("10.7.0.11")), "once it has moved"  # type: ignore[misc]  # it is bound
 
         second = await plugged(12, AWAY)
         for _ in range(2):
@@ -203,6 +207,37 @@ async def test_a_guest_has_its_address_by_ovn_and_takes_it_along(
 
         await driver.ensure_stopped(ID, 0.0)
         assert taps(other) == []
+        await driver.close()
+        await network.close()
+
+
+@pytest.mark.slow
+async def test_guests_on_two_chassis_reach_each_other_in_a_tunnel(
+    ovn: Lab, image: Path, tmp_path: Path, runtime_dir: Path
+) -> None:
+    with ovn.beside(AWAY) as other:
+        network = make_driver(ovn.northbound, gateway_chassis=[], datapath="netdev")
+        await network.ensure_network(NETWORK)
+        await network.ensure_security_group(FRIENDS)
+        hosts = {CHASSIS: ovn.chassis, AWAY: other.chassis}
+        driver = driver_in(tmp_path, runtime_dir, hosts=hosts, ovs_db={CHASSIS: ovn.switch, AWAY: other.switch})
+        source = ImageSource("linux", str(image / "guest.qcow2"), "qcow2")
+        source = evolve(source, kernel_path=str(image / "vmlinuz"), ramdisk_path=str(image / "initrd"))
+        for id, number, host in ((ID, 11, CHASSIS), (NEIGHBOUR, 12, AWAY)):
+            plugged = evolve(ovn_port(number), binding=await network.ensure_port(ovn_port(number), host))
+            spec = GuestSpec(id, "linux", host, vcpus=1, memory_mib=128, disk_gib=0, image=source, ports=(plugged,))
+            await driver.ensure_defined(spec)
+            await driver.ensure_running(id)
+        console = await logged_in(driver)
+        before = ovn.tunnelled(f"{TUNNEL}.2"), other.tunnelled(f"{TUNNEL}.1")
+        # As long as the other one takes to start; then each of them answers.
+        await console.type("until ping -c 1 -W 1 10.7.0.12 >/dev/null; do sleep 1; done; echo it is $((40+2))", "is 42")
+        await console.type("ping -c 5 -s 1400 -W 5 10.7.0.12", " 0% packet loss")
+        assert ovn.tunnelled(f"{TUNNEL}.2") >= before[0] + 6 and other.tunnelled(f"{TUNNEL}.1") >= before[1] + 6
+        await console.hang_up()
+        for id in (ID, NEIGHBOUR):
+            await driver.ensure_absent(id)
+        assert (taps(ovn), taps(other)) == ([], [])
         await driver.close()
         await network.close()
 
@@ -237,6 +272,12 @@ async def test_however_a_guest_ends_nothing_of_its_port_is_left(ovn: Lab, tmp_pa
     assert taps(ovn) == []
     await driver.ensure_running(ID)
     assert taps(ovn) == ["tapa"]
+    await driver.ensure_stopped(ID, 0.0)
+    assert taps(ovn) == []
+    # Which is what the cloud asks for as soon as it is told of it.
+    await driver.ensure_running(ID)
+    killed()
+    assert await soon(lambda: crashed(driver))
     await driver.ensure_stopped(ID, 0.0)
     assert taps(ovn) == []
     for again in ((), (PORT,)):
