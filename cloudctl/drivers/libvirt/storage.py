@@ -28,6 +28,8 @@ IMAGE = "image-"  # and its id: what root disks are based on
 WHOLE = ".whole"  # beside a copied file: all of it is there
 PATIENCE, PAUSE = 10.0, 0.1  # seconds: with a pool in which somebody makes a volume
 STILL = 5.0  # seconds in which a copy that somebody makes has grown
+# What libvirt says of a file that is there when it looks, and when it makes its own a moment later.
+TAKEN = ("already exists", "File exists")
 
 
 @frozen
@@ -135,7 +137,7 @@ class Storage:
                 return self.copy(source, name)
             except libvirt.libvirtError as error:
                 # Another host has begun since we looked. libvirt has no code for that.
-                if "already exists" not in str(error) or time.monotonic() >= ends:
+                if not any(words in str(error) for words in TAKEN) or time.monotonic() >= ends:
                     raise
             self.refreshed()
 
