@@ -3,14 +3,20 @@ hangs holds nobody else.
 
 libvirt's library blocks. A call to a daemon that is stopped ends when keepalive has missed it; `open` has no keepalive
 yet, so a bounded handshake comes first, and each call is in a thread that can be left behind.
+
+No two threads call on one connection at a time: the library before 9.3, which Debian 12 has, then leaves a watch of the
+socket behind that points into the stack of a thread that has ended, and the process dies when a host that was lost
+comes back.
 """
 
 from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 from pathlib import Path
 from threading import Event, Lock, Thread
 from threading import enumerate as enumerate_threads
@@ -74,8 +80,13 @@ def in_thread(reactor: Any, name: str, fn: Callable[..., T], *args: Any, **kwarg
     return answer
 
 
+class _Lost(libvirt.libvirtError):  # type: ignore[misc]  # the binding has no types
+    """The connection broke, or there is no other one."""
+
+
 class HostConnection:
-    """`run(fn, …)` calls `fn(connection, …)` in a thread. It is opened when it is first wanted, and when it broke.
+    """`run(fn, …)` calls `fn(connection, …)` in a thread. It is opened when it is first wanted, and when it broke, and
+    others beside it for calls that come meanwhile; these are kept as long as it is.
 
     `changed(id)` is called in the reactor's thread when a guest's power may have changed.
     """
@@ -90,6 +101,7 @@ class HostConnection:
         # What every new connection is given to do before anybody else has it; in a thread.
         self.prepare: Callable[[Any], object] = lambda _connection: None
         self._connection: Any = None
+        self._idle: list[Any] = []  # those that no call is using
         self._opening = DeferredLock()
         self._calls = DeferredSemaphore(config.calls)
         self._not_before = 0.0
@@ -98,6 +110,11 @@ class HostConnection:
     @property
     def is_open(self) -> bool:
         return self._connection is not None
+
+    @property
+    def _is_of_tests(self) -> bool:
+        """Whether the host is in this process, and another one for each connection."""
+        return self.uri.startswith("test:")
 
     async def run(
         self,
@@ -111,52 +128,77 @@ class HostConnection:
     async def run_within(
         self, seconds: float, fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        connection = await self.opened()
+        connection, idle = await self.opened(), self._idle
         try:
-            return await self._limited(seconds, fn, connection, *args, **kwargs)
+            return await self._limited(seconds, idle, fn, *args, **kwargs)
         except (TimeoutError, CancelledError):
             raise Unreachable(f"host {self.name} did not answer within {seconds:g} s") from None
-        except libvirt.libvirtError as error:
-            # What broke the connection is told in many ways.
-            if not await self._is_alive(connection):
-                self._lose(connection, str(error))
-                raise HostDown(f"host {self.name} does not answer") from error
-            raise
+        except _Lost as error:
+            self._lose(connection, str(error))
+            raise HostDown(f"host {self.name} does not answer") from error
 
     async def close(self) -> None:
         self._is_closed = True
         connection, self._connection = self._connection, None
+        idle, self._idle = self._idle, []
         if connection is not None:
-            await self._thrown_away(self.config.answer_timeout, connection.close)
+            closing = [connection, *(each for each in idle if each is not connection)]
+            await self._thrown_away(self.config.answer_timeout, _close, closing)
 
     # -- threads
 
-    async def _limited(self, seconds: float, fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    async def _limited(
+        self, seconds: float, idle: list[Any], fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         """A call that hangs keeps its place until it ends."""
         taking = self._calls.acquire()
         taking.addTimeout(seconds, self.clock)
         await taking
-        working: Deferred[T] = in_thread(self.reactor, f"libvirt {self.name}", self._in_place, fn, *args, **kwargs)
+        calling = partial(self._in_place, idle, fn, *args, **kwargs)
+        working: Deferred[T] = in_thread(self.reactor, f"libvirt {self.name}", calling)
         working.addTimeout(seconds, self.clock)
         return await working
 
-    def _in_place(self, fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    def _in_place(self, idle: list[Any], fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            return fn(*args, **kwargs)
+            return self._alone(idle, fn, *args, **kwargs)
         finally:
             self.reactor.callFromThread(self._calls.release)
+
+    def alone(self, fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """In a thread of another host's call, once it is `opened`. Raises as `run`."""
+        try:
+            return self._alone(self._idle, fn, *args, **kwargs)
+        except _Lost as error:
+            raise HostDown(f"host {self.name} does not answer") from error
+
+    def _alone(self, idle: list[Any], fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """`fn` has a connection for itself."""
+        connection = self._one(idle)
+        try:
+            return fn(connection, *args, **kwargs)
+        except libvirt.libvirtError as error:
+            # What broke the connection is told in many ways.
+            if not _is_alive(connection):
+                raise _Lost(str(error)) from error
+            raise
+        finally:
+            if not self._is_of_tests and _is_alive(connection):
+                idle.append(connection)
+
+    def _one(self, idle: list[Any]) -> Any:
+        with suppress(IndexError):  # no two threads take the same
+            return idle[0] if self._is_of_tests else idle.pop()
+        try:
+            return self._plain()
+        except (OSError, libvirt.libvirtError) as error:
+            raise _Lost(str(error)) from error
 
     async def _thrown_away(self, seconds: float, fn: Callable[..., Any], *args: Any) -> Any:
         """Whatever it does, it takes no place, and nobody waits longer. Raises TimeoutError."""
         working = in_thread(self.reactor, f"libvirt {self.name}", fn, *args)
         working.addTimeout(seconds, self.clock)
         return await working
-
-    async def _is_alive(self, connection: Any) -> bool:
-        try:
-            return bool(await self._thrown_away(self.config.open_timeout, connection.isAlive))
-        except (TimeoutError, libvirt.libvirtError):
-            return False
 
     # -- opening
 
@@ -181,22 +223,31 @@ class HostConnection:
                 why = str(error) or f"no answer within {self.config.open_timeout:g} s"
                 log.warn("host {name} cannot be reached: {why}", name=self.name, why=why)
                 raise HostDown(f"host {self.name} does not answer") from error
-            self._connection = opened
+            self._connection, self._idle = opened, [opened]
             return opened
 
     def _open(self, given_up: Event) -> Any:
         """In a thread. Raises OSError, libvirtError."""
-        ensure_event_loop()
-        shake_hands(self.uri, self.config.open_timeout / 2)
-        connection = libvirt.open(self.uri)
+        connection = self._plain()
         try:
-            if not self.uri.startswith("test:"):
-                connection.setKeepAlive(self.config.keepalive_seconds, KEEPALIVES)
             connection.registerCloseCallback(self._on_close, connection)
             connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, self._on_event, None)
             self.prepare(connection)
             if given_up.is_set():
                 raise TimeoutError
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _plain(self) -> Any:
+        """In a thread. Raises as `_open`."""
+        ensure_event_loop()
+        shake_hands(self.uri, self.config.open_timeout / 2)
+        connection = libvirt.open(self.uri)
+        try:
+            if not self._is_of_tests:
+                connection.setKeepAlive(self.config.keepalive_seconds, KEEPALIVES)
         except BaseException:
             connection.close()
             raise
@@ -215,8 +266,20 @@ class HostConnection:
 
     def _lose(self, connection: Any, why: str) -> None:
         if connection is self._connection:
-            self._connection = None
+            self._connection, self._idle = None, []
             log.warn("the connection to host {name} is lost: {why}", name=self.name, why=why)
+
+
+def _is_alive(connection: Any) -> bool:
+    try:
+        return bool(connection.isAlive())
+    except libvirt.libvirtError:
+        return False
+
+
+def _close(connections: Sequence[Any]) -> None:
+    for each in connections:
+        each.close()
 
 
 def shake_hands(uri: str, seconds: float) -> None:

@@ -243,10 +243,13 @@ class Libvirt:
         **kwargs: P.kwargs,
     ) -> T:
         """`fn(storage there, storage here, …)`."""
-        other = await host.connection.opened()
+        await host.connection.opened()
 
         def call(found: Any) -> T:
-            return fn(Storage(self.config, found), Storage(self.config, other), *args, **kwargs)
+            def both(other: Any) -> T:
+                return fn(Storage(self.config, found), Storage(self.config, other), *args, **kwargs)
+
+            return host.connection.alone(both)
 
         return await self.fleet.copy(there, call)
 

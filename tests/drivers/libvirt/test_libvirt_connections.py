@@ -1,0 +1,100 @@
+"""Which calls are on which connection; the connections are played."""
+
+from __future__ import annotations
+
+from threading import Barrier
+from typing import Any
+
+import pytest
+from attrs import define
+from twisted.internet.defer import ensureDeferred, gatherResults
+
+from cloudctl.drivers.errors import HostDown
+
+libvirt: Any = pytest.importorskip("libvirt")
+
+from cloudctl.drivers.libvirt.connections import HostConnection  # noqa: E402 - after the skip
+from cloudctl.drivers.libvirt.options import Config  # noqa: E402 - after the skip
+
+
+@define(eq=False)
+class Played:
+    alive: bool = True
+
+    def isAlive(self) -> bool:
+        return self.alive
+
+    def close(self) -> None:
+        self.alive = False
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Played]:
+    """Those that were opened."""
+    found: list[Played] = []
+
+    def opened(*_: object) -> Played:
+        found.append(Played())
+        return found[-1]
+
+    monkeypatch.setattr(HostConnection, "_open", opened)
+    monkeypatch.setattr(HostConnection, "_plain", opened)
+    return found
+
+
+def a_host() -> HostConnection:
+    from twisted.internet import reactor
+
+    uri = "qemu+tls://east/system"
+    return HostConnection("east", uri, Config(hosts={"east": uri}), reactor, reactor)
+
+
+async def test_calls_at_the_same_time_have_a_connection_each_which_later_ones_use_again(made: list[Played]) -> None:
+    host, together = a_host(), Barrier(3, timeout=30)
+
+    def call(connection: Any) -> Any:
+        together.wait()
+        return connection
+
+    used = await gatherResults([ensureDeferred(host.run(call)) for _ in range(3)])
+    assert len({id(each) for each in used}) == len(made) == 3
+    assert await host.run(lambda connection: connection) in made
+    assert len(made) == 3
+    await host.close()
+    assert [each.alive for each in made] == [False] * 3
+
+
+async def test_of_a_connection_that_broke_nothing_is_used_again(made: list[Played]) -> None:
+    host = a_host()
+
+    def broken(connection: Any) -> None:
+        connection.alive = False
+        raise libvirt.libvirtError("the cable is out")
+
+    with pytest.raises(HostDown):
+        await host.run(broken)
+    assert not host.is_open
+    assert await host.run(lambda connection: connection) is made[1]
+
+    def refused(_connection: Any) -> None:
+        raise libvirt.libvirtError("no such guest")
+
+    with pytest.raises(libvirt.libvirtError, match="no such guest"):
+        await host.run(refused)
+    assert await host.run(lambda connection: connection) is made[1]
+    await host.close()
+
+
+async def test_who_lends_one_to_a_call_of_another_host_tells_which_of_both_is_down(made: list[Played]) -> None:
+    east, west = a_host(), a_host()
+    await west.opened()
+
+    def broken(connection: Any) -> None:
+        connection.alive = False
+        raise libvirt.libvirtError("the cable is out")
+
+    with pytest.raises(HostDown):
+        await east.run(lambda _mine: west.alone(broken))
+    assert east.is_open
+    for host in (east, west):
+        await host.close()
