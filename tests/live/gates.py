@@ -26,6 +26,7 @@ CREATE OR REPLACE TRIGGER gates BEFORE UPDATE ON tasks FOR EACH ROW EXECUTE FUNC
 WAITING = """
 SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database
 WHERE d.datname = current_database() AND locktype = 'advisory' AND classid = %s AND NOT granted
+    AND objid::bigint = hashtext(%s)::bigint & x'ffffffff'::bigint
 """
 
 
@@ -38,16 +39,18 @@ def make(database: str) -> None:
 @define(eq=False)
 class Gate:
     connection: Any
+    name: str
 
     @property
     def holds(self) -> bool:
         """Somebody has come so far, and waits."""
-        return bool(self.connection.execute(WAITING, [CLASS]).fetchone()[0])
+        return bool(self.connection.execute(WAITING, [CLASS, self.name]).fetchone()[0])
 
 
 @contextmanager
 def closed(database: str, kind: str, step: str | None) -> Iterator[Gate]:
     """No task of this kind gets beyond this step (None: its first) meanwhile."""
+    name = kind + (step or "")
     with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", [CLASS, kind + (step or "")])
-        yield Gate(connection)
+        connection.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", [CLASS, name])
+        yield Gate(connection, name)

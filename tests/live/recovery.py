@@ -21,11 +21,13 @@ from cloudctl.drivers.maker import DriverMaker
 plug = DriverMaker("fencer", "plug", "power_plug_of_the_tests", "Machines that are processes lose their power")
 """
 # What a machine is, is in a file of its name: its first process, and the one that holds that. While there is a file
-# `stuck` the controller does not answer; who asked it last is in `asked`.
+# `stuck` the controller does not answer; who asked it last is in `asked`. While there is a file `slow` it answers
+# nothing once the power is off; of which machine that is so is in `off`.
 MODULE = """
 import os, signal, time
 from pathlib import Path
 from attrs import frozen
+from twisted.internet.task import deferLater
 from zope.interface import implementer
 from cloudctl.drivers.errors import UnknownHost, Unreachable
 from cloudctl.drivers.interfaces import IFencer
@@ -66,6 +68,10 @@ class Plug:
             if time.monotonic() > end:
                 raise Unreachable(f"process {first} is still there")
             time.sleep(0.01)
+        (self.directory / "off").write_text(host)
+        from twisted.internet import reactor
+        while (self.directory / "slow").exists():
+            await deferLater(reactor, 0.05)
         return f"process {first}, which was {host}, is gone"
 
     async def ensure_unfenced(self, host):
@@ -107,6 +113,22 @@ class Plugs:
         file.touch()
         yield
         file.unlink()
+
+    @contextmanager
+    def slow(self) -> Iterator[None]:
+        """Who asks waits for an answer, although the power is off by then."""
+        file = self.directory / "slow"
+        file.touch()
+        yield
+        file.unlink()
+
+    def is_off(self, name: str) -> bool:
+        """Somebody asked for it, since `forget_off`."""
+        file = self.directory / "off"
+        return file.exists() and file.read_text() == name
+
+    def forget_off(self) -> None:
+        (self.directory / "off").unlink(missing_ok=True)
 
     def forget(self) -> None:
         """Who asked."""

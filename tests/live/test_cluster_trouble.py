@@ -16,7 +16,9 @@ import pytest
 from attrs import define
 from sqlalchemy.engine import make_url
 
+from cloudctl.instance_ha.kinds import OF_HOST, RECOVER
 from tests.live import cluster as clusters
+from tests.live import gates
 from tests.live.cluster import Admin, Cluster, a_cluster, until
 from tests.live.line import Line, no_line
 from tests.live.machine import Machine
@@ -163,7 +165,8 @@ def test_no_guest_is_lost_or_runs_twice_whatever_goes_at_once(cluster: Cluster, 
     guests = [admin.boot(host, tenant.image, tenant.flavor) for host in ("east", "north")]
     trouble = Trouble(cluster, plugs, line, dict(cluster.hosts), guests, Ha(cluster).watched(NAMES))
     assert trouble.where() == ["east", "north"]
-    for piece in (two_at_once, a_cliff_of_all, one_that_flaps, without_a_database, killed_in_every_phase):
+    pieces = two_at_once, a_cliff_of_all, one_that_flaps, without_a_database, killed_in_every_phase, killed_inside
+    for piece in pieces:
         began = time.monotonic()
         with never_twice(*guests):
             piece(trouble)
@@ -265,6 +268,32 @@ def killed_in_every_phase(trouble: Trouble) -> None:
     assert service(trouble.admin, host).status == "disabled"
     starts_again(trouble.admin, trouble.cluster, trouble.plugs, trouble.machines[host])
     assert not any(host in trouble.cluster.having(id) for id in trouble.guests)
+
+
+def killed_inside(trouble: Trouble) -> None:
+    """Of a host that only its cable keeps away: its guest goes on until somebody takes its power. Whoever did so dies
+    before a proof is written, and so does who has written it, and who has planned what goes where; each time nothing
+    says yet that it is done.
+    """
+    host, database, plugs = trouble.where()[0], trouble.cluster.database, trouble.plugs
+    gates.make(database)
+    plugs.forget_off()
+    with gates.closed(database, RECOVER[OF_HOST].name, "prepare_HA_enabled_instances") as planned:
+        with gates.closed(database, RECOVER[OF_HOST].name, "fence_host") as proven:
+            with plugs.slow():
+                trouble.machines[host].cut()
+                for _ in range(2):
+                    until(f"{host} has no power", lambda: plugs.is_off(host))
+                    trouble.killed()
+                    plugs.forget_off()
+            until("there is a proof", lambda: proven.holds)
+            trouble.killed()
+        until("it is known who goes where", lambda: planned.holds)
+        trouble.killed()
+    trouble.ha.told(host, "finished")
+    trouble.cluster.hosts.pop(host).end()
+    assert host not in trouble.where()
+    trouble.returns(host)
 
 
 def begun(cluster: Cluster) -> bool:
