@@ -204,6 +204,18 @@ class IResizeAttached(Interface):
         """The guest sees the new size. Raises UnknownGuest, HostDown, UnknownVolume if it does not have the volume."""
 
 
+class ICaptureAttached(Interface):
+    """What a volume holds can be copied by who has it open, where its backend cannot do that meanwhile."""
+
+    async def ensure_volume_captured(id: str, volume_id: str, path: str) -> str:
+        """`path` is a copy of the volume, as it was at one moment; returns its disk format: "raw", sparse. The guest
+        goes on.
+
+        The file appears whole or not at all; a repeat makes it anew. Raises UnknownGuest, HostDown, UnknownVolume if
+        the guest does not have the volume, InvalidPower if nothing is open since it is off, NoCapacity.
+        """
+
+
 class ISwapVolume(Interface):
     """A volume of a guest can be brought to another place while the guest uses it."""
 

@@ -25,6 +25,7 @@ from cloudctl.drivers.fencer_interface import (
     IFencer,
 )
 from cloudctl.drivers.hypervisor_interfaces import (
+    ICaptureAttached,
     ICrashDump,
     IDiagnostics,
     IGuestEvents,
@@ -86,6 +87,7 @@ __all__ = [
     "IBus",
     "IBusListening",
     "IBusPublishing",
+    "ICaptureAttached",
     "IConntrackHelpers",
     "ICrashDump",
     "IDhcpOptions",
@@ -160,6 +162,7 @@ CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
         ISerialConsole,
         IVncConsole,
         IResizeAttached,
+        ICaptureAttached,
         ISwapVolume,
         IGuestEvents,
     ),

@@ -20,6 +20,7 @@ from twisted.python.failure import Failure
 
 from cloudctl.drivers.errors import InvalidPower, UnknownGuest, UnknownHost, UnknownVolume
 from cloudctl.drivers.interfaces import (
+    ICaptureAttached,
     ICrashDump,
     IDiagnostics,
     ILiveMigrate,
@@ -381,6 +382,21 @@ def hypervisor_suite(make: Make) -> type[Any]:
                 await driver.ensure_volume_attached(ID, self.volume(VOLUME, spec.host, tmp_path))
                 for _ in range(2):
                     await driver.ensure_volume_size(ID, VOLUME, 2)
+
+        async def test_what_an_attached_volume_holds_can_be_copied(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                need(driver, ICaptureAttached)
+                target = tmp_path / "copied"
+                await refused(UnknownGuest, driver.ensure_volume_captured, ID, VOLUME, str(target))
+                spec = await self.running(driver, tmp_path)
+                await refused(UnknownVolume, driver.ensure_volume_captured, ID, VOLUME, str(target))
+                await driver.ensure_volume_attached(ID, self.volume(VOLUME, spec.host, tmp_path))
+                for _ in range(2):
+                    assert await driver.ensure_volume_captured(ID, VOLUME, str(target)) == "raw"
+                    target.unlink()
+                await driver.ensure_stopped(ID, 0.0)
+                await refused(InvalidPower, driver.ensure_volume_captured, ID, VOLUME, str(target))
+                assert not target.exists()
 
         async def test_an_attached_volume_can_be_led_elsewhere(self, tmp_path: Path) -> None:
             async with driving(make, tmp_path) as driver:

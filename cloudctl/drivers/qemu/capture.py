@@ -16,15 +16,34 @@ JOB, TARGET = "capture", "capture-target"
 POLL_SECONDS = 0.05
 
 
-async def backup(monitor: Monitor, clock: IReactorTime, source: str, target: Path, timeout: float) -> None:
-    """Fill `target`, an empty qcow2 of the same size, from the node `source`. Raises NoCapacity, Silent."""
+async def size(monitor: Monitor, node: str) -> int:
+    """Bytes of the disk behind a node, as the guest sees it."""
+    found: list[dict[str, Any]] = await monitor.execute("query-named-block-nodes", {"flat": True})
+    return int(next(each["image"]["virtual-size"] for each in found if each["node-name"] == node))
+
+
+async def backup(
+    monitor: Monitor,
+    clock: IReactorTime,
+    source: str,
+    target: Path,
+    timeout: float,
+    *,
+    format: str = "qcow2",
+    whole: bool = True,
+) -> None:
+    """Fill `target`, an empty disk of this format and the same size, from the node `source`. `whole`: also from what
+    that one is over.
+
+    Raises NoCapacity, Silent.
+    """
     await _tidy(monitor, clock)
-    block = {"driver": "qcow2", "node-name": TARGET, "file": {"driver": "file", "filename": str(target)}}
+    block = {"driver": format, "node-name": TARGET, "file": {"driver": "file", "filename": str(target)}}
     async with lent_file(monitor, block) as reached:
         await monitor.execute("blockdev-add", reached)
     try:
-        job = {"job-id": JOB, "device": source, "target": TARGET, "sync": "full", "auto-dismiss": False}
-        await monitor.execute("blockdev-backup", job)
+        job = {"job-id": JOB, "device": source, "target": TARGET, "sync": "full" if whole else "top"}
+        await monitor.execute("blockdev-backup", {**job, "auto-dismiss": False})
         failure = await _outcome(monitor, clock, clock.seconds() + timeout)
     finally:
         if not monitor.is_lost:

@@ -96,7 +96,7 @@ class Disks:
         size = self.size(base)
         if wished and size > wished:
             raise Unfit(f"image {image.id} needs a disk of {-(-size // GIB)} GiB, not {size_gib}")
-        with self._whole(target) as beside:
+        with self.whole(target) as beside:
             # Unsafe: it does not look whether the other file is there, which it could not open.
             over = ("-u", "-F", "qcow2", "-b", str(base))
             made = Lent(beside, writable=True)
@@ -124,7 +124,7 @@ class Disks:
         assert image.path is not None
         if not self.programs.dry_run:
             self.cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with self._whole(target) as beside:
+        with self.whole(target) as beside:
             try:
                 # Writeback: it is flushed to the disk before it is renamed. All later guests of the image rely on it.
                 how = ("-q", "-t", "writeback", "-f", format, "-O", "qcow2")
@@ -149,7 +149,7 @@ class Disks:
         if not size:
             target.unlink(missing_ok=True)
         elif not target.exists():
-            with self._whole(target) as beside:
+            with self.whole(target) as beside:
                 await self.create(beside, size)
         elif self.size(target) < size:
             await self._run("qemu-img", "resize", "-q", top(target), str(size))
@@ -161,7 +161,7 @@ class Disks:
         await self.in_thread(shutil.rmtree, tree, True)
         try:
             await self.in_thread(write_tree, tree, guest_data.files(spec))
-            with self._whole(files.config_drive) as beside:
+            with self.whole(files.config_drive) as beside:
                 await self._run(
                     "genisoimage", "-quiet", "-o", str(beside), "-ldots", "-allow-lowercase", "-allow-multidot", "-l",
                     "-joliet", "-rational-rock", "-volid", LABEL, "-publisher", "cloudctl", str(tree),
@@ -271,7 +271,7 @@ class Disks:
             return qcow2_header(file.read(HEADER)).size_bytes
 
     @contextmanager
-    def _whole(self, target: Path) -> Iterator[Path]:
+    def whole(self, target: Path) -> Iterator[Path]:
         """A path beside `target` to make it at; it takes its place when all has gone well."""
         beside = target.with_name(f"{target.name}.new")
         # A program whose caller was killed may still write there, and hold locks: it loses the file.

@@ -17,6 +17,7 @@ from zope.interface import implementer
 from cloudctl.drivers.accounts import let_through
 from cloudctl.drivers.errors import InvalidPower, Unfit, UnknownGuest, UnknownHost, UnknownVolume, Unreachable, Unusable
 from cloudctl.drivers.interfaces import (
+    ICaptureAttached,
     ICrashDump,
     IDiagnostics,
     IGuestEvents,
@@ -67,7 +68,7 @@ from cloudctl.drivers.specs import (
 
 INTERFACES = (
     IHypervisor, IPause, ISuspend, ISnapshot, IRescue, IResizeAttached, IGuestEvents, IDiagnostics, ICrashDump,
-    ISerialConsole, IVncConsole, ILiveMigrate,
+    ISerialConsole, IVncConsole, ILiveMigrate, ICaptureAttached,
 )  # fmt: skip
 SOCKET_PATH_LIMIT = 107  # bytes, unix(7)
 TIDY_SECONDS = 10.0  # between two looks at how long the consoles have become
@@ -419,16 +420,15 @@ class Qemu:
         async with self._held(id) as (record, files):
             if record.spec.image is None:
                 raise Unfit(f"guest {id} has no local root disk; it boots from a volume")
-            beside = Path(path + ".new")
-            # A copy whose caller was killed may still be written there.
-            beside.unlink(missing_ok=True)
-            try:
+            with self.disks.whole(Path(path)) as beside:
                 await self.machines.capture(record, files, beside)
-                if not self.config.dry_run:
-                    beside.replace(path)
-            finally:
-                beside.unlink(missing_ok=True)
             return "qcow2"
+
+    async def ensure_volume_captured(self, id: str, volume_id: str, path: str) -> str:
+        async with self._held(id) as (record, files):
+            with self.disks.whole(Path(path)) as beside:
+                await self.machines.capture_volume(record, files, volume_id, beside)
+            return "raw"
 
     async def ensure_volume_attached(self, id: str, connection: VolumeConnection) -> None:
         async with self._held(id) as guest:

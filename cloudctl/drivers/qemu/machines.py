@@ -17,7 +17,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from cloudctl.drivers.accounts import Account, let_through, own_number
-from cloudctl.drivers.errors import Busy, DriverError, InvalidPower, NoCapacity, Unreachable
+from cloudctl.drivers.errors import Busy, DriverError, InvalidPower, NoCapacity, UnknownVolume, Unreachable
 from cloudctl.drivers.programs import ProgramFailed, Programs
 from cloudctl.drivers.qemu import capture, command, doors, keys, processes, slots
 from cloudctl.drivers.qemu.cgroups import ControlGroups, limits
@@ -341,6 +341,22 @@ class Machines:
             monitor = await self.monitors.get(record.spec.id, files)
             await self.disks.create(target, self.disks.size(files.root))
             await capture.backup(monitor, self.clock, slots.node("root"), target, self.config.copy_timeout)
+
+    async def capture_volume(self, record: Record, files: Files, volume_id: str, target: Path) -> None:
+        """`target`, a new file, is raw and what the volume holds now.
+
+        Raises UnknownVolume, InvalidPower, NoCapacity, Silent.
+        """
+        if volume_id not in _volume_ids(record.spec):
+            raise UnknownVolume(volume_id)
+        if processes.find(files.pid) is None:
+            raise InvalidPower(f"guest {record.spec.id} is off, so it has volume {volume_id} not open")
+        monitor = await self.monitors.get(record.spec.id, files)
+        node = slots.node(slots.volume(volume_id))
+        with target.open("wb") as file:
+            file.truncate(await capture.size(monitor, node))
+        # It is over nothing. What was never written is not copied then: a raw file would have room for its zeros.
+        await capture.backup(monitor, self.clock, node, target, self.config.copy_timeout, format="raw", whole=False)
 
     # -- parts
 

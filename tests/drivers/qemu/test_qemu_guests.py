@@ -220,6 +220,22 @@ async def test_a_captured_disk_is_whole_and_needs_no_other_file(tmp_path: Path, 
     await driver.close()
 
 
+async def test_a_copied_volume_holds_what_the_guest_has_written_and_has_no_room_for_zeros(
+    tmp_path: Path, runtime_dir: Path
+) -> None:
+    driver, target = driver_in(tmp_path, runtime_dir), tmp_path / "copied"
+    await run(driver, tiny(tmp_path, volumes=(volume(tmp_path),)))
+    for byte in (7, 9):
+        await real.write(driver, byte, 1 << 20, slots.volume(VOLUME))
+        assert await driver.ensure_volume_captured(ID, VOLUME, str(target)) == "raw"
+        assert target.stat().st_size == 1 << 30 and target.stat().st_blocks * 512 < 1 << 20
+        with target.open("rb") as file:
+            file.seek((1 << 20) - 1)
+            assert file.read(4098) == bytes([0, *[byte] * 4096, 0])
+    assert await power(driver) is Power.RUNNING and not Path(f"{target}.new").exists()
+    await driver.close()
+
+
 async def test_a_capture_whose_caller_was_killed_is_in_nobodys_way(tmp_path: Path, runtime_dir: Path) -> None:
     driver, target = driver_in(tmp_path, runtime_dir), tmp_path / "captured"
     await run(driver, tiny(tmp_path))
