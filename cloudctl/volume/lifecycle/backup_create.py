@@ -47,9 +47,11 @@ def creation(archives: Archives) -> Workflow:
         if backend is not None:
             await export_marked(backend, backup)
             return None
-        snapshot_id = backup.id if ctx.args["in_use"] else backup.snapshot_id
         path = str(archives.whole(backup))
-        found = await ctx.drivers.volume.ensure_exported(backup.volume_id, path, snapshot_id)
+        if ctx.args["in_use"]:
+            found = await frozen_copy.export(ctx, backup.volume_id, backup.id, path)
+        else:
+            found = await ctx.drivers.volume.ensure_exported(backup.volume_id, path, backup.snapshot_id)
         if found != "raw":
             raise Unfit(f"the backend exports volumes as {found}, but backups need raw data")
         return None

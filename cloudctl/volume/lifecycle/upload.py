@@ -19,7 +19,7 @@ from cloudctl.volume.lifecycle import frozen_copy
 
 async def freeze(ctx: Context) -> Memo:
     if ctx.args["in_use"]:
-        await frozen_copy.ensure(ctx, ctx.resource_id, ctx.args["image_id"])
+        await frozen_copy.ensure(ctx, ctx.resource_id, ctx.args["image_id"], _format(ctx) == uploads.RAW)
     return None
 
 
@@ -32,13 +32,19 @@ async def export(ctx: Context) -> Memo:
     image_id = ctx.args["image_id"]
     path = str(ctx.drivers.image_path(image_id))
     snapshot_id = image_id if ctx.args["in_use"] else None
-    found = ctx.args.get("disk_format", uploads.RAW)  # an older task does not say
-    if found == uploads.RAW:
-        found = await ctx.drivers.volume.ensure_exported(ctx.resource_id, path, snapshot_id)
+    found = _format(ctx)
+    if found == uploads.RAW and ctx.args["in_use"]:
+        found = await frozen_copy.export(ctx, ctx.resource_id, image_id, path)
+    elif found == uploads.RAW:
+        found = await ctx.drivers.volume.ensure_exported(ctx.resource_id, path)
     else:
         await ctx.drivers.volume.ensure_exported_as(ctx.resource_id, path, found, snapshot_id)
     await ctx.commit(uploads.exported, image_id, found, ctx.now)
     return None
+
+
+def _format(ctx: Context) -> str:
+    return str(ctx.args.get("disk_format", uploads.RAW))  # an older task does not say
 
 
 async def activate(ctx: Context) -> Memo | Wait:
