@@ -1,4 +1,5 @@
-# Sourced by the runs beside it: a cloud of its own on fake drivers, for as long as the run lasts.
+# Sourced by the runs beside it: a cloud of its own on fake drivers, for as long as the run lasts. COMPUTE and OPTIONS
+# are more of its configuration.
 #
 #   ROOT, WORK     the checkout; a directory that goes with the run
 #   URL            of the cloud, which has OPTIONS beside those here
@@ -17,6 +18,7 @@ export CLOUDCTL_ADMIN_PASSWORD=password CLOUDCTL_DEMO_PASSWORD=password
 cat > "$WORK/cloud.toml" <<TOML
 [compute]
 require_networks = false   # suites create servers without networks at old microversions
+${COMPUTE:-}
 
 [policy]
 file = "$ROOT/etc/policy-openstack.toml"
