@@ -106,7 +106,7 @@ def main() -> None:
         try:
             cluster.start()
             words = {"monitor": cluster.monitor, "user": USER, "keyring": cluster.keyring}
-            cloud = LiveCloud(directory / "cloud", TOML.format(**words))
+            cloud = LiveCloud(directory / "cloud", TOML.format(**words), afresh=True)
             cloud.start()
             bench = Bench(cloud, cluster)
             # As long as it is there, the image is in the pool.

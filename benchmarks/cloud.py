@@ -55,7 +55,7 @@ class Cloud:
     """With `more` in its configuration."""
 
     def __init__(self, directory: Path, more: str = "") -> None:
-        self.live = LiveCloud(directory, CONFIG + more)
+        self.live = LiveCloud(directory, CONFIG + more, afresh=True)
         self.cold = self.live.start()
         self.live.stop()
         self.warm = self.live.start()

@@ -134,7 +134,7 @@ def run(directory: Path, klein: BareKlein, most: int) -> None:
     try:
         for size in (FEW, most):
             (directory / str(size)).mkdir()
-            live = LiveCloud(directory / str(size))
+            live = LiveCloud(directory / str(size), afresh=True)
             live.start()
             clouds.append(Identity(live))
             clouds[-1].fill(size)

@@ -282,7 +282,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.directory) as name:
         directory, klein = Path(name), BareKlein()
-        cloud = LiveCloud(directory)
+        cloud = LiveCloud(directory, afresh=True)
         try:
             cloud.start()
             store = Store(cloud)

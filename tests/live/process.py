@@ -18,6 +18,7 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
+from tests.live import forks
 from tests.live.client import StockClient
 
 READY = 120.0  # seconds until a started cloud answers, or never
@@ -56,10 +57,19 @@ def command(name: str) -> str:
 
 
 class LiveCloud:
-    """`twist cloudctl` in `directory`. Processes of one cloud have the same `state_dir`, which is there by default."""
+    """`twist cloudctl` in `directory`. Processes of one cloud have the same `state_dir`, which is there by default.
+
+    `afresh`: each start imports everything, as where it counts how long that takes; else it is a fork of what has.
+    """
 
     def __init__(
-        self, directory: Path, toml: str = "", reactor: str = "default", state_dir: Path | None = None
+        self,
+        directory: Path,
+        toml: str = "",
+        reactor: str = "default",
+        state_dir: Path | None = None,
+        *,
+        afresh: bool = False,
     ) -> None:
         self.directory = directory
         self.state_dir = state_dir or directory / "state"
@@ -69,7 +79,8 @@ class LiveCloud:
         self.config = directory / "cloudctl.toml"
         self.config.write_text(toml)
         self.log = directory / "cloud.log"
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | forks.Forked | None = None
+        self._afresh = afresh
         self._tokens: dict[str, str] = {}
         self._client: StockClient | None = None
 
@@ -85,8 +96,11 @@ class LiveCloud:
         arguments += [f"--config={self.config}", f"--state-dir={self.state_dir}"]
         arguments += [f"--listen=tcp:{self.port}:interface=127.0.0.1"]
         arguments += [f"--ha-listen=tcp:{self.ha_port}:interface=127.0.0.1"]
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(arguments, stdout=log, stderr=log, env=environment, cwd=self.directory)
+        if self._afresh:
+            with self.log.open("ab") as log:
+                self.process = subprocess.Popen(arguments, stdout=log, stderr=log, env=environment, cwd=self.directory)
+        else:
+            self.process = forks.origin().start(arguments, self.log, environment, self.directory)
         if wait:
             self.wait(began)
         return time.monotonic() - began

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def cloud(tmp_path: Path) -> Iterator[LiveCloud]:
-    made = LiveCloud(tmp_path, TOML)
+    made = LiveCloud(tmp_path, TOML, afresh=True)
     yield made
     made.kill()
 
@@ -82,7 +82,7 @@ def test_a_process_that_is_told_to_stop_in_the_middle_of_boots_lets_go_of_them(c
 
 
 def test_a_cloud_runs_on_the_reactor_of_asyncio(tmp_path: Path) -> None:
-    cloud = LiveCloud(tmp_path, TOML, reactor="asyncio")
+    cloud = LiveCloud(tmp_path, TOML, reactor="asyncio", afresh=True)
     cloud.start()
     try:
         load = Load([cloud], Random(1), 4, 2)
