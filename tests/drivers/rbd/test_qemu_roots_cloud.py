@@ -36,7 +36,7 @@ namespace = "{namespace}"
 answer_timeout = 120.0
 """
 SERVERS, IMAGES = "/compute/v2.1/servers", "/image/v2/images"
-PATIENCE = 240.0  # seconds
+PATIENCE, PERIOD = 240.0, 0.2  # seconds
 
 
 class Story:
@@ -69,7 +69,7 @@ class Story:
         limit = time.monotonic() + PATIENCE
         while (found := self.server(id))["status"] != wanted or found["OS-EXT-STS:task_state"] is not None:
             assert found["status"] != "ERROR" and time.monotonic() < limit, (wanted, found)
-            time.sleep(0.05)
+            time.sleep(PERIOD)
         return found
 
     def act(self, id: str, wanted: str, /, **action: Any) -> Any:
@@ -125,7 +125,7 @@ def test_a_server_is_booted_changed_copied_evacuated_and_leaves_nothing(story: S
 
     copy = story.act_through_a_kill(id, "ACTIVE", createImage={"name": "copy"})["image_id"]
     while story.good("GET", f"{IMAGES}/{copy}")["status"] != "active":
-        time.sleep(0.05)
+        time.sleep(PERIOD)
     assert story.good("GET", f"{IMAGES}/{copy}")["disk_format"] == "qcow2"
     story.act_through_a_kill(id, "ACTIVE", rebuild={"imageRef": copy})
     assert story.pool() == ["image", "root"]
@@ -161,5 +161,5 @@ def test_a_server_is_booted_changed_copied_evacuated_and_leaves_nothing(story: S
     limit = time.monotonic() + PATIENCE
     while story.cloud.ask("GET", f"{SERVERS}/{id}", None, "admin")[0] != 404:
         assert time.monotonic() < limit
-        time.sleep(0.05)
+        time.sleep(PERIOD)
     assert story.pool() == []

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import orjson
 import pytest
@@ -34,7 +36,7 @@ backup_store = "{store}"
 """
 V3 = "/volume/v3"
 NEWEST = {"OpenStack-API-Version": "volume latest"}
-PATIENCE = 240.0  # seconds
+PATIENCE, PERIOD = 240.0, 0.2  # seconds
 MIB = 1 << 20
 READS_ALL = "reads all of volume"
 
@@ -58,7 +60,7 @@ class Ceph:
             if found["status"] == wanted:
                 return found
             assert "error" not in found["status"] and time.monotonic() < limit, (found, self.cloud.log.read_text())
-            time.sleep(0.05)
+            time.sleep(PERIOD)
 
     def volume(self) -> str:
         id = str(self.good("POST", "/volumes", {"volume": {"size": 1, "volume_type": "ceph"}})["volume"]["id"])
@@ -104,12 +106,28 @@ class Ceph:
 
 
 def same(one: Path, other: Path) -> bool:
-    """As filecmp, which reads 8 KiB at a time, in a tenth of its time."""
+    """As filecmp, but what neither of them has on the disk is not read: it is zeros in both."""
+    if one.stat().st_size != other.stat().st_size:
+        return False
     with one.open("rb") as first, other.open("rb") as second:
-        while (piece := first.read(MIB)) == second.read(MIB):
-            if not piece:
-                return True
-    return False
+        at = 0
+        while (at := min(written(first, at), written(second, at))) < one.stat().st_size:
+            first.seek(at)
+            second.seek(at)
+            if first.read(MIB) != second.read(MIB):
+                return False
+            at += MIB
+    return True
+
+
+def written(file: BinaryIO, at: int) -> int:
+    """Where the file's next bytes are that it has on the disk, or its end."""
+    try:
+        return os.lseek(file.fileno(), at, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        return os.fstat(file.fileno()).st_size
 
 
 @pytest.fixture
@@ -163,7 +181,7 @@ def test_what_was_written_discarded_and_added_comes_back_out_of_each_of_a_chain(
     # The newest goes with its mark; what follows builds on the one before, of which nothing is known any more.
     ceph.good("DELETE", f"/backups/{made[3]['id']}")
     while ceph.cloud.ask("GET", f"{V3}/backups/{made[3]['id']}", None, "admin")[0] != 404:
-        time.sleep(0.05)
+        time.sleep(PERIOD)
     assert ceph.snapshots(id) == []
     last = ceph.back_up(id, incremental=True)
     assert (ceph.reads_of_all(), ceph.snapshots(id)) == (1, [f"mark-{last['id']}"])
@@ -198,14 +216,14 @@ def test_a_volume_that_was_reverted_filled_and_moved_is_backed_up_as_it_is(start
     assert ceph.reads_of_all() == 0
     ceph.good("DELETE", f"/snapshots/{snapshot}")
     while ceph.cloud.ask("GET", f"{V3}/snapshots/{snapshot}", None, "admin")[0] != 404:
-        time.sleep(0.05)
+        time.sleep(PERIOD)
     # Elsewhere there is no mark; and with its marks it is moved, and deleted.
     ceph.act(id, os__retype={"new_type": "other", "migration_policy": "on-demand"})
     newest = backed_up()
     assert (ceph.reads_of_all(), ceph.snapshots(id)) == (1, [f"mark-{newest}"])
     ceph.good("DELETE", f"/volumes/{id}")
     while ceph.cloud.ask("GET", f"{V3}/volumes/{id}", None, "admin")[0] != 404:
-        time.sleep(0.05)
+        time.sleep(PERIOD)
     for place in (ceph.place, f"{ceph.place}b"):
         assert f"volume-{id}" not in ceph.cluster.rbd("ls", place)
         assert ceph.cluster.rbd("trash", "ls", place) == ""
