@@ -116,9 +116,12 @@ def chosen(
     names: Iterable[str], shipped: Mapping[str, RecoveryTask], option: str
 ) -> Sequence[tuple[RecoveryTask, Run]]:
     """The tasks of these names, in this order. Raises ConfigError with everything that is wrong."""
-    known: dict[str, RecoveryTask] = dict(shipped)
-    known |= {each.name: each for each in getPlugins(IRecoveryTask, plugins)}
     names, found, problems = list(names), [], []
+    known: dict[str, RecoveryTask] = {}
+    # To look through all that is installed takes longer than the rest of an instance-HA's start.
+    if not shipped.keys() >= set(names):
+        known |= {each.name: each for each in getPlugins(IRecoveryTask, plugins)}
+    known |= shipped
     for name in names:
         if name not in known:
             problems.append(f"{option}: {name!r} is unknown; known tasks: {', '.join(sorted(known))}")

@@ -15,6 +15,7 @@ from tests.instance_ha.asking import Ha
 PLUGIN = """
 from cloudctl.instance_ha.recovery import RecoveryTask
 page = RecoveryTask("page_operator", "PageOperatorTask", "paging_of_a_stranger:page")
+named_like_ours = RecoveryTask("disable_compute_node", "TheirTask", "paging_of_a_stranger:page")
 """
 MODULE = """
 from cloudctl.tasks import Wait
@@ -51,6 +52,7 @@ def test_it_is_done_in_its_place_and_says_how_far_it_is() -> None:
         details = found["recovery_workflow_details"]
         assert found["status"] == "finished"
         assert details[0]["name"] == "PageOperatorTask"
+        assert "TheirTask" not in [each["name"] for each in details]
         assert {each["state"] for each in details} == {"SUCCESS"}
         assert "the operator is awake" in [line["message"] for line in details[0]["progress_details"]]
     finally:
