@@ -160,3 +160,16 @@ def test_the_catalog_names_instance_ha_where_it_is_offered(server: dict[str, Any
     assert cloud.client("demo").get("/instance-ha/v1/segments").status == 403
     (version,) = admin.get("/instance-ha").json()["versions"]
     assert version["links"][0]["href"] == "http://cloud.example.com/instance-ha/v1/"
+
+
+def test_clouds_in_memory_of_one_configuration_begin_the_same_and_know_nothing_of_each_other() -> None:
+    tables = {"image": {"max_size": 1 << 20}}
+    one = MemoryCloud(tables)
+    names = [each["name"] for each in one.client().get("/image/v2/images").json()["images"]]
+    one.client().post("/image/v2/images", {"name": "mine", "disk_format": "raw", "container_format": "bare"})
+    other = MemoryCloud(tables)
+    (tiny,) = other.client().get("/image/v2/images").json()["images"]
+    assert [tiny["name"]] == names
+    assert len(other.client().get(f"/image/v2/images/{tiny['id']}/file").body) == 1 << 20
+    one.close()
+    other.close()
