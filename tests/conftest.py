@@ -77,10 +77,16 @@ def dealt(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]:
     return [*chain.from_iterable(shares), *short]
 
 
+def pytest_configure() -> None:
+    # What is imported and collected stays: to look for what has become rubbish among it is in vain.
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     check_plans()
     check_kept()
     gc.set_threshold(20_000, 20, 20)
+    gc.enable()
     settle()
 
 
