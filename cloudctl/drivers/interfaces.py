@@ -72,7 +72,7 @@ from cloudctl.drivers.network_interfaces import (
     ITrunks,
     IWatchedGateways,
 )
-from cloudctl.drivers.objects_interface import IFarData, IObjectData
+from cloudctl.drivers.objects_interface import IFarData, IManyContents, IObjectData
 from cloudctl.drivers.volume_interfaces import (
     IVolumeAdoption,
     IVolumeBackend,
@@ -108,6 +108,7 @@ __all__ = [
     "IHypervisor",
     "ILiveMigrate",
     "ILocalIps",
+    "IManyContents",
     "IManyGateways",
     "IMarking",
     "IMetering",
@@ -206,7 +207,7 @@ CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
         IGuestMetadata,
     ),
     "fencer": (IFencer,),
-    "objects": (IObjectData, IFarData),
+    "objects": (IObjectData, IFarData, IManyContents),
     "bus": (IBus, IBusListening, IBusPublishing),
 }
 """Of each kind: the interface that every driver provides, then those that it may add."""

@@ -6,6 +6,7 @@ reactor runs; a driver that waits for the reactor would wait for ever.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import IO
 
 from attrs import frozen
@@ -48,3 +49,13 @@ class IObjectData(IDriver):
 
 class IFarData(IObjectData):
     """What is kept is behind a network: the cloud opens and reads it in threads, on its way to clients, too."""
+
+
+class IManyContents(IObjectData):
+    """Several small contents are kept for not much more than one costs."""
+
+    def ensure_all_kept(contents: Sequence[tuple[str, str]]) -> None:
+        """As `ensure_kept` for each (id, path). Who is told of an error knows of none of them whether it is kept.
+
+        Raises NoCapacity.
+        """

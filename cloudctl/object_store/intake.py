@@ -12,7 +12,7 @@ from contextvars import copy_context
 from datetime import datetime
 from typing import IO, ParamSpec, TypeVar, cast
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 from sqlalchemy.exc import DBAPIError
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorFromThreads
@@ -28,6 +28,7 @@ from cloudctl.object_store import objects
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.objects import Done, NewObject
 from cloudctl.object_store.store import Content, ObjectStore, Taken
+from cloudctl.object_store.together import Together
 from cloudctl.rest.finishing import finished
 
 log = Logger()
@@ -55,6 +56,11 @@ class Intake:
     store: ObjectStore
     threads: Threads
     reactor: IReactorFromThreads
+    together: Together = field(init=False, eq=False)
+
+    @together.default
+    def _together(self) -> Together:
+        return Together(lambda taken: self.run(self.store.settle_all, taken))
 
     def run(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
         """`fn` in a thread."""
@@ -81,7 +87,9 @@ class Intake:
     ) -> Content:
         mine = [] if taken.file_id is None else [taken.file_id]
         try:
-            content = await self.run(self.store.settle, taken)
+            # To wait for others is of use where they are kept together.
+            alone = taken.data is None or not self.store.keeps_many
+            content = await (self.run(self.store.settle, taken) if alone else self.together.settle(taken))
         except (OSError, DriverError) as error:
             await self.remove(mine)
             raise unwritable(error) from error

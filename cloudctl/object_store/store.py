@@ -6,9 +6,10 @@ never changes. Whoever reads it may go on although it is removed. What no row kn
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, cast
 
@@ -17,10 +18,11 @@ from twisted.logger import Logger
 
 from cloudctl.db.columns import new_hex_id
 from cloudctl.drivers.errors import DriverError
-from cloudctl.drivers.interfaces import IFarData, IObjectData
+from cloudctl.drivers.interfaces import IFarData, IManyContents, IObjectData
 from cloudctl.drivers.objects_interface import ContentState
 from cloudctl.errors import Unavailable
 from cloudctl.object_store.hashing import HashedFile, Hashing, md5
+from cloudctl.rest import write_back
 from cloudctl.rest.uploads import SPOOL_PREFIX
 
 log = Logger()
@@ -65,6 +67,11 @@ class ObjectStore:
         """Whether what is kept may be opened and read in threads only."""
         return bool(IFarData.providedBy(self.data))
 
+    @property
+    def keeps_many(self) -> bool:
+        """Whether several contents at once cost not much more than one."""
+        return bool(IManyContents.providedBy(self.data))
+
     def prepare(self) -> None:
         """Make the directory. Call it once, before the listener starts."""
         self.spool.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -77,7 +84,9 @@ class ObjectStore:
         file: object = body
         if not isinstance(file, HashedFile):
             body.seek(0)
-            return Taken(new_hex_id(), body.read())
+            data = body.read()
+            hashed = hashlib.md5(data, usedforsecurity=False).hexdigest()
+            return Taken(new_hex_id() if data else None, data, len(data), hashed)
         file.flush()
         taken = Taken(new_hex_id() if file.size else None, None, file.size, file.md5.hexdigest())
         if taken.file_id is not None:
@@ -89,17 +98,29 @@ class ObjectStore:
 
     def settle(self, taken: Taken) -> Content:
         """The driver has the data. Raises OSError, DriverError."""
-        if taken.data is not None:
-            return self.write((taken.data,), taken.file_id)
-        if taken.file_id is not None:
-            arrived = self._arrived(taken.file_id)
-            try:
-                self.data.ensure_kept(taken.file_id, str(arrived))
-            finally:
-                arrived.unlink()
-        return Content(taken.file_id, taken.size, taken.etag)
+        return self.settle_all((taken,))[0]
 
-    def write(self, chunks: Iterable[bytes], file_id: str | None = None) -> Content:
+    def settle_all(self, taken: Sequence[Taken]) -> list[Content]:
+        """The driver has all of them; if it raises, none is of use. Raises OSError, DriverError."""
+        arrived = {each.file_id: self._arrived(each.file_id) for each in taken if each.file_id is not None}
+        try:
+            for each in taken:
+                if each.data and each.file_id is not None:
+                    _lay(arrived[each.file_id], each.data)
+            self._keep([(file_id, str(path)) for file_id, path in arrived.items()])
+        finally:
+            for path in arrived.values():
+                path.unlink(missing_ok=True)
+        return [Content(each.file_id, each.size, each.etag) for each in taken]
+
+    def _keep(self, contents: Sequence[tuple[str, str]]) -> None:
+        if self.keeps_many:
+            cast(IManyContents, self.data).ensure_all_kept(contents)
+            return
+        for file_id, path in contents:
+            self.data.ensure_kept(file_id, path)
+
+    def write(self, chunks: Iterable[bytes]) -> Content:
         """Keep these bytes. Raises OSError, DriverError."""
         arriving = tempfile.NamedTemporaryFile(prefix=SPOOL_PREFIX, dir=self.spool)  # noqa: SIM115 (closed by the next)
         with HashedFile(cast(IO[bytes], arriving), self.hashing) as file:
@@ -108,7 +129,7 @@ class ObjectStore:
             if not file.size:
                 return EMPTY
             file.flush()
-            file_id = file_id or new_hex_id()
+            file_id = new_hex_id()
             self.data.ensure_kept(file_id, file.name)
             return Content(file_id, file.size, file.md5.hexdigest())
 
@@ -135,3 +156,11 @@ class ObjectStore:
         while page := self.data.inventory(after):
             yield page
             after = page[-1].id
+
+
+def _lay(path: Path, data: bytes) -> None:
+    """A new file, which the disk has begun with: whoever syncs many of them waits for one."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
+        file.flush()
+        write_back.begin(file.fileno())

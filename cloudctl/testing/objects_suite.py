@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from cloudctl.drivers.errors import UnknownContent
-from cloudctl.testing.driver_checks import Contract, Make, Move, driving, refused
+from cloudctl.drivers.interfaces import IManyContents
+from cloudctl.testing.driver_checks import Contract, Make, Move, at_once, driving, need, refused, twice
 
 ID = "0a" * 16
 OTHER = "f3" * 16
@@ -71,6 +72,19 @@ def objects_suite(make: Make, many: int = 52, data: bytes = DATA) -> type[Any]:
                 await driver.ensure_kept(ID, self.file(tmp_path, b"something else"))
                 (tmp_path / "content").unlink()
                 assert await self.see(driver) == {ID: data}
+
+        async def test_many_at_once(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                need(driver, IManyContents)
+                sources = {ID: tmp_path / "one", OTHER: tmp_path / "other"}
+                for id, source in sources.items():
+                    source.write_bytes(id.encode())
+                await driver.ensure_all_kept(())
+                await driver.ensure_all_kept(((ID, str(sources[ID])),))
+                kept = {ID: ID.encode(), OTHER: OTHER.encode()}
+                moves = (Move("ensure_all_kept", ([(id, str(path)) for id, path in sources.items()],), kept),)
+                await twice(driver, moves, lambda: self.see(driver))
+                await at_once(driver, moves, lambda: self.see(driver))
 
         async def test_unknown_ids(self, tmp_path: Path) -> None:
             async with driving(make, tmp_path) as driver:

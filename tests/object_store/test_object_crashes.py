@@ -24,6 +24,8 @@ from tests.image.test_upload_admission import Upload
 from tests.object_store.asking import Account, files, rows
 
 DATA = b"x" * 100_000
+SMALL = b"y" * 4096  # comes in memory, and goes to the disk with others
+SIZES = pytest.mark.parametrize("data", [DATA, SMALL], ids=["large", "small"])
 
 
 class Killed(BaseException):
@@ -65,10 +67,12 @@ def _dies_in(monkeypatch: pytest.MonkeyPatch, place: Any, name: str, *, after: b
 PHASES: list[tuple[Any, str]] = [(os, "link"), (os, "fsync"), (objects, "put")]
 
 
+@SIZES
 @pytest.mark.parametrize(("place", "name"), PHASES, ids=[name for _, name in PHASES])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_process_that_dies_before_the_commit_leaves_the_old_object(
     o: Account,
+    data: bytes,
     cloud: MemoryCloud,
     monkeypatch: pytest.MonkeyPatch,
     logged_failures: Any,
@@ -79,7 +83,7 @@ def test_a_process_that_dies_before_the_commit_leaves_the_old_object(
     with monkeypatch.context() as dying:
         _dies_in(dying, place, name, after=after)
         try:
-            o.ask("PUT", "c/o", body=DATA)
+            o.ask("PUT", "c/o", body=data)
         except (Killed, EOFError):
             """It has no answer."""
     logged_failures.flush(Killed)
@@ -88,20 +92,21 @@ def test_a_process_that_dies_before_the_commit_leaves_the_old_object(
     assert files(cloud) == rows(cloud)
 
 
+@SIZES
 def test_one_that_dies_after_the_commit_has_kept_the_new_one(
-    o: Account, cloud: MemoryCloud, monkeypatch: pytest.MonkeyPatch, logged_failures: Any
+    o: Account, data: bytes, cloud: MemoryCloud, monkeypatch: pytest.MonkeyPatch, logged_failures: Any
 ) -> None:
     with monkeypatch.context() as dying:
         _dies_in(dying, ObjectFiles, "ensure_absent", after=False)
         try:
-            o.ask("PUT", "c/o", body=DATA)
+            o.ask("PUT", "c/o", body=data)
         except (Killed, EOFError):
             """It has no answer."""
     logged_failures.flush(Killed)
-    assert o.get("c/o").body == DATA
+    assert o.get("c/o").body == data
     assert len(files(cloud)) > len(rows(cloud))
     start_again(cloud)
-    assert o.get("c/o").body == DATA
+    assert o.get("c/o").body == data
     assert files(cloud) == rows(cloud)
 
 
@@ -113,6 +118,7 @@ FULL: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "link": lambda patch: patch.setattr(os, "link", _full),
     "fsync": lambda patch: patch.setattr(os, "fsync", _full),
     "write": lambda patch: patch.setattr("cloudctl.object_store.store.HashedFile.write", _full),
+    "small": lambda patch: patch.setattr(os, "fdopen", _full),
     "spool": lambda patch: patch.setattr("tempfile.NamedTemporaryFile", _full),
 }
 
@@ -123,7 +129,7 @@ def test_a_full_disk_is_507_and_leaves_nothing(
 ) -> None:
     with monkeypatch.context() as full:
         FULL[what](full)
-        assert o.ask("PUT", "c/o", body=DATA).status == 507
+        assert o.ask("PUT", "c/o", body=SMALL if what == "small" else DATA).status == 507
         if what in ("write", "spool"):
             assert o.ask("PUT", "c/p", Range="bytes=0-1", X_Copy_From="c/o").status == 507
     assert o.get("c/o").body == b"before"

@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -19,7 +19,7 @@ from attrs import frozen
 from zope.interface import implementer
 
 from cloudctl.drivers.errors import NoCapacity, UnknownContent, Unreachable, Unusable
-from cloudctl.drivers.interfaces import IElsewhere, IObjectData
+from cloudctl.drivers.interfaces import IElsewhere, IManyContents, IObjectData
 from cloudctl.drivers.objects_interface import ContentState
 from cloudctl.drivers.specs import DriverResources
 
@@ -47,7 +47,7 @@ def create(config: Config, resources: DriverResources) -> ObjectFiles:
     return ObjectFiles(directory / f"{PART}{resources.part}" if resources.part else directory, bool(config.directory))
 
 
-@implementer(IObjectData, IElsewhere)
+@implementer(IObjectData, IManyContents, IElsewhere)
 @frozen
 class ObjectFiles:
     directory: Path
@@ -72,14 +72,24 @@ class ObjectFiles:
         return self.directory / id[:DIGITS] / id
 
     def ensure_kept(self, id: str, path: str) -> None:
-        target = self.path(id)
-        with _told(target):
-            if not target.parent.exists():
-                target.parent.mkdir(exist_ok=True, mode=0o700)
+        self.ensure_all_kept(((id, path),))
+
+    def ensure_all_kept(self, contents: Sequence[tuple[str, str]]) -> None:
+        """All syncs of data, then all of names: of each kind the file system does most with the first."""
+        named = {self.path(id): Path(path) for id, path in contents}
+        folders = {target.parent for target in named}
+        with _told(self.directory):
+            if missing := [each for each in folders if not each.exists()]:
+                for folder in missing:
+                    folder.mkdir(exist_ok=True, mode=0o700)
                 _sync(self.directory)
-            if not target.exists():
-                self._name(Path(path), target)
-            _sync(target.parent)
+            unnamed = {target: source for target, source in named.items() if not target.exists()}
+            for source in unnamed.values():
+                _sync(source)
+            for target, source in unnamed.items():
+                self._name(source, target)
+            for folder in folders:
+                _sync(folder)
 
     def open(self, id: str) -> IO[bytes]:
         path = self.path(id)
@@ -105,8 +115,7 @@ class ObjectFiles:
             return ()
 
     def _name(self, source: Path, target: Path) -> None:
-        """`target` is what `source` is; all of it is on the disk before it has the name."""
-        _sync(source)
+        """`target` is what `source` is, which is on the disk: so all of it is before it has the name."""
         try:
             os.link(source, target)
             return

@@ -65,6 +65,28 @@ def test_what_the_system_refuses_is_told_and_nothing_is_there(
     assert driver.inventory("") == ()
 
 
+def test_no_name_is_there_before_all_data_and_nothing_is_told_before_all_names_are(
+    driver: ObjectFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").write_bytes(b"other")
+    seen: list[str] = []
+    sync, link = os.fsync, os.link
+
+    def synced(opened: int) -> None:
+        sync(opened)
+        seen.append(f"sync {os.path.basename(os.readlink(f'/proc/self/fd/{opened}'))}")
+
+    def linked(source: Path, target: Path) -> None:
+        link(source, target)
+        seen.append(f"name {source.name}")
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "link", linked)
+    driver.ensure_all_kept([(ID, str(tmp_path / "content")), (OTHER, str(tmp_path / "other"))])
+    assert seen[:5] == ["sync own", "sync content", "sync other", "name content", "name other"]
+    assert sorted(seen[5:]) == [f"sync {ID[:2]}", f"sync {OTHER[:2]}"]
+
+
 @pytest.mark.usefixtures("other_file_system")
 def test_a_copy_that_fails_leaves_nothing_half(
     driver: ObjectFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
