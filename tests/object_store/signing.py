@@ -64,14 +64,24 @@ class Key:
         proof = f"AWS4-HMAC-SHA256 Credential={self.access}/{self.scope}, SignedHeaders={names}, Signature={signature}"
         return {**told, "Authorization": proof}
 
-    def url(self, method: str, path: str, expires: int = 600, query: str = "", host: str = HOST) -> str:
-        """A path with a query that is signed."""
+    def url(
+        self,
+        method: str,
+        path: str,
+        expires: int = 600,
+        query: str = "",
+        host: str = HOST,
+        headers: Mapping[str, str] | None = None,
+    ) -> str:
+        """A path with a query that is signed. `headers` go with it, by names in lower case."""
+        sent = {"host": host, **(headers or {})}
         credential = quote(f"{self.access}/{self.scope}", safe="")
         asked = (
             f"{query}&X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={credential}&X-Amz-Date={self.when}"
-            f"&X-Amz-Expires={expires}&X-Amz-SignedHeaders=host"
+            f"&X-Amz-Expires={expires}&X-Amz-SignedHeaders={quote(';'.join(sorted(sent)), safe='')}"
         ).removeprefix("&")
-        canonical = self._canonical(method, path, asked, {"host": host}, UNSIGNED)
+        payload = sent.get("x-amz-content-sha256", UNSIGNED)
+        canonical = self._canonical(method, path, asked, sent, payload)
         return f"{path}?{asked}&X-Amz-Signature={self.sign('AWS4-HMAC-SHA256', hashed(canonical.encode()))}"
 
 

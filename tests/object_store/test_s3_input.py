@@ -5,13 +5,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from cloudctl.testing.cloud import MemoryCloud
-from cloudctl.testing.http import Response
+from cloudctl.testing.http import HOST, Response, request
 from tests.object_store.signing import S3, UNSIGNED, bare, code, hashed
+from tests.object_store.signing import chunked as signed_chunks
 
 BODY = b"how much wood would a woodchuck chuck"
 TRAILER = "STREAMING-UNSIGNED-PAYLOAD-TRAILER"
@@ -160,6 +162,33 @@ def test_more_or_less_data_than_was_said(s3: S3, chunks: tuple[bytes, ...], prov
 def test_trailers(s3: S3, lines: bytes, expected: str) -> None:
     answer = chunked(s3, WHOLE + b"0\r\n" + lines, x_amz_trailer="x-amz-checksum-crc32")
     assert (told(answer)[0] if answer.status != 200 else "") == expected
+
+
+def by_url(s3: S3, payload: str, body: bytes = BODY, more: Mapping[str, str] | None = None, **sign: Any) -> Response:
+    """A PUT to an address that was signed with what is said of the body."""
+    headers = {"x-amz-content-sha256": payload, "x-amz-decoded-content-length": str(len(BODY)), **(more or {})}
+    url = s3.key.url("PUT", "/s3/bucket/o", headers=headers)
+    if sign:
+        body = signed_chunks(s3.key, url.rpartition("=")[2], body, **sign)
+    return request(s3.cloud.site, "PUT", url, headers={"Host": HOST, **headers}, body=body)
+
+
+def test_chunks_to_a_signed_address(s3: S3) -> None:
+    assert told(by_url(s3, SIGNED))[0] == "XAmzContentSHA256Mismatch"
+    assert code(by_url(s3, TRAILER, more={"x-amz-decoded-content-length": "-1"})) == (411, "MissingContentLength")
+    assert told(by_url(s3, TRAILER, in_chunks(BODY))) == CUT
+    trailer = {"x-amz-trailer": "x-amz-checksum-crc32"}
+    assert by_url(s3, TRAILER, WHOLE + b"0\r\n" + SUM + b"\r\n\r\n", trailer).status == 200
+    assert s3.get("bucket/o").body == BODY
+    behind = ("x-amz-checksum-crc32", CRC)
+    assert by_url(s3, f"{SIGNED}-TRAILER", BODY, trailer, size=2**16, trailer=behind).status == 200
+    forged = by_url(s3, f"{SIGNED}-TRAILER", BODY, trailer, size=2**16, trailer=("x-amz-checksum-crc32", "AAAAAA=="))
+    assert told(forged)[0] == "BadDigest"
+    s3.key.secret, secret = "another", s3.key.secret
+    assert told(by_url(s3, f"{SIGNED}-TRAILER", BODY, trailer, size=2**16))[0] == "SignatureDoesNotMatch"
+    s3.key.secret = secret
+    unsigned = by_url(s3, f"{SIGNED}-TRAILER", WHOLE + b"0\r\n" + SUM + b"\r\n\r\n", trailer)
+    assert told(unsigned) == CUT
 
 
 def test_chunks_that_say_no_length(s3: S3) -> None:

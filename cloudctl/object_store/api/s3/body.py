@@ -38,7 +38,7 @@ class Expected:
     @property
     def is_signed(self) -> bool:
         """Whether its chunks are."""
-        return STREAMING.get(self.payload, (False, False))[0]
+        return self.size is not None and STREAMING[self.payload][0]
 
     @classmethod
     def of(cls, call: Call, wanted: str = "", *, summed: bool = True) -> Expected:
@@ -46,8 +46,10 @@ class Expected:
         MissingContentLength, MalformedTrailerError.
         """
         payload = call.header("x-amz-content-sha256") or UNSIGNED
-        # A URL that is signed knows of no chunks: then this is no hash either.
-        is_chunked = payload in STREAMING and "X-Amz-Signature" not in call.query
+        # A URL that is signed knows of no chunks without a trailer: then this is no hash either.
+        is_chunked = STREAMING.get(payload, (False, False))[1] or (
+            payload in STREAMING and "X-Amz-Signature" not in call.query
+        )
         size = call.header("x-amz-decoded-content-length")
         if is_chunked and not (size and size.isascii() and size.isdecimal() and len(size) < 19):
             raise error("MissingContentLength")
@@ -113,19 +115,18 @@ def _behind(call: Call) -> list[str]:
     return [name.removeprefix(HEADER) for name in names]
 
 
-@define
-class Incoming:
+@define(eq=False, kw_only=True)
+class Incoming(HashedFile):
     """A file that a body is written to as it comes. `finish` says whether it was what it should be."""
 
-    file: HashedFile
     expected: Expected
     chunks: Chunks | None
-    _digests: Mapping[str, Digest]  # what the file reckons, beside its MD5
+    digests: Mapping[str, Digest]  # what the file reckons, beside its MD5
 
     def write(self, data: bytes) -> int:
         """Raises what is wrong with it."""
         for piece in (data,) if self.chunks is None else self.chunks.feed(data):
-            self.file.write(piece)
+            super().write(piece)
         return len(data)
 
     def finish(self) -> IO[bytes]:
@@ -138,46 +139,26 @@ class Incoming:
                     raise error("InvalidRequest", f"Value for {HEADER}{name} trailing header is invalid.")
                 given[name] = given[name] or self.chunks.trailers[HEADER + name]
         elif self.expected.payload != UNSIGNED:
-            computed = self._digests["sha256"].digest().hex()
+            computed = self.digests["sha256"].digest().hex()
             if computed != self.expected.payload.lower():
                 more = {"ClientComputedContentSHA256": self.expected.payload, "S3ComputedContentSHA256": computed}
                 told = "The provided 'x-amz-content-sha256' header does not match what was computed."
                 raise error("XAmzContentSHA256Mismatch", told, more)
-        if self.expected.md5 and self.expected.md5 != self.file.md5.digest():
+        if self.expected.md5 and self.expected.md5 != self.md5.digest():
             wanted = self.expected.md5.hex()
             if self.expected.is_document:
                 wanted = base64.b64encode(self.expected.md5).decode()
-            calculated = base64.b64encode(self.file.md5.digest()).decode()
+            calculated = base64.b64encode(self.md5.digest()).decode()
             raise error("BadDigest", more={"ExpectedDigest": wanted, "CalculatedDigest": calculated})
         for name, value in given.items():
-            if value != checksums.told(self._digests[name]):
+            if value != checksums.told(self.digests[name]):
                 raise error("BadDigest", f"The {name.upper()} you specified did not match the calculated checksum.")
-        return self.file.file if isinstance(self.file.file, BytesIO) else cast(IO[bytes], self.file)
+        return self.file if isinstance(self.file, BytesIO) else cast(IO[bytes], self)
 
     @property
     def sums(self) -> dict[str, str]:
         """Those that are told and kept, as they are."""
-        return {HEADER + name: checksums.told(self._digests[name]) for name in self.expected.algorithms}
-
-    # -- as a file
-
-    def read(self, size: int = -1) -> bytes:
-        return self.file.read(size)
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return self.file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self.file.tell()
-
-    def flush(self) -> None:
-        self.file.flush()
-
-    def fileno(self) -> int:
-        return self.file.fileno()
-
-    def close(self) -> None:
-        self.file.close()
+        return {HEADER + name: checksums.told(self.digests[name]) for name in self.expected.algorithms}
 
 
 def incoming(file: IO[bytes], expected: Expected, signing: Signing | None, hashing: Hashing | None = None) -> Incoming:
@@ -189,13 +170,21 @@ def incoming(file: IO[bytes], expected: Expected, signing: Signing | None, hashi
         chunks = Chunks(expected.size, signing, STREAMING[expected.payload][1], behind)
     elif expected.payload != UNSIGNED and "sha256" not in wanted:
         wanted["sha256"] = ALGORITHMS["sha256"]()
-    return Incoming(HashedFile(file, hashing or Hashing(), tuple(wanted.values())), expected, chunks, wanted)
+    return Incoming(
+        file=file,
+        hashing=hashing or Hashing(),
+        others=tuple(wanted.values()),
+        expected=expected,
+        chunks=chunks,
+        digests=wanted,
+    )
 
 
 def received(body: IO[bytes], expected: Expected, signing: Signing | None) -> Incoming:
     """The body of a request, which went through such a file already, or is in memory. Raises what is wrong with it."""
-    if isinstance(body, Incoming):
-        return body
+    file: object = body
+    if isinstance(file, Incoming):
+        return file
     made = incoming(BytesIO(), expected, signing)
     body.seek(0)
     made.write(body.read())

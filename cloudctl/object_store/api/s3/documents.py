@@ -37,8 +37,9 @@ class Documents:
 
     async def data(self, call: Call, wanted: str = "", *, summed: bool = True, is_document: bool = False) -> Incoming:
         """What has come. Raises what is wrong with it."""
-        if isinstance(call.content, Incoming):
-            return call.content
+        content: object = call.content
+        if isinstance(content, Incoming):
+            return content
         expected = evolve(Expected.of(call, wanted, summed=summed), is_document=is_document)
         return body.received(call.content, expected, await self.signed.signing(call, expected))
 

@@ -72,13 +72,12 @@ class Signed:
         """What signs the chunks of a body, whose request was found to be signed; None: nothing does."""
         if not expected.is_signed:
             return None
-        given = call.header("authorization")
-        headers = {"authorization": [given or ""], "x-amz-date": [call.header("x-amz-date") or ""]}
-        headers |= {"date": [call.header("date") or ""], "x-amz-content-sha256": [expected.payload]}
-        if given is None:
-            raise error("InvalidRequest", "The chunks of a body are signed only where the request is, in its header.")
-        found = signature.read(Request("", b"", b"", {name: each for name, each in headers.items() if each[0]}), {})
-        assert found is not None
+        headers = {name: [call.header(name) or ""] for name in ("authorization", "x-amz-date", "date")}
+        headers |= {"x-amz-content-sha256": [expected.payload]} if call.header("authorization") else {}
+        sent = Request("", b"", b"", {name: each for name, each in headers.items() if each[0]})
+        found = signature.read(sent, dict(call.query.pairs))
+        if found is None:
+            raise error("InvalidRequest", "The chunks of a body are signed only where the request is.")
         keys: list[bytes] = []
         await self.who(found.access, lambda secret: keys.append(signing_key(secret, found.scope)))
         return Signing(keys[0], found.when, found.scope, found.given, found.access)
