@@ -219,41 +219,72 @@ def change(conn: Connection, found: Object, changes: Mapping[str, Any], now: dat
     conn.execute(query.values(**changes, updated_at=now))
 
 
-def remove(conn: Connection, place: Place, now: datetime, only_if_tag: str = "") -> Done:
+def remove(
+    conn: Connection,
+    place: Place,
+    now: datetime,
+    only_if_tag: str = "",
+    *,
+    marks: bool = True,
+    only_if_delete_at: int | None = None,
+) -> Done:
     """Where versions are kept, a marker says that it is gone. Raises NotFound, PreconditionFailed.
 
-    `only_if_tag`: of what is there, if anything is; `*`: of anything, which must be there.
+    `only_if_tag`: of what is there, if anything is; `*`: of anything, which must be there. `marks`: a marker says it
+    also where versions are kept no longer. `only_if_delete_at`: when it would be gone by itself.
     """
     container = containers.get(conn, place, lock=True)
-    if only_if_tag:
-        before = find(conn, container, place.name, now)
-        if (before is None) if only_if_tag == "*" else not (before is None or _has_tag(before, only_if_tag)):
-            raise PreconditionFailed("")
+    before = find(conn, container, place.name, now, lock=True)
+    if only_if_tag and (
+        (before is None) if only_if_tag == "*" else not (before is None or _has_tag(before, only_if_tag))
+    ):
+        raise PreconditionFailed("")
+    if only_if_delete_at is not None and before is not None and before.delete_at != only_if_delete_at:
+        raise PreconditionFailed("X-If-Delete-At and X-Delete-At do not match")
     if numbered.is_known(container):
-        was_there = find(conn, container, place.name, now) is not None
-        freed = _make_room(conn, container, place.name, now)
-        version = numbered.next_version(conn, container, place.name, now)
-        values = _values(container, place.name, NewObject(content_type=numbered.DELETED), now)
-        is_null = not numbered.is_on(container)
-        conn.execute(insert(Version).values(**values, version=version, is_null=is_null, is_marker=True))
-        return Done(unused(conn, freed), numbered.NULL if is_null else version, True, was_there=was_there)
-    if find(conn, container, place.name, now, lock=True) is None:
+        return _remove_numbered(conn, container, place.name, before is not None, now, marks)
+    if versions.HISTORY in container.headers:
+        return _remove_into_history(conn, container, place.name, before is not None, now)
+    # One that has no place for old versions any more has none to bring back.
+    archive = versions.archive(conn, container, lock=True, optional=True)
+    last = None if archive is None else versions.latest(conn, archive, place.name)
+    was_deleted = last is not None and versions.is_marker(last)
+    if before is None and not was_deleted:
         raise not_found()
-    archive = versions.archive(conn, container, lock=True)
-    if archive is None:
-        return Done(unused(conn, _take_away(conn, container, place.name)))
-    if versions.STACK in container.headers:
-        freed = _take_away(conn, container, place.name)
-        before = versions.latest(conn, archive, place.name)
-        if before is not None:
-            versions.move(conn, before, container, place.name)
-        return Done(unused(conn, freed))
-    freed = _make_room(conn, container, place.name, now)
-    marker = NewObject(content_type=versions.DELETED)
-    name = versions.version_name(conn, archive, place.name, now)
-    freed += _take_away(conn, archive, name)
-    conn.execute(insert(Object).values(**_values(archive, name, marker, now), version=""))
+    freed = _take_away(conn, container, place.name)
+    if archive is not None and last is not None and was_deleted:
+        # The deletion that it told of is undone, where nothing came after it.
+        freed += _take_away(conn, archive, last.name)
+        last = versions.latest(conn, archive, place.name) if before is None else None
+    if last is not None and not versions.is_marker(last):
+        versions.move(conn, last, container, place.name)
     return Done(unused(conn, freed))
+
+
+def _remove_numbered(
+    conn: Connection, container: Container, name: str, was_there: bool, now: datetime, marks: bool
+) -> Done:
+    is_on = numbered.is_on(container)
+    if not (marks or is_on or was_there):
+        raise not_found()
+    freed = _make_room(conn, container, name, now)
+    if not (marks or is_on):
+        return Done(unused(conn, freed))
+    version = numbered.next_version(conn, container, name, now)
+    values = _values(container, name, NewObject(content_type=numbered.DELETED), now)
+    conn.execute(insert(Version).values(**values, version=version, is_null=not is_on, is_marker=True))
+    return Done(unused(conn, freed), version if is_on else numbered.NULL, True, was_there=was_there)
+
+
+def _remove_into_history(conn: Connection, container: Container, name: str, was_there: bool, now: datetime) -> Done:
+    """A marker more, whether or not it was there."""
+    archive = versions.archive(conn, container, lock=True)
+    assert archive is not None
+    freed = _make_room(conn, container, name, now)
+    kept = versions.version_name(conn, archive, name, now)
+    marker = NewObject(content_type=versions.DELETED)
+    conn.execute(insert(Object).values(**_values(archive, kept, marker, now), version=""))
+    return Done(unused(conn, freed), was_there=was_there)
 
 
 def find_version(conn: Connection, container: Container, name: str, version: str, now: datetime) -> Object | Version:
@@ -267,8 +298,11 @@ def find_version(conn: Connection, container: Container, name: str, version: str
     return old
 
 
-def remove_version(conn: Connection, place: Place, version: str, now: datetime) -> Done:
-    """This one is gone for good; what was before the newest one is there again. Raises NotFound."""
+def remove_version(conn: Connection, place: Place, version: str, now: datetime, *, brings_back: bool = True) -> Done:
+    """This one is gone for good; what was before the newest one is there again, if it `brings_back`.
+
+    Raises NotFound.
+    """
     container = containers.get(conn, place, lock=True)
     found = conn.execute(_lock_named, {"container": container.id, "name": place.name}).first()
     is_marker = False
@@ -282,7 +316,8 @@ def remove_version(conn: Connection, place: Place, version: str, now: datetime) 
         freed = drop(conn, [numbered.take(conn, old)])
         if found is not None:
             return Done(unused(conn, freed), version, is_marker)
-    numbered.bring_back(conn, container, place.name)
+    if brings_back or is_marker:
+        numbered.bring_back(conn, container, place.name)
     return Done(unused(conn, freed), version, is_marker)
 
 

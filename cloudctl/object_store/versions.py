@@ -25,15 +25,22 @@ STAMP = re.compile(r"\d{10}\.\d{5}", re.ASCII)
 DELETED = "application/x-deleted;swift_versions_deleted=1"
 
 
-def archive(conn: Connection, container: Container, *, lock: bool = False) -> Container | None:
-    """Where old versions of a container's objects go; None: nowhere. Raises PreconditionFailed."""
+def archive(conn: Connection, container: Container, *, lock: bool = False, optional: bool = False) -> Container | None:
+    """Where old versions of a container's objects go; None: nowhere. Raises PreconditionFailed: it is not there, unless
+    it is `optional`.
+    """
     name = container.headers.get(STACK) or container.headers.get(HISTORY)
     if name is None:
         return None
     found = containers.find(conn, Place(container.project_id, name), lock=lock)
-    if found is None:
+    if found is None and not optional:
         raise PreconditionFailed(f"The container {name[:64]} for old versions does not exist.")
     return found
+
+
+def is_marker(found: Object) -> bool:
+    """Whether it says that there was a deletion."""
+    return found.content_type == DELETED
 
 
 def prefix(name: str) -> str:

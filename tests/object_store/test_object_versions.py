@@ -200,3 +200,62 @@ def test_what_is_wrong_with_a_request_is_told_in_words(mine: Account) -> None:
         "text/plain; charset=UTF-8",
     )
     assert mine.get("c/o").headers["Content-Type"] == "text/html; charset=UTF-8"
+
+
+def test_who_deletes_what_is_there_by_its_id_leaves_nothing(o: Account) -> None:
+    first, second = (str(o.put("c/o", data).headers["X-Object-Version-Id"]) for data in (b"one", b"two"))
+    assert o.delete("c/o", f"version-id={second}").status == 204
+    assert (o.get("c/o").status, o.names("c")) == (404, [])
+    assert o.get("c/o", f"version-id={first}").body == b"one"
+    assert o.ask("PUT", "c/o", f"version-id={first}").status == 201
+    assert o.get("c/o").body == b"one"
+
+
+def test_no_marker_is_made_once_versions_are_kept_no_longer(o: Account) -> None:
+    first = str(o.put("c/o", b"one").headers["X-Object-Version-Id"])
+    o.post("c", X_Versions_Enabled="false")
+    assert o.delete("c/o").status == 204
+    assert o.delete("c/o").status == o.get("c/o").status == 404
+    assert [version for _, version, _ in listed(o)] == [first]
+    o.put("c/o", b"two")
+    o.put("c/o", b"three")
+    assert [version for _, version, _ in listed(o)] == ["null", first]
+    assert o.delete("c/o").status == 204
+    assert [version for _, version, _ in listed(o)] == [first]
+
+
+def test_an_id_of_another_store_is_of_none_here(o: Account) -> None:
+    o.put("c/o", b"one")
+    assert o.ask("PUT", "c/o", "version-id=1234567890.12345").status == 404
+
+
+def test_deletions_between_two_ways_to_keep_old_versions(mine: Account) -> None:
+    mine.put("c", X_History_Location="old")
+    assert mine.delete("c/o").status == 412
+    mine.put("old")
+    for data in (b"one", b"two"):
+        mine.put("c/o", data)
+    assert [mine.delete("c/o").status for _ in range(2)] == [204, 404]
+    assert len(mine.names("old")) == 4  # two that were, two markers
+    mine.post("c", X_Versions_Location="old")
+    assert (mine.delete("c/o").status, mine.get("c/o").status, len(mine.names("old"))) == (204, 404, 3)
+    assert (mine.delete("c/o").status, mine.get("c/o").body, len(mine.names("old"))) == (204, b"two", 1)
+    mine.post("c", X_History_Location="old")
+    mine.delete("c/o")
+    mine.put("c/o", b"three")
+    mine.post("c", X_Versions_Location="old")
+    assert (mine.delete("c/o").status, mine.get("c/o").status, len(mine.names("old"))) == (204, 404, 2)
+    assert mine.delete("c/o").status == 404
+    mine.put("c/o", b"four")
+    for name in mine.names("old"):
+        mine.delete(f"old/{name}")
+    assert mine.delete("old").status == 204
+    assert mine.delete("c/o").status == 204
+
+
+def test_an_object_may_be_deleted_only_if_it_was_to_go_then(mine: Account) -> None:
+    mine.put("c")
+    mine.put("c/o", b"data", X_Delete_At="4000000000")
+    assert mine.delete("c/o", X_If_Delete_At="bad").status == 400
+    assert mine.delete("c/o", X_If_Delete_At="4000000001").status == 412
+    assert mine.delete("c/o", X_If_Delete_At="4000000000").status == 204

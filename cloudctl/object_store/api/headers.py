@@ -136,6 +136,16 @@ def delete_at(call: Call) -> int | None:
     return when
 
 
+def if_delete_at(call: Call) -> int | None:
+    """When an object is to be gone by itself that may be deleted; None: any may. Raises Invalid."""
+    given = call.header("X-If-Delete-At")
+    if given is None:
+        return None
+    if not (given.isascii() and given.isdecimal() and len(given) <= 20):
+        raise Invalid("Bad X-If-Delete-At header value")
+    return int(given)
+
+
 def _number(name: str, text: str) -> int:
     """At most LATEST. Raises Invalid."""
     if PAST.fullmatch(text.strip()):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from attrs import frozen
 
 from cloudctl.db import Connection
 from cloudctl.errors import Invalid, LengthRequired, NotFound, TooLarge
-from cloudctl.object_store import acl, containers, large, links, metadata, numbered, objects
+from cloudctl.object_store import acl, containers, large, links, metadata, numbered, objects, versions
 from cloudctl.object_store.api import conditions, headers, symlinks
 from cloudctl.object_store.api.bulk import Bulk
 from cloudctl.object_store.api.copying import COPY_FROM, Copying
@@ -202,6 +203,8 @@ class Objects:
 
     async def _restore(self, call: Call, place: Place, version: str) -> Reply:
         """An old version is the object that is there from now on."""
+        if versions.STAMP.fullmatch(version):
+            raise objects.not_found()  # as ids are elsewhere
         if version == numbered.NULL or not numbered.is_id(version):
             raise Invalid("Invalid version parameter")
         if length_of(call):
@@ -255,9 +258,12 @@ class Objects:
         if call.query.get("multipart-manifest") == "delete":
             return await self.manifests.delete(call, place)
         if version := _version(call, entered):
-            done = await self.intake.change(objects.remove_version, place, version, call.now)
+            # What was before is read by its id: nothing is there until somebody puts it there again.
+            remove = partial(objects.remove_version, brings_back=False)
+            done = await self.intake.change(remove, place, version, call.now)
         else:
-            done = await self.intake.change(objects.remove, place, call.now)
+            remove = partial(objects.remove, marks=False, only_if_delete_at=headers.if_delete_at(call))
+            done = await self.intake.change(remove, place, call.now)
         told = ((VERSION_ID, done.version),) if done.version else ()
         if not done.was_there:
             # There is a marker more all the same.
