@@ -24,6 +24,7 @@ def test_versions_with_ids(o: Account, cloud: MemoryCloud) -> None:
     assert o.head("c").headers["X-Versions-Enabled"] == "True"
     first, second = (o.put("c/o", data).headers["X-Object-Version-Id"] for data in (b"one", b"two"))
     assert o.get("c/o").headers["X-Object-Version-Id"] == second
+    assert (o.get("c/o").headers["Content-Location"] or "").endswith(f"/c/o?version-id={second}")
     assert o.get("c/o", f"version-id={first}").body == b"one"
     assert o.get("c/o", "version-id=none").status == 404
     marker = o.delete("c/o").headers["X-Object-Version-Id"]

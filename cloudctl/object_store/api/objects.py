@@ -103,7 +103,7 @@ class Objects:
     async def read(self, call: Call, place: Place, method: str) -> Reply:
         """Answer with an object. Raises what the caller may be told."""
         entered = await self.reader.door.enter(call, place, acl_header=acl.READ, method=method, rule=SHOW)
-        manifest = call.query.get("multipart-manifest") == "get"
+        manifest, version = call.query.get("multipart-manifest") == "get", _version(call, entered)
         found = await self.reader.find(
             call,
             place,
@@ -112,10 +112,13 @@ class Objects:
             tell=True,
             signed=entered.signed,
             unread=method == "HEAD",
-            version=_version(call, entered),
+            version=version,
         )
         if numbered.is_marker(found.object):
             raise NotFound(objects.not_found().message, headers={VERSION_ID: numbered.shown(found.object)})
+        if found.object.version and not version:
+            # What stays where it is when another one takes its name.
+            call.also["Content-Location"] = f"{symlinks.url_path(call, found.place)}?version-id={found.object.version}"
         if manifest and found.object.large_etag is not None:
             return await self.manifests.show(call, found, self._said(found, entered))
         said = self._said(found, entered)
