@@ -8,13 +8,14 @@ from sqlalchemy import ForeignKey, Index, Integer, String, UniqueConstraint
 
 from cloudctl.db.columns import Field, column, flag, identifier, json, optional_text, text
 from cloudctl.db.records import Record
-from cloudctl.network.tables import Standard
+from cloudctl.network.tables import LONG, Standard
 
 
 class MeteringLabel(Standard, table="metering_labels"):
     """What is counted of a project's routers; `shared`: of everybody's."""
 
     name: Field[str] = text()
+    description: Field[str] = text(LONG)
     shared: Field[bool] = flag(False)
 
 
@@ -37,10 +38,8 @@ class NetworkLog(Standard, table="network_logs"):
 
     name: Field[str] = text()
     resource_type: Field[str] = text(64)
-    resource_id: Field[str | None] = column(
-        String(64), ForeignKey("security_groups.id", ondelete="CASCADE"), index=True
-    )
-    target_id: Field[str | None] = column(String(64), ForeignKey("ports.id", ondelete="CASCADE"), index=True)
+    resource_id: Field[str | None] = column(String(64), ForeignKey("security_groups.id", ondelete="CASCADE"))
+    target_id: Field[str | None] = column(String(64), ForeignKey("ports.id", ondelete="CASCADE"))
     event: Field[str] = text(8)
     enabled: Field[bool] = flag(True)
 
@@ -51,6 +50,7 @@ Index("ix_network_logs_project", NetworkLog.project_id, NetworkLog.id)
 class ServiceProfile(Standard, table="service_profiles"):
     """How something of a flavor is made; it is nobody's."""
 
+    description: Field[str] = text(LONG)
     driver: Field[str] = text(1024)
     metainfo: Field[str] = text(4096)
     enabled: Field[bool] = flag(True)
@@ -95,8 +95,8 @@ class NdpProxy(Standard, table="ndp_proxies"):
     """A router answers outside for an address that is inside."""
 
     name: Field[str] = text()
-    router_id: Field[str] = column(String(64), ForeignKey("routers.id"), index=True)
-    port_id: Field[str] = column(String(64), ForeignKey("ports.id", ondelete="CASCADE"), index=True)
+    router_id: Field[str] = column(String(64), ForeignKey("routers.id"))
+    port_id: Field[str] = column(String(64), ForeignKey("ports.id", ondelete="CASCADE"))
     ip_address: Field[str] = text(64)
 
 
@@ -108,8 +108,8 @@ class LocalIp(Standard, table="local_ips"):
     """An address that leads, on each host, to a port of that host."""
 
     name: Field[str] = text()
-    network_id: Field[str] = column(String(64), ForeignKey("networks.id"), index=True)
-    local_port_id: Field[str] = column(String(64), ForeignKey("ports.id", ondelete="CASCADE"), index=True)
+    network_id: Field[str] = column(String(64), ForeignKey("networks.id"))
+    local_port_id: Field[str] = column(String(64), ForeignKey("ports.id", ondelete="CASCADE"))
     local_ip_address: Field[str] = text(64)
     ip_mode: Field[str] = text(16)
 

@@ -1,57 +1,234 @@
-"""Indexes by which lists find what filters ask for, beside those that `tables` has for what networking itself asks.
+"""Indexes by which lists find what is filtered and sorted by, beside those that `tables` has for what networking asks.
 
-Each ends with the id, in whose order pages come. Where few records of a project have what very many of others have, or
-the other way round, there are two: with the project, and without it for who sees all. SQLite keeps no figures of its
-tables and takes the index that has most of what is asked for, so one alone would be taken for both. What is
-filtered by and is not here (descriptions, times, what is merely kept) is looked for until a page is full.
+Each ends with the id, in whose order pages come, and there are two: with the project before it, and without for who
+sees all. SQLite keeps no figures of its tables and takes the index that has most of what is asked for, so one alone
+would be taken for both. Where nearly all rows have one value the others alone are in them: such an index costs nobody
+anything who does not use what it is of (see `rest.ways`). What has none, and why: docs/internals.md, «Lists».
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Column, Index, text
+from sqlalchemy import Column, Index
 
-from cloudctl.network.tables import FloatingIp, Network, Port, Router, SecurityGroup, SecurityGroupRule, Subnet
+from cloudctl.network.extension_tables import LocalIp, MeteringLabel, MeteringRule, NdpProxy, NetworkLog, ServiceProfile
+from cloudctl.network.tables import (
+    AddressGroup,
+    AddressScope,
+    Flavor,
+    FloatingIp,
+    Network,
+    Port,
+    QosPolicy,
+    RbacPolicy,
+    Router,
+    RuleTemplate,
+    SecurityGroup,
+    SecurityGroupRule,
+    Segment,
+    Standard,
+    Subnet,
+    SubnetPool,
+    Trunk,
+)
+from cloudctl.rest.ways import declare_usual
+
+Named = tuple[Any, ...]  # an index: its name and its columns
+
+# Columns whose values say something of a row, or of very many. Times go without saying: see `TIMED`.
+TELLING: Mapping[type[Standard], Sequence[Column[Any]]] = {
+    Network: (Network.name, Network.status, Network.mtu, Network.qos_policy_id),
+    Subnet: (Subnet.name, Subnet.network_id, Subnet.cidr, Subnet.gateway_ip, Subnet.subnetpool_id, Subnet.segment_id),
+    Port: (
+        Port.name,
+        Port.network_id,
+        Port.mac_address,
+        Port.status,
+        Port.device_id,
+        Port.device_owner,
+        Port.qos_policy_id,
+    ),
+    Router: (Router.name, Router.status, Router.flavor_id),
+    FloatingIp: (
+        FloatingIp.status,
+        FloatingIp.floating_network_id,
+        FloatingIp.floating_ip_address,
+        FloatingIp.fixed_ip_address,
+        FloatingIp.port_id,
+        FloatingIp.router_id,
+        FloatingIp.qos_policy_id,
+    ),
+    SecurityGroup: (SecurityGroup.name,),
+    SecurityGroupRule: (
+        SecurityGroupRule.security_group_id,
+        SecurityGroupRule.protocol,
+        SecurityGroupRule.remote_ip_prefix,
+    ),
+    Trunk: (Trunk.name, Trunk.status, Trunk.port_id),
+    SubnetPool: (
+        SubnetPool.name,
+        SubnetPool.min_prefixlen,
+        SubnetPool.max_prefixlen,
+        SubnetPool.default_prefixlen,
+        SubnetPool.address_scope_id,
+    ),
+    QosPolicy: (QosPolicy.name,),
+    AddressGroup: (AddressGroup.name,),
+    AddressScope: (AddressScope.name,),
+    RbacPolicy: (RbacPolicy.object_type, RbacPolicy.object_id, RbacPolicy.action, RbacPolicy.target),
+    NdpProxy: (NdpProxy.name, NdpProxy.router_id, NdpProxy.port_id, NdpProxy.ip_address),
+    LocalIp: (LocalIp.name, LocalIp.network_id, LocalIp.local_port_id, LocalIp.local_ip_address, LocalIp.ip_mode),
+}
+# Of these only who sees all is told, and the segments, templates, profiles and flavors are nobody's.
+TOLD_TO_ALL: Mapping[type[Standard], Sequence[Column[Any]]] = {
+    Network: (Network.network_type,),
+    Segment: (Segment.network_id, Segment.physical_network, Segment.segmentation_id, Segment.name),
+    RuleTemplate: (
+        RuleTemplate.direction,
+        RuleTemplate.ethertype,
+        RuleTemplate.protocol,
+        RuleTemplate.port_range_min,
+        RuleTemplate.port_range_max,
+        RuleTemplate.remote_ip_prefix,
+        RuleTemplate.remote_group_id,
+        RuleTemplate.remote_address_group_id,
+    ),
+    Flavor: (Flavor.name, Flavor.service_type),
+    ServiceProfile: (ServiceProfile.driver, ServiceProfile.metainfo),
+    MeteringLabel: (MeteringLabel.name,),
+    MeteringRule: (MeteringRule.project_id, MeteringRule.direction),
+    NetworkLog: (
+        NetworkLog.name,
+        NetworkLog.resource_type,
+        NetworkLog.event,
+        NetworkLog.resource_id,
+        NetworkLog.target_id,
+    ),
+}
+# What nearly all rows have.
+USUALLY: Mapping[type[Standard], Mapping[Column[Any], Any]] = {
+    Network: {
+        Network.description: "",
+        Network.dns_domain: "",
+        Network.port_security_enabled: True,
+        Network.admin_state_up: True,
+        Network.external: False,
+        Network.pvlan: False,
+        Network.is_default: False,
+        Network.physical_network: None,
+        Network.segmentation_id: None,
+    },
+    Subnet: {
+        Subnet.description: "",
+        Subnet.ip_version: 4,
+        Subnet.enable_dhcp: True,
+        Subnet.ipv6_ra_mode: None,
+        Subnet.ipv6_address_mode: None,
+    },
+    Port: {
+        Port.description: "",
+        Port.admin_state_up: True,
+        Port.port_security_enabled: True,
+        Port.vnic_type: "normal",
+        Port.dns_name: "",
+        Port.dns_domain: "",
+        Port.ip_allocation: "immediate",
+        Port.data_plane_status: None,
+        Port.pvlan_type: None,
+        Port.pvlan_community: None,
+    },
+    Router: {
+        Router.description: "",
+        Router.admin_state_up: True,
+        Router.distributed: False,
+        Router.ha: False,
+        Router.enable_ndp_proxy: False,
+        Router.enable_default_route_ecmp: False,
+        Router.enable_default_route_bfd: False,
+        Router.evpn_vni: None,
+    },
+    FloatingIp: {
+        FloatingIp.description: "",
+        FloatingIp.dns_name: "",
+        FloatingIp.dns_domain: "",
+    },
+    SecurityGroup: {SecurityGroup.description: "", SecurityGroup.stateful: True},
+    SecurityGroupRule: {
+        SecurityGroupRule.description: "",
+        SecurityGroupRule.direction: "ingress",
+        SecurityGroupRule.ethertype: "IPv4",
+        SecurityGroupRule.port_range_min: None,
+        SecurityGroupRule.port_range_max: None,
+        SecurityGroupRule.remote_group_id: None,
+        SecurityGroupRule.remote_address_group_id: None,
+    },
+    Trunk: {Trunk.description: "", Trunk.admin_state_up: True},
+    SubnetPool: {
+        SubnetPool.description: "",
+        SubnetPool.ip_version: 4,
+        SubnetPool.is_default: False,
+        SubnetPool.default_quota: None,
+    },
+    QosPolicy: {QosPolicy.description: "", QosPolicy.is_default: False},
+    AddressGroup: {AddressGroup.description: ""},
+    AddressScope: {AddressScope.ip_version: 4},
+    NdpProxy: {NdpProxy.description: ""},
+    LocalIp: {LocalIp.description: ""},
+}
+# As above, of what only who sees all is told.
+USUALLY_OF_ALL: Mapping[type[Standard], Mapping[Column[Any], Any]] = {
+    Segment: {Segment.description: ""},
+    RuleTemplate: {
+        RuleTemplate.description: "",
+        RuleTemplate.used_in_default_sg: False,
+        RuleTemplate.used_in_non_default_sg: True,
+    },
+    Flavor: {Flavor.description: "", Flavor.enabled: True},
+    ServiceProfile: {ServiceProfile.description: "", ServiceProfile.enabled: True},
+    MeteringLabel: {MeteringLabel.description: "", MeteringLabel.shared: False},
+    MeteringRule: {
+        MeteringRule.remote_ip_prefix: None,
+        MeteringRule.source_ip_prefix: None,
+        MeteringRule.destination_ip_prefix: None,
+        MeteringRule.excluded: False,
+    },
+    NetworkLog: {
+        NetworkLog.description: "",
+        NetworkLog.enabled: True,
+    },
+}
+# What shows when it was made. When it was changed would cost each change as much as making it.
+TIMED = (
+    Network, Subnet, Port, Router, FloatingIp, SecurityGroup, SecurityGroupRule, Trunk, SubnetPool, QosPolicy, NdpProxy,
+    LocalIp,
+)  # fmt: skip
+TIMED_OF_ALL = (Segment, NetworkLog)
 
 
-def _index_of_few(name: str, flag: Column[Any], rare: bool, *columns: Column[Any]) -> None:
-    """An index of the rows alone whose flag is what it hardly ever is: others cost nothing."""
-    where = text(f"{flag.name} IS {str(rare).lower()}")
-    Index(name, *columns, sqlite_where=flag.is_(rare), postgresql_where=where)
+def _own(record: type[Standard], column: Column[Any]) -> Named:
+    return f"ix_{record.table.name}_own_{column.name}", record.project_id, column, record.id
 
 
-# A port's project has its own of these in `tables`.
-Index("ix_ports_all_status", Port.status, Port.id)
-Index("ix_ports_all_device_owner", Port.device_owner, Port.id)
-Index("ix_ports_all_network", Port.network_id, Port.id)
-Index("ix_ports_qos_policy", Port.qos_policy_id, Port.project_id, Port.id)
-for _name, _flag in (("down", Port.admin_state_up), ("unfiltered", Port.port_security_enabled)):
-    _index_of_few(f"ix_ports_{_name}", _flag, False, Port.project_id, _flag, Port.id)
-    _index_of_few(f"ix_ports_all_{_name}", _flag, False, _flag, Port.id)
+def _all(record: type[Standard], column: Column[Any]) -> Named:
+    return f"ix_{record.table.name}_all_{column.name}", column, record.id
 
-for _kind in (Network, Router, FloatingIp):
-    _plural = _kind.table.name
-    Index(f"ix_{_plural}_status", _kind.project_id, _kind.status, _kind.id)
-    Index(f"ix_{_plural}_all_status", _kind.status, _kind.id)
-# A name that every project may have, as security groups `default`, has another one.
-for _named in (Network, Subnet, Router, SecurityGroup):
-    Index(f"ix_{_named.table.name}_name", _named.name, _named.project_id, _named.id)
-Index("ix_security_groups_all_name", SecurityGroup.name, SecurityGroup.id)
 
-# Of networks only who sees all is told these.
-Index("ix_networks_segmentation", Network.segmentation_id, Network.id)
-Index("ix_networks_physical", Network.physical_network, Network.id)
-_index_of_few("ix_networks_external", Network.external, True, Network.external, Network.id)
-_index_of_few("ix_networks_down", Network.admin_state_up, False, Network.admin_state_up, Network.id)
-_index_of_few("ix_routers_down", Router.admin_state_up, False, Router.admin_state_up, Router.id)
-_index_of_few("ix_subnets_silent", Subnet.enable_dhcp, False, Subnet.enable_dhcp, Subnet.id)
-_index_of_few("ix_security_groups_stateless", SecurityGroup.stateful, False, SecurityGroup.stateful, SecurityGroup.id)
+def _declare() -> None:
+    for told, named, timed in ((TELLING, (_own, _all), TIMED), (TOLD_TO_ALL, (_all,), TIMED_OF_ALL)):
+        for record, columns in told.items():
+            for column in (*columns, record.created_at) if record in timed else columns:
+                if column.nullable:
+                    declare_usual(column, None)
+                for made in named:
+                    Index(*made(record, column))
+    for usually, named in ((USUALLY, (_own, _all)), (USUALLY_OF_ALL, (_all,))):
+        for record, values in usually.items():
+            for column, value in values.items():
+                declare_usual(column, value, *(made(record, column) for made in named))
 
-Index("ix_subnets_cidr", Subnet.cidr, Subnet.project_id, Subnet.id)
-Index("ix_subnets_all_cidr", Subnet.cidr, Subnet.id)
-Index("ix_floating_ips_network", FloatingIp.floating_network_id, FloatingIp.project_id, FloatingIp.id)
-Index("ix_floating_ips_all_network", FloatingIp.floating_network_id, FloatingIp.id)
-Index("ix_floating_ips_router", FloatingIp.router_id, FloatingIp.project_id, FloatingIp.id)
-_group = SecurityGroupRule.security_group_id
-Index("ix_security_group_rules_group", _group, SecurityGroupRule.project_id, SecurityGroupRule.id)
+
+_declare()
+# A host has its ports, whoever's they are, and only who sees all is told of hosts.
+Index("ix_ports_host", Port.host, Port.id)

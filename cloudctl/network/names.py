@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, literal_column, select
 
 from cloudctl.db import Connection
 from cloudctl.network.standard import batches
 from cloudctl.network.tables import Network, Port
 
-# Built once: building a statement costs more than running it.
+# Built once: building a statement costs more than running it. Its empty name is no parameter: SQLite would plan it anew
+# at each run, as there is an index of those that have one.
 _domains = (
     select(Port.id, Network.dns_domain)
     .join_from(Port, Network, Network.id == Port.network_id)
-    .where(Port.id.in_(bindparam("ports", expanding=True)), Network.dns_domain != "")
+    .where(Port.id.in_(bindparam("ports", expanding=True)), Network.dns_domain != literal_column("''"))
 )
 LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
 # What every port is in that names no other domain.

@@ -24,6 +24,7 @@ from cloudctl.network import (
     networks,
     quotas,
     router_ports,
+    shares,
     standard,
     tags,
 )
@@ -79,13 +80,17 @@ _delete = delete(Subnet).where(Subnet.id == bindparam("wanted"))
 
 
 def visible_to(conn: Connection, caller: Caller) -> Condition:
-    """The subnets that the caller sees: their own, and those of networks that everybody sees."""
+    """The subnets that the caller sees: their own, those of networks that they share, and all on their networks."""
     if standard.sees_all(caller):
         return true()
-    return or_(
-        Subnet.project_id == caller.project_id,
-        Subnet.network_id.in_(list(conn.scalars(select(Network.id).where(networks.visible_to(conn, caller))))),
-    )
+    reasons = [Subnet.project_id == caller.project_id]
+    if shared := shares.seen(conn, shares.NETWORK, caller.project_id):
+        # By their ids, which are few: what else is asked for may be alike in all of a cloud's subnets.
+        reasons.append(Subnet.id.in_(list(conn.scalars(select(Subnet.id).where(Subnet.network_id.in_(shared))))))
+    hosted = Subnet.network_project_id == caller.project_id
+    if conn.execute(select(Subnet.id).where(hosted).limit(1)).first() is not None:
+        reasons.append(hosted)
+    return or_(*reasons)
 
 
 def visible(conn: Connection, caller: Caller, subnet_id: str, lock: bool = False) -> Subnet:
@@ -147,6 +152,7 @@ def create(conn: Connection, network: Network, project_id: str, wanted: NewSubne
         service_types=checked_types(wanted.service_types),
         segment_id=wanted.segment_id,
         dns_publish_fixed_ip=wanted.dns_publish_fixed_ip,
+        network_project_id="" if network.project_id == project_id else network.project_id,
     )
     standard.insert(conn, row)
     ipam.lay_out_new(conn, row.id, pools)

@@ -16,6 +16,9 @@ ADDRESS = String(39)
 """An address as a decimal number of 39 digits: in every database its order as text is its order as a number."""
 
 
+LONG = 1024  # characters of a description, where there may be more than elsewhere
+
+
 class Standard(Record):
     """Columns of every record with the standard attributes. Reference: network.md, section 1.5."""
 
@@ -86,7 +89,7 @@ class Network(Standard, table="networks"):
     network_type: Field[str] = text(16)
     physical_network: Field[str | None] = optional_text(64)
     segmentation_id: Field[int | None] = column(Integer)
-    qos_policy_id: Field[str | None] = column(String(64), ForeignKey("qos_policies.id"), index=True)
+    qos_policy_id: Field[str | None] = column(String(64), ForeignKey("qos_policies.id"))
     dns_domain: Field[str] = text()
     # Whether its ports may be isolated from each other.
     pvlan: Field[bool] = flag(False)
@@ -111,7 +114,7 @@ class Segment(Standard, table="segments"):
     """What a network is on: a wire, and its id there. Two networks cannot have the same; one may be on several."""
 
     name: Field[str | None] = optional_text()
-    network_id: Field[str] = column(String(64), index=True)
+    network_id: Field[str] = column(String(64))
     network_type: Field[str] = text(16)
     physical_network: Field[str] = text(64)
     segmentation_id: Field[int] = column(Integer, default=0)
@@ -138,7 +141,7 @@ class SubnetPool(Standard, table="subnet_pools"):
     default_prefixlen: Field[int] = column(Integer)
     # Of one project: addresses of IPv4, /64 networks of IPv6.
     default_quota: Field[int | None] = column(Integer)
-    address_scope_id: Field[str | None] = column(String(64), ForeignKey("address_scopes.id"), index=True)
+    address_scope_id: Field[str | None] = column(String(64), ForeignKey("address_scopes.id"))
     # The one of its family that is meant where none is named.
     is_default: Field[bool] = flag(False)
 
@@ -165,15 +168,18 @@ class Subnet(Standard, table="subnets"):
     host_routes: Field[list[Any]] = json(list)  # [{"destination", "nexthop"}]
     ipv6_ra_mode: Field[str | None] = optional_text(32)
     ipv6_address_mode: Field[str | None] = optional_text(32)
-    subnetpool_id: Field[str | None] = column(String(64), ForeignKey("subnet_pools.id"), index=True)
-    segment_id: Field[str | None] = column(String(64), ForeignKey("segments.id"), index=True)
+    subnetpool_id: Field[str | None] = column(String(64), ForeignKey("subnet_pools.id"))
+    segment_id: Field[str | None] = column(String(64), ForeignKey("segments.id"))
     dns_publish_fixed_ip: Field[bool] = flag(False)
     service_types: Field[list[Any]] = json(list)  # owners of devices whose ports are meant; []: those of no other's
     # Whether the wire below its router's gateway is told the way to it.
     leak_routes: Field[bool] = flag(False)
+    # The owner of its network, who may see it, if that is another project.
+    network_project_id: Field[str] = text(64, server_default="")
 
 
 Index("ix_subnets_project", Subnet.project_id, Subnet.id)
+Index("ix_subnets_network_project", Subnet.network_project_id, Subnet.id)
 Index("ix_subnets_network", Subnet.network_id, Subnet.created_at, Subnet.id)
 
 
@@ -230,16 +236,7 @@ class Port(Standard, table="ports"):
 UniqueConstraint(Port.network_id, Port.mac_address, name="uq_ports_mac_address")
 Index("ix_ports_project", Port.project_id, Port.id)
 Index("ix_ports_network_project", Port.network_project_id, Port.id)
-# What ports are looked for by. With the project and the order of a page: SQLite, which keeps no figures of its tables,
-# would go through all ports of the project otherwise.
-Index("ix_ports_device", Port.device_id, Port.project_id, Port.id)
-Index("ix_ports_name", Port.name, Port.project_id, Port.id)
-Index("ix_ports_mac_address", Port.mac_address, Port.project_id, Port.id)
-Index("ix_ports_network", Port.network_id, Port.project_id, Port.id)
-# What few of them have: a page of those does not go through all others of the project.
-Index("ix_ports_status", Port.project_id, Port.status, Port.id)
-Index("ix_ports_device_owner", Port.project_id, Port.device_owner, Port.id)
-Index("ix_ports_host", Port.host, Port.id)
+# What lists of ports are found by: see `list_indexes`.
 
 
 class Trunk(Standard, table="trunks"):
@@ -300,6 +297,7 @@ Index(
 
 class AddressGroup(Standard, table="address_groups"):
     name: Field[str] = text()
+    description: Field[str] = text(LONG)
     addresses: Field[list[Any]] = json(list)  # CIDRs
 
 
@@ -307,6 +305,7 @@ Index("ix_address_groups_project", AddressGroup.project_id, AddressGroup.id)
 
 
 class SecurityGroupRule(Standard, table="security_group_rules"):
+    description: Field[str] = text(LONG)  # its template's may be as long
     security_group_id: Field[str] = column(String(64), ForeignKey("security_groups.id"))
     direction: Field[str] = text(8)
     ethertype: Field[str] = text(4)
@@ -327,6 +326,7 @@ Index("ix_security_group_rules_project", SecurityGroupRule.project_id, SecurityG
 class RuleTemplate(Standard, table="default_security_group_rules"):
     """A rule that new groups have; it is nobody's."""
 
+    description: Field[str] = text(LONG)
     direction: Field[str] = text(8)
     ethertype: Field[str] = text(4)
     protocol: Field[str | None] = optional_text(32)
@@ -334,7 +334,7 @@ class RuleTemplate(Standard, table="default_security_group_rules"):
     port_range_max: Field[int | None] = column(Integer)
     remote_ip_prefix: Field[str | None] = optional_text(64)
     remote_group_id: Field[str | None] = optional_text(64)  # "PARENT": of the group itself
-    remote_address_group_id: Field[str | None] = column(String(64), ForeignKey("address_groups.id"), index=True)
+    remote_address_group_id: Field[str | None] = column(String(64), ForeignKey("address_groups.id"))
     meaning: Field[str] = text()
     used_in_default_sg: Field[bool] = flag(False)
     used_in_non_default_sg: Field[bool] = flag(True)
@@ -352,6 +352,7 @@ class Flavor(Standard, table="network_flavors"):
     """A kind of router that users choose by name; it is nobody's."""
 
     name: Field[str] = text()
+    description: Field[str] = text(LONG)
     service_type: Field[str] = text(64)
     enabled: Field[bool] = flag(True)
 
@@ -364,7 +365,7 @@ class Router(Standard, table="routers"):
     availability_zone_hints: Field[list[Any]] = json(list)
     routes: Field[list[Any]] = json(list)  # [{"destination", "nexthop"}]
     host: Field[str] = text()  # "": on none
-    flavor_id: Field[str | None] = column(String(64), ForeignKey("network_flavors.id"), index=True)
+    flavor_id: Field[str | None] = column(String(64), ForeignKey("network_flavors.id"))
     distributed: Field[bool] = flag(False)
     ha: Field[bool] = flag(False)
     enable_ndp_proxy: Field[bool] = flag(False)
@@ -412,7 +413,7 @@ class FloatingIp(Standard, table="floating_ips"):
     port_id: Field[str | None] = column(String(64))
     fixed_ip_address: Field[str | None] = optional_text(64)
     router_id: Field[str | None] = column(String(64))
-    qos_policy_id: Field[str | None] = column(String(64), ForeignKey("qos_policies.id"), index=True)
+    qos_policy_id: Field[str | None] = column(String(64), ForeignKey("qos_policies.id"))
     dns_name: Field[str] = text(server_default="")
     dns_domain: Field[str] = text(server_default="")
 

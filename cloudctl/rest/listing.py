@@ -10,12 +10,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from attrs import evolve, field, frozen
-from sqlalchemy import Column, ColumnElement, Select, Table, and_, false, func, or_, select, tuple_
+from sqlalchemy import Column, ColumnElement, Select, Table, and_, false, func, select, union_all
 
 from cloudctl.db import Connection
 from cloudctl.errors import CloudError, Invalid
 from cloudctl.rest.body import truth
 from cloudctl.rest.call import Call
+from cloudctl.rest.ways import USUAL, Order, Way, behind, unusual, ways
 
 Condition = ColumnElement[bool]
 Filter = Callable[[Sequence[str]], Condition]
@@ -33,7 +34,14 @@ def equals(column: Column[Any]) -> Filter:
 
 def any_of(column: Column[Any]) -> Filter:
     """Any of the values given, as networking reads a repeated parameter."""
-    return lambda values: column.in_(values)
+    return lambda values: _among(column, values)
+
+
+def _among(column: Column[Any], values: Sequence[Any]) -> Condition:
+    found = column.in_(values)
+    # The index of unusual values is taken where nothing else is asked for.
+    rare = column.info.get(USUAL) is not None and column.info[USUAL] not in values
+    return and_(found, unusual(column)) if rare else found
 
 
 def flag(column: Column[bool]) -> Filter:
@@ -49,7 +57,7 @@ def flag(column: Column[bool]) -> Filter:
 def number(column: Column[Any]) -> Filter:
     def test(values: Sequence[str]) -> Condition:
         numbers = [int(value) for value in values if value.isascii() and value.isdigit() and len(value) < 10]
-        return column.in_(numbers) if numbers else false()
+        return _among(column, numbers) if numbers else false()
 
     return test
 
@@ -85,6 +93,7 @@ class Listing:
     filters: Mapping[str, Filter] = field(factory=dict)
     columns: tuple[ColumnElement[Any], ...] = ()
     marker: Column[str] | None = None
+    in_ways: bool = False  # see `ways`
 
     def __attrs_post_init__(self) -> None:
         unknown = [name for name, _ in self.order if name not in self.sort_keys]
@@ -170,12 +179,18 @@ def page(
     `unknown_marker` (default: Invalid).
     """
     order = _order(listing, paging)
-    query = select(*(listing.columns or (listing.table,))).where(*where)
+    place = paging.after
     if paging.marker is not None:
-        query = query.where(_behind(order, _place(conn, listing, order, paging.marker, where, unknown_marker)))
-    if paging.after is not None:
-        query = query.where(_behind(order, paging.after))
-    query = query.order_by(*(column.asc() if up else column.desc() for column, up in order))
+        place = _place(conn, listing, order, paging.marker, where, unknown_marker)
+    query = select(*(listing.columns or (listing.table,)))
+    found = ways(where, order, place) if listing.in_ways and paging.limit and not paging.offset else ()
+    if len(found) > 1:
+        query = query.where(listing.id.in_(union_all(*(_first(listing, way, paging.limit or 0) for way in found))))
+    else:
+        query = query.where(*where)
+        if place is not None:
+            query = query.where(behind(order, place))
+    query = query.order_by(*_directed(order))
     if paging.offset:
         query = query.offset(paging.offset)
     if paging.limit is None:
@@ -188,6 +203,16 @@ def page(
         more = len(rows) > paging.limit
         rows = rows[: paging.limit]
     return Page(rows[::-1] if paging.reverse else rows, more)
+
+
+def _first(listing: Listing, way: Way, limit: int) -> Select[Any]:
+    """The ids with which a way begins, as many as may be on the page and one more."""
+    found = select(listing.id).where(*way.where).order_by(*_directed(way.order)).limit(limit + 1).subquery()
+    return select(found.c[0])
+
+
+def _directed(order: Order) -> list[ColumnElement[Any]]:
+    return [column.asc() if up else column.desc() for column, up in order]
 
 
 def following(conn: Connection, listing: Listing, paging: Paging, last_id: str) -> Paging:
@@ -203,7 +228,7 @@ def total(conn: Connection, listing: Listing, *where: Condition) -> int:
     return int(conn.execute(query).scalar_one())
 
 
-def _order(listing: Listing, paging: Paging) -> list[tuple[ColumnElement[Any], bool]]:
+def _order(listing: Listing, paging: Paging) -> Order:
     """(column, ascending) pairs, ending with the id."""
     found: list[tuple[ColumnElement[Any], bool]] = []
     up = False
@@ -220,7 +245,7 @@ def _order(listing: Listing, paging: Paging) -> list[tuple[ColumnElement[Any], b
 def _place(
     conn: Connection,
     listing: Listing,
-    order: list[tuple[ColumnElement[Any], bool]],
+    order: Order,
     marker: str,
     where: Sequence[Condition],
     unknown: CloudError | None,
@@ -230,20 +255,6 @@ def _place(
     if row is None:
         raise unknown or Invalid(f"The marker {marker[:64]!r} could not be found.")
     return tuple(row)
-
-
-def _behind(order: list[tuple[ColumnElement[Any], bool]], row: tuple[Any, ...]) -> Condition:
-    columns = [column for column, _ in order]
-    directions = {up for _, up in order}
-    if len(directions) == 1:
-        # A row comparison is one range of an index.
-        pair = tuple_(*columns)
-        return pair > row if directions.pop() else pair < row
-    steps = []
-    for position, (column, up) in enumerate(order):
-        equal = [columns[before] == row[before] for before in range(position)]
-        steps.append(and_(*equal, column > row[position] if up else column < row[position]))
-    return or_(*steps)
 
 
 def next_link(call: Call, last_id: str, **changes: str | None) -> str:

@@ -253,3 +253,19 @@ def test_rules_are_found_by_the_networks_of_their_prefixes(neutron: Neutron) -> 
         assert all(rule["id"] in made for rule in found) or "true" in query
     ordered = neutron.get("/security-group-rules?protocol=tcp&sort_key=port_range_min&sort_dir=desc&limit=3")
     assert [rule["port_range_min"] for rule in ordered["security_group_rules"]] == [6, 5, 4]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/address-groups", {"name": "g"}),
+        ("/default-security-group-rules", {"direction": "ingress", "protocol": "tcp"}),
+        ("/metering/metering-labels", {"name": "m"}),
+        ("/flavors", {"name": "f", "service_type": "L3_ROUTER_NAT"}),
+        ("/service_profiles", {"metainfo": "m"}),
+    ],
+)
+def test_some_descriptions_are_long(neutron: Neutron, path: str, body: dict[str, Any]) -> None:
+    kind = {each.path: each.name for each in RESOURCES}[path]
+    for length, status in [(1024, 201), (1025, 400)]:
+        neutron.expect(status, "POST", path, {kind: {**body, "description": "d" * length}}, "admin")

@@ -84,7 +84,7 @@ def fill(conn: Connection, first: int, most: int) -> None:
         conn.execute(insert(table), values)
 
 
-def counted(neutron: Neutron, do: Callable[[], object]) -> int:
+def counted(neutron: Neutron, do: Callable[[], object], step: int = STEP) -> int:
     """How many times SQLite told that it goes on while this was done."""
     told = [0]
 
@@ -92,7 +92,7 @@ def counted(neutron: Neutron, do: Callable[[], object]) -> int:
         told[0] += 1
 
     connection: Any = neutron.db.engine.raw_connection().driver_connection
-    connection.set_progress_handler(tick, STEP)
+    connection.set_progress_handler(tick, step)
     do()
     connection.set_progress_handler(None, 0)
     return told[0]
@@ -252,6 +252,9 @@ def test_ports_beside_a_new_one_cost_nothing(neutron: Neutron) -> None:
         neutron.expect(200, "PUT", f"/networks/{network['id']}", {"network": {"description": port["id"]}})
         neutron.expect(200, "PUT", f"/subnets/{network['subnets'][0]}", {"subnet": {"description": port["id"]}})
         neutron.settle()
+        neutron.get(f"/ports/{port['id']}")
+        for query in ("", f"marker={port['id']}", f"name={port['id']}", "sort_key=created_at&sort_dir=desc"):
+            neutron.get(f"/ports?limit=20&{query}")
         neutron.expect(204, "DELETE", f"/floatingips/{floating['id']}")
         neutron.expect(204, "DELETE", f"/ports/{port['id']}")
         neutron.settle()

@@ -270,3 +270,13 @@ class TestServiceTypes:
             neutron.refused(400, "InvalidSubnetServiceType", "POST", "/subnets", body, "admin")
         made = neutron.create("subnet", "admin", **fields, service_types=["test:type_1", "test:type_1"])
         assert made["service_types"] == ["test:type_1"]
+
+
+def test_who_has_a_network_sees_what_others_have_on_it(neutron: Neutron) -> None:
+    """In lists as by id: the administrator makes a subnet for another project on it."""
+    network = neutron.network(None)
+    made = {"network_id": network["id"], "ip_version": 4, "cidr": "10.7.0.0/24", "project_id": "other"}
+    subnet = neutron.create("subnet", "admin", **made)["id"]
+    for user in ("demo", "other", "admin"):
+        assert [each["id"] for each in neutron.get("/subnets", user)["subnets"]] == [subnet]
+    assert neutron.get("/subnets?project_id=demo")["subnets"] == []

@@ -13,13 +13,13 @@ from cloudctl.errors import Invalid
 from cloudctl.network import address_groups, shares
 from cloudctl.network.address_groups import NewAddressGroup
 from cloudctl.network.api import sharing
-from cloudctl.network.api.attributes import IpText, Json, Text
+from cloudctl.network.api.attributes import IpText, Json, LongText, Text
 from cloudctl.network.api.matching import check_match
 from cloudctl.network.api.resource import Declared, Resource, owners
 from cloudctl.network.api.sharing import shared
 from cloudctl.network.standard import owner_of_new
 from cloudctl.network.tables import AddressGroup
-from cloudctl.rest.body import MISSING, Body, Items, Length, Missing
+from cloudctl.rest.body import MISSING, Body, Items, Missing
 from cloudctl.rest.call import Call
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import any_of
@@ -28,7 +28,6 @@ from cloudctl.rest.route import Routes
 from cloudctl.tasks import Origin
 
 Addresses = Annotated[list[IpText], Items(0, 500)]
-Long = Annotated[str, Length(0, 255)]
 Change = Callable[[Connection, AddressGroup, Sequence[str], datetime, Origin], AddressGroup]
 
 
@@ -61,7 +60,7 @@ ADDRESS_GROUPS = Declared(
     attributes=(
         Attribute("id", _c.id, filter=any_of, sort=True),
         Attribute("name", _c.name, Text, post="", put=True, filter=any_of, sort=True),
-        Attribute("description", _c.description, Long, post="", put=True, filter=any_of, sort=True),
+        Attribute("description", _c.description, LongText, post="", put=True, filter=any_of, sort=True),
         Attribute("addresses", _c.addresses, Addresses, post=MISSING),
         Attribute("shared", view=shared),
         *owners(AddressGroup),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
 
 from cloudctl.errors import Invalid
+from cloudctl.network.tables import LONG
 from cloudctl.network.tags import LENGTH, MOST
 from cloudctl.rest.body import Check, Items, Length, Loose, Missing, Range, ValueProblem, uuid
 from cloudctl.rest.standing import shown
@@ -14,6 +15,7 @@ T = TypeVar("T")
 Json = dict[str, Any]
 
 Text = Annotated[str, Length(0, 255)]
+LongText = Annotated[str, Length(0, LONG)]
 Flag = Annotated[bool, Loose()]
 
 

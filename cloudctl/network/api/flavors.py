@@ -10,7 +10,7 @@ from attrs import frozen
 from cloudctl.db import Connection, Database
 from cloudctl.network import flavors
 from cloudctl.network.api import lists
-from cloudctl.network.api.attributes import Flag, Id, Json, Text
+from cloudctl.network.api.attributes import Flag, Id, Json, LongText, Text
 from cloudctl.network.api.resource import Declared
 from cloudctl.network.extension_tables import ServiceProfile
 from cloudctl.network.flavors import FLAVORS, PROFILES, NewFlavor, NewProfile
@@ -67,7 +67,7 @@ FLAVORS_OF_ROUTERS = Declared(
     attributes=(
         Attribute("id", _c.id, filter=any_of, sort=True),
         Attribute("name", _c.name, Text, post="", put=True, filter=any_of, sort=True),
-        Attribute("description", _c.description, Text | None, post="", put=True, filter=any_of, sort=True),
+        Attribute("description", _c.description, LongText | None, post="", put=True, filter=any_of, sort=True),
         Attribute("service_type", _c.service_type, Service, post=REQUIRED, filter=any_of, sort=True),
         Attribute("enabled", _c.enabled, Flag | None, post=True, put=True, filter=lists.truths, sort=True),
         Attribute("service_profiles", None, Profiles, post=(), put=True, view=profiles),
@@ -150,7 +150,7 @@ SERVICE_PROFILES = Declared(
     record=ServiceProfile,
     attributes=(
         Attribute("id", _p.id, filter=any_of, sort=True),
-        Attribute("description", _p.description, Text | None, post="", put=True, filter=any_of, sort=True),
+        Attribute("description", _p.description, LongText | None, post="", put=True, filter=any_of, sort=True),
         Attribute("driver", _p.driver, Driver, post="", put=True, filter=any_of, sort=True),
         Attribute("metainfo", _p.metainfo, Meta, post="", put=True, filter=any_of, sort=True),
         Attribute("enabled", _p.enabled, Flag | None, post=True, put=True, filter=lists.truths, sort=True),

@@ -10,7 +10,7 @@ from cloudctl.errors import Conflict, Invalid
 from cloudctl.network import metering
 from cloudctl.network.addresses import parse_cidr
 from cloudctl.network.api import lists
-from cloudctl.network.api.attributes import Flag, Id, IpText, Text
+from cloudctl.network.api.attributes import Flag, Id, IpText, LongText, Text
 from cloudctl.network.api.resource import Declared, owners
 from cloudctl.network.extension_tables import MeteringLabel, MeteringRule
 from cloudctl.network.metering import LABELS, RULES, NewLabel, NewRule
@@ -41,7 +41,7 @@ LABELS_OF_METERS = Declared(
     attributes=(
         Attribute("id", _c.id, filter=any_of, sort=True),
         Attribute("name", _c.name, Text, post="", filter=any_of, sort=True),
-        Attribute("description", _c.description, Text, post="", filter=any_of, sort=True),
+        Attribute("description", _c.description, LongText, post="", filter=any_of, sort=True),
         Attribute("shared", _c.shared, Flag, post=False, filter=lists.truths, sort=True),
         *owners(MeteringLabel),
     ),

@@ -115,6 +115,7 @@ class Declared(Generic[R]):
             sort_keys=resource.sort_keys(self.attributes),
             order=((self.attributes[0].name, "asc"),),
             filters={**resource.filters(self.attributes), **_standard_filters(self), **self.filters},
+            in_ways=True,
         )
         return lists.Collection(self.plural, described, self.not_found, self.of_caller)
 

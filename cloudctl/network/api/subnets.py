@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from attrs import frozen
-from sqlalchemy import Column, bindparam, exists, select
-from sqlalchemy.sql import and_
+from sqlalchemy import Column, bindparam, select
 
 from cloudctl.db import Connection
 from cloudctl.drivers.interfaces import IRouteLeaks
@@ -34,9 +33,11 @@ _external = select(Network.id).where(Network.id.in_(bindparam("networks", expand
 
 
 def _of_network(flag: Column[bool]) -> Filter:
-    """A filter on a flag of the subnet's network."""
-    test = lists.truths(flag)
-    return lambda values: exists().where(and_(Network.id == Subnet.network_id, test(values)))
+    """A filter on a flag of the subnet's network that few have."""
+    those = select(Network.id).where(flag.is_(True))
+    return lists.truths_of(
+        flag.name, lambda wanted: Subnet.network_id.in_(those) if wanted else Subnet.network_id.not_in(those)
+    )
 
 
 @frozen
