@@ -50,6 +50,13 @@ def get(conn: Connection, host_id: str) -> Member:
     return found
 
 
+def is_returning(conn: Connection, host_id: str) -> bool:
+    """Whether its operator lets it return, and it is not there yet: a machine that has its power again starts for
+    minutes, and what it had runs elsewhere.
+    """
+    return tasks.has_open(conn, kinds.HOST, host_id, (kinds.RETURN,))
+
+
 def create(conn: Connection, caller: Caller, segment: Segment, new: NewMember) -> Member:
     """Raises Invalid: no such compute service; Conflict: it is in a segment."""
     _runs_servers(conn, new.name)

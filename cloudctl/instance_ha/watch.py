@@ -14,12 +14,11 @@ from sqlalchemy import bindparam, select
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from cloudctl import tasks
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import new_id, utc
 from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.interfaces import IHostsHeard, INetworkBackend
-from cloudctl.instance_ha import bus, kinds, members, notifications
+from cloudctl.instance_ha import bus, members, notifications
 from cloudctl.instance_ha.bus import HOST_ERROR, Message
 from cloudctl.instance_ha.options import InstanceHaOptions
 from cloudctl.instance_ha.tables import Member
@@ -82,11 +81,9 @@ class HaWatch(Rounds):
         return set(conn.scalars(_missed, {"since": now - timedelta(seconds=self.options.unknown_silence)}))
 
     def _is_news(self, conn: Connection, name: str, now: datetime) -> bool:
-        """Whether nobody has said so yet, and nobody waits for it to return: a machine that has its power again starts
-        for minutes, and what it had runs elsewhere.
-        """
+        """Whether nobody has said so yet, and nobody waits for it to return."""
         lately = now - timedelta(seconds=self.options.duplicate_notification_detection_interval)
         if notifications.open_of(conn, name) is not None or bus.told_lately(conn, name, lately):
             return False
         member = members.find(conn, name)
-        return member is not None and not tasks.has_open(conn, kinds.HOST, member.id, (kinds.RETURN,))
+        return member is not None and not members.is_returning(conn, member.id)

@@ -10,12 +10,13 @@ import pytest
 from click.testing import CliRunner
 
 from cloudctl import cli
+from cloudctl.compute.host_watch import HostWatch
 from cloudctl.db import Connection
 from cloudctl.db.database import Database
 from cloudctl.drivers.fake.fencer import FakeFencer
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.drivers.fake.network import FakeNetworkBackend
-from cloudctl.instance_ha import bus, fencing
+from cloudctl.instance_ha import bus, fencing, notifications
 from cloudctl.instance_ha.bus import HOST_ERROR, INSTANCE_ERROR, Message
 from cloudctl.instance_ha.options import InstanceHaOptions
 from cloudctl.testing.cloud import MemoryCloud
@@ -42,6 +43,13 @@ def pass_time(ha: Ha, seconds: int) -> None:
         ha.cloud.advance(5)
 
 
+def let_return(ha: Ha, host_id: str) -> None:
+    (segment,) = ha.get("/segments")["segments"]
+    path = f"/segments/{segment['uuid']}/hosts/{host_id}"
+    assert ha.ask("PUT", path, {"host": {"on_maintenance": False}}).status == 200
+    ha.cloud.advance(0.1)
+
+
 def statuses(ha: Ha) -> list[tuple[str, str]]:
     found = ha.get("/notifications?sort_key=id&sort_dir=asc")["notifications"]
     return [(each["hostname"], each["status"]) for each in found]
@@ -64,22 +72,17 @@ def test_a_host_that_both_channels_miss_is_recovered_from(
 
 
 def test_a_host_that_starts_for_minutes_once_it_has_its_power_again_is_not_fenced_anew(
-    ha: Ha, hosts: list[str], hypervisor: FakeHypervisor, network: FakeNetworkBackend, fencer: FakeFencer,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    ha: Ha, hosts: list[str], hypervisor: FakeHypervisor, network: FakeNetworkBackend, fencer: FakeFencer
+) -> None:
     hypervisor.fail_host("fake-1")
     network.silent.add("fake-1")
     pass_time(ha, 150)
     assert fencer.fenced == {"fake-1"}
-    monkeypatch.setattr(FakeHypervisor, "recover_host", lambda _self, _name: None)
-    (segment,) = ha.get("/segments")["segments"]
-    path = f"/segments/{segment['uuid']}/hosts/{hosts[0]}"
-    assert ha.ask("PUT", path, {"host": {"on_maintenance": False}}).status == 200
-    ha.cloud.advance(0.1)
+    fencer.starts = lambda _host: None
+    let_return(ha, hosts[0])
     assert fencer.fenced == set()
     pass_time(ha, 900)
     assert len(statuses(ha)) == 1 and fencer.fenced == set()
-    monkeypatch.undo()
     hypervisor.recover_host("fake-1")
     network.silent.clear()
     pass_time(ha, 60)
@@ -89,6 +92,47 @@ def test_a_host_that_starts_for_minutes_once_it_has_its_power_again_is_not_fence
     network.silent.add("fake-1")
     pass_time(ha, 150)
     assert len(statuses(ha)) == 2 and fencer.fenced == {"fake-1"}
+
+
+def test_who_is_not_sure_of_a_host_that_is_starting_waits_until_it_is_there(
+    ha: Ha, hosts: list[str], hypervisor: FakeHypervisor, network: FakeNetworkBackend, fencer: FakeFencer
+) -> None:
+    fencer.starts = lambda _host: None
+    hypervisor.fail_host("fake-1")
+    network.silent.add("fake-1")
+    pass_time(ha, 150)
+    assert fencer.fenced == {"fake-1"}
+    let_return(ha, hosts[0])
+    told = ha.reported("fake-1", event="STOPPED", host_status="UNKNOWN")
+    pass_time(ha, 300)
+    assert fencer.fenced == set()
+    (waiting,) = ha.cloud.transact(notifications.held)
+    assert waiting.id == told and "may still be starting" in waiting.message
+    hypervisor.recover_host("fake-1")
+    network.silent.clear()
+    pass_time(ha, 60)
+    assert ha.status(told) == "ignored" and fencer.fenced == set()
+
+
+def test_a_host_that_its_hypervisor_has_again_is_not_missed_before_others_see_it_too(
+    ha: Ha, hosts: list[str], hypervisor: FakeHypervisor, network: FakeNetworkBackend, fencer: FakeFencer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    hypervisor.fail_host("fake-1")
+    network.silent.add("fake-1")
+    pass_time(ha, 150)
+    assert fencer.fenced == {"fake-1"}
+    pass_time(ha, 300)
+
+    async def nothing(_self: HostWatch) -> None:
+        """Its round comes later."""
+
+    monkeypatch.setattr(HostWatch, "look", nothing)
+    let_return(ha, hosts[0])
+    pass_time(ha, 30)
+    monkeypatch.undo()
+    pass_time(ha, 30)
+    assert fencer.fenced == set() and len(statuses(ha)) == 1
 
 
 def test_one_channel_alone_takes_nobody_for_dead(

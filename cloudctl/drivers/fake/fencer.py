@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from attrs import define, field, frozen
 from zope.interface import implementer
 
@@ -31,6 +33,7 @@ class FakeFencer:
     hypervisor: object  # whose hosts these are; None: of nobody
     behaviour: Behaviour
     fenced: set[str] = field(factory=set)
+    starts: Callable[[str], None] | None = None  # what a host does that gets its power; None: it is up at once
 
     async def check(self) -> None:
         if self.hypervisor is not None and not isinstance(self.hypervisor, FakeHypervisor):
@@ -50,7 +53,7 @@ class FakeFencer:
         async with self.behaviour.around("ensure_unfenced", host):
             self.fenced.discard(host)
             if isinstance(self.hypervisor, FakeHypervisor) and not self._machine(self.hypervisor, host).up:
-                self.hypervisor.recover_host(host)
+                (self.starts or self.hypervisor.recover_host)(host)
 
     def _machine(self, hypervisor: FakeHypervisor, host: str) -> HostInventory:
         if host not in hypervisor.machines:

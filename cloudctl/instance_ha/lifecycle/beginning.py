@@ -74,6 +74,8 @@ def _unsure(conn: Connection, notification: Notification, options: InstanceHaOpt
     host = hosts.find(conn, notification.hostname)
     if host is None or hosts.is_alive(host):
         raise Over("host_status is not NORMAL, and the host answers", ignored=True)
+    if members.is_returning(conn, notification.host_id):
+        return "host_status is not NORMAL, and the host's operator lets it return: it may still be starting"
     silent = now - host.seen_at
     if silent >= timedelta(seconds=options.unknown_silence):
         return None

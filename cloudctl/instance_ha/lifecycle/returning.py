@@ -82,7 +82,8 @@ def _enable(conn: Connection, name: str, now: datetime) -> None:
     host = hosts.find(conn, name)
     if host is None:
         return
-    hosts.change(conn, host, {"forced_down": False})
+    # Its hypervisor has told of it now. Who looks before all hosts are asked again must not find it silent for hours.
+    hosts.change(conn, host, {"forced_down": False, "seen_at": now})
     if host.disabled_reason == BROKEN:
         hosts.change(conn, host, {"enabled": True, "disabled_reason": None})
 
