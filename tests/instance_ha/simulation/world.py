@@ -26,8 +26,10 @@ from cloudctl.drivers.fake.hypervisor import OFF, FakeHypervisor
 from cloudctl.drivers.fake.network import FakeNetworkBackend
 from cloudctl.drivers.fake.volume import FakeVolumeBackend
 from cloudctl.instance_ha import fencing, notifications, vmoves
+from cloudctl.instance_ha.lifecycle.host import BROKEN
 from cloudctl.instance_ha.segments import METHODS
 from cloudctl.instance_ha.tables import OPEN, Member, Notification
+from cloudctl.placement import hosts
 from cloudctl.placement.tables import Allocation, Host
 from cloudctl.tasks.engine import Engine
 from cloudctl.tasks.tables import OPEN as UNDER_WAY
@@ -36,14 +38,17 @@ from cloudctl.testing.cloud import MemoryCloud
 from cloudctl.volume.states import IN_USE
 from cloudctl.volume.tables import Volume
 from tests.instance_ha.asking import Ha
+from tests.instance_ha.simulation.machines import Machines
 from tests.instance_ha.simulation.population import Populated, Size, drivers, populated
 
 STEP = 10.0  # seconds, while something is done
 HASTE = 20.0  # while everything is being repaired
+START_STEP = 60.0  # while hosts start
 HELD_STEP = 600.0  # while all that is open waits for somebody
 ALERT = 180.0  # for how long it is looked at closely after something has happened
 GAP = 18 * 3600.0  # between two bouts of trouble, on average
 PATIENCE = timedelta(minutes=30)  # who has not moved for so long says what it waits for
+BACK = 120.0  # until a host is in service again that its operator let return, and that both channels see
 DAY = 86_400.0
 
 _open = select(Notification).where(Notification.status.in_(OPEN))
@@ -60,12 +65,19 @@ class World:
     people: Populated
     dead: set[str] = field(factory=set)  # hosts without power, or cut off
     cut_off: dict[str, set[str]] = field(factory=dict)  # host that only its cable keeps away → what it still runs
+    let_go: set[str] = field(factory=set)  # hosts that got their power back, and of which nobody has complained since
+    awaited: dict[str, float | None] = field(factory=dict)  # those not in service yet → since when they have started
     told: list[str] = field(factory=list)  # what has happened
     counts: Counter[str] = field(factory=Counter)
     looked_at: int = 0  # the last notification that was seen to have ended
     alert_until: float = 0.0
     away_until: float = 0.0  # of the database
     logged_in_at: float = 0.0
+    machines: Machines = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.machines = Machines(self.chance, self.cloud.clock, self._up, self.network.silent.discard)
+        self.fencer.starts = self._let_go
 
     @classmethod
     def of(cls, seed: int, size: Size | None = None) -> World:
@@ -136,7 +148,7 @@ class World:
                     self.happen()
                 bout = self.now + self.chance.expovariate(1 / GAP)
             step = self._step(bout)
-            if self.chance.random() < {STEP: 0.02, HELD_STEP: 0.3}.get(step, 0.0):
+            if self.chance.random() < {STEP: 0.02, START_STEP: 0.05, HELD_STEP: 0.3}.get(step, 0.0):
                 # While it is being recovered from; and who is waited for comes sooner than by chance.
                 self.happen()
             self.advance(step)
@@ -146,6 +158,8 @@ class World:
         if self.now < max(self.alert_until, self.away_until):
             return STEP
         waiting, busy = self.cloud.transact(_waiting)
+        if self.machines.starting.keys() - self.machines.hanging and all(each.held for each in waiting):
+            return START_STEP
         if not waiting and not busy:
             return max(STEP, bout - self.now)
         return HELD_STEP if all(each.held for each in waiting) else STEP
@@ -207,6 +221,8 @@ class World:
 
     def _gone(self, host: str, silent: bool | None = None) -> None:
         self.dead.add(host)
+        self.machines.lose_power(host)
+        self._is_complained_of(host)
         self.counts["deaths"] += 1
         if self.hypervisor.machines[host].up:
             # It is not, if it was fenced, or is not let go yet.
@@ -247,6 +263,8 @@ class World:
         if self.dead and self.chance.random() < 0.8:
             host = self.chance.choice(sorted(self.dead))
         sure = host in self.dead and self.chance.random() < 0.7
+        if sure:
+            self._is_complained_of(host)
         self.ha.report(host, event="STOPPED", host_status="NORMAL" if sure else "UNKNOWN")
 
     def engine_dies(self, _host: str) -> None:
@@ -273,17 +291,48 @@ class World:
             if changed.status == 409:
                 return
         self.dead.discard(host)
-        self.cut_off.pop(host, None)
-        self.network.silent.discard(host)
-        if host not in self.fencer.fenced:
+        if host in self.fencer.fenced:
+            return
+        if self.cut_off.pop(host, None) is not None:
+            # It is plugged in again.
             self.hypervisor.recover_host(host)
+            self.network.silent.discard(host)
+        else:
+            if member["on_maintenance"]:
+                self._is_let_go(host)
+            self.machines.lose_power(host)
+            self.machines.start(host)
+
+    def _let_go(self, host: str) -> None:
+        """It has its power again."""
+        self._is_let_go(host)
+        self.network.silent.add(host)
+        if host not in self.dead:
+            self.machines.start(host)
+
+    def _is_let_go(self, host: str) -> None:
+        self.let_go.add(host)
+        self.awaited[host] = None
+
+    def _up(self, host: str) -> None:
+        self.hypervisor.recover_host(host)
+        self.alert_until = max(self.alert_until, self.now + ALERT)
+
+    def _is_complained_of(self, host: str) -> None:
+        """Whatever becomes of it, it is not because it starts slowly."""
+        self.let_go.discard(host)
+        self.awaited.pop(host, None)
 
     # -- what must hold
 
     def check(self) -> None:
-        for host in list(self.cut_off):
-            if host in self.fencer.fenced:
-                del self.cut_off[host]
+        for host in self.fencer.fenced:
+            self.cut_off.pop(host, None)
+            if host in self.machines.starting:
+                self.machines.lose_power(host)
+                self.dead.add(host)
+            assert host not in self.let_go, self._story(f"{host} is fenced again, and did not die")
+        self.dead |= self.machines.hanging
         for host, running in self.cut_off.items():
             for id in running:
                 guest = self.hypervisor.guests.get(id)
@@ -294,6 +343,7 @@ class World:
 
     def _check(self, conn: Connection) -> None:
         waiting = {each.id: each for each in conn.execute(_open).all()}
+        self._check_returned(conn)
         for member in conn.execute(_taken).all():
             assert member.reserved_for in waiting, self._story(f"the reserve {member.name} is leaked")
         for each in waiting.values():
@@ -309,11 +359,24 @@ class World:
                 self.counts[each.status] += 1
                 self.counts["moved"] += arrived
 
+    def _check_returned(self, conn: Connection) -> None:
+        """Who starts, however slowly, is in service soon after."""
+        for name in sorted(self.awaited.keys() - self.dead - self.machines.starting.keys()):
+            since = self.awaited[name] = max(self.awaited[name] or self.now, self.away_until)
+            host = hosts.find(conn, name)
+            if host is not None and hosts.is_alive(host) and host.disabled_reason != BROKEN:
+                del self.awaited[name]
+                self.counts["back in service"] += 1
+            else:
+                late = self.now - since > BACK
+                assert not late, self._story(f"{name} has started at {since:.0f}, and is not in service")
+
     def rest(self) -> None:
         """Everything is repaired, and operators let go on what waits. In the end nothing is left to be done."""
         while self.now < self.away_until:
             self.advance(STEP)
         self.fencer.behaviour.clear()
+        self.machines.hurried = True
         for _ in range(60):
             self.operator_looks("")
             # One may have been fenced when it had returned already.
@@ -324,7 +387,7 @@ class World:
             for _ in range(int(self.cloud.config.tasks.audit_period / HASTE) + 1):
                 self.advance(HASTE)
             waiting, busy = self.cloud.transact(_waiting)
-            if not self.dead and not self.fencer.fenced and not waiting and not busy:
+            if not (self.dead or self.fencer.fenced or self.machines.starting or waiting or busy):
                 break
         waiting, _busy = self.cloud.transact(_waiting)
         left = [(each.hostname, each.status, each.message) for each in waiting]
