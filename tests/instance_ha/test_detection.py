@@ -13,6 +13,7 @@ from cloudctl import cli
 from cloudctl.compute.host_watch import HostWatch
 from cloudctl.db import Connection
 from cloudctl.db.database import Database
+from cloudctl.drivers.errors import Unreachable
 from cloudctl.drivers.fake.fencer import FakeFencer
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.drivers.fake.network import FakeNetworkBackend
@@ -133,6 +134,25 @@ def test_a_host_that_its_hypervisor_has_again_is_not_missed_before_others_see_it
     monkeypatch.undo()
     pass_time(ha, 30)
     assert fencer.fenced == set() and len(statuses(ha)) == 1
+
+
+def test_a_host_whose_recovery_was_given_up_before_there_was_a_proof_is_used_again_once_it_may_return(
+    ha: Ha, hosts: list[str], hypervisor: FakeHypervisor, fencer: FakeFencer
+) -> None:
+    fencer.behaviour.fail("ensure_fenced", times=None, error=Unreachable("no answer"))
+    hypervisor.fail_host("fake-1")
+    told = ha.reported("fake-1", event="STOPPED", host_status="NORMAL")
+    pass_time(ha, 60)
+    ha.cloud.advance(86_400)
+    pass_time(ha, 60)
+    # A token lives for an hour.
+    ha.cloud._tokens.clear()
+    ha = Ha(ha.cloud.client("admin"))
+    assert ha.status(told) == "failed"
+    hypervisor.recover_host("fake-1")
+    let_return(ha, hosts[0])
+    service = ha.compute.get("/os-services?host=fake-1").json()["services"][0]
+    assert service["status"] == "enabled"
 
 
 def test_one_channel_alone_takes_nobody_for_dead(

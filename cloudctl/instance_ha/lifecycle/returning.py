@@ -42,7 +42,11 @@ async def lift(ctx: Context) -> Memo:
 
 async def agree(ctx: Context) -> Memo | Wait:
     member = await _member(ctx)
-    if member is None or not await ctx.read(_fencers, member.name):
+    if member is None:
+        return None
+    if not await ctx.read(_fencers, member.name):
+        # Its recovery was given up before there was a proof: what it has is still its own, and it is watched at once.
+        await ctx.commit(_enable, member.name)
         return None
     inventory = {each.name: each for each in await ctx.drivers.hypervisor.hosts()}
     if member.name not in inventory or not inventory[member.name].up:
@@ -52,7 +56,7 @@ async def agree(ctx: Context) -> Memo | Wait:
     if stale:
         ctx.remember(stale=list(stale[:20]))
         return Wait(POLL)
-    await ctx.commit(_enable, member.name, ctx.now)
+    await ctx.commit(_use, member.name, ctx.now)
     return None
 
 
@@ -77,14 +81,19 @@ def _stale(conn: Connection, host: str, guests: Sequence[GuestState]) -> list[st
     return [each.id for each in guests if each.id not in known]
 
 
-def _enable(conn: Connection, name: str, now: datetime) -> None:
+def _use(conn: Connection, name: str, now: datetime) -> None:
     conn.execute(update(Proof).where(Proof.host == name, Proof.lifted_at.is_(None)).values(lifted_at=now))
     host = hosts.find(conn, name)
     if host is None:
         return
     # Its hypervisor has told of it now. Who looks before all hosts are asked again must not find it silent for hours.
     hosts.change(conn, host, {"forced_down": False, "seen_at": now})
-    if host.disabled_reason == BROKEN:
+    _enable(conn, name)
+
+
+def _enable(conn: Connection, name: str) -> None:
+    host = hosts.find(conn, name)
+    if host is not None and host.disabled_reason == BROKEN:
         hosts.change(conn, host, {"enabled": True, "disabled_reason": None})
 
 
