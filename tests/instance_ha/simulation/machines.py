@@ -11,7 +11,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.task import Clock
 
 # Seconds, the shortest and the longest; as often as they are named.
-STARTS = ((0.0, 15.0), (30.0, 120.0), (120.0, 600.0), (600.0, 2400.0), (inf, inf))
+STARTS = ((0.0, 15.0), (30.0, 120.0), (120.0, 600.0), (600.0, 1800.0), (inf, inf))
 LATER = 45.0  # seconds at most from when the hypervisor answers to when the network hears of the host
 
 

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from attrs import define, field
-from sqlalchemy import bindparam, select
+from sqlalchemy import Select, bindparam, select
 from sqlalchemy.exc import OperationalError
 
 from cloudctl.compute.tables import Server
@@ -26,9 +26,10 @@ from cloudctl.drivers.fake.hypervisor import OFF, FakeHypervisor
 from cloudctl.drivers.fake.network import FakeNetworkBackend
 from cloudctl.drivers.fake.volume import FakeVolumeBackend
 from cloudctl.instance_ha import fencing, notifications, vmoves
+from cloudctl.instance_ha.kinds import RETURN
 from cloudctl.instance_ha.lifecycle.host import BROKEN
 from cloudctl.instance_ha.segments import METHODS
-from cloudctl.instance_ha.tables import OPEN, Member, Notification
+from cloudctl.instance_ha.tables import OPEN, Member, Notification, Proof
 from cloudctl.placement import hosts
 from cloudctl.placement.tables import Allocation, Host
 from cloudctl.tasks.engine import Engine
@@ -43,7 +44,7 @@ from tests.instance_ha.simulation.population import Populated, Size, drivers, po
 
 STEP = 10.0  # seconds, while something is done
 HASTE = 20.0  # while everything is being repaired
-START_STEP = 60.0  # while hosts start
+START_STEP = 120.0  # while hosts start
 HELD_STEP = 600.0  # while all that is open waits for somebody
 ALERT = 180.0  # for how long it is looked at closely after something has happened
 GAP = 18 * 3600.0  # between two bouts of trouble, on average
@@ -53,6 +54,7 @@ DAY = 86_400.0
 
 _open = select(Notification).where(Notification.status.in_(OPEN))
 _tasks = select(TaskRow.id).where(TaskRow.state.in_(UNDER_WAY)).limit(1)
+_others = _tasks.where(TaskRow.kind != RETURN.name)
 _taken = select(Member).where(Member.reserved_for.is_not(None))
 _moved = select(Notification).where(Notification.number > bindparam("after")).order_by(Notification.number)
 
@@ -148,7 +150,7 @@ class World:
                     self.happen()
                 bout = self.now + self.chance.expovariate(1 / GAP)
             step = self._step(bout)
-            if self.chance.random() < {STEP: 0.02, START_STEP: 0.05, HELD_STEP: 0.3}.get(step, 0.0):
+            if self.chance.random() < {STEP: 0.02, START_STEP: 0.02, HELD_STEP: 0.3}.get(step, 0.0):
                 # While it is being recovered from; and who is waited for comes sooner than by chance.
                 self.happen()
             self.advance(step)
@@ -157,7 +159,8 @@ class World:
         """In seconds: as long as nothing that matters can happen meanwhile."""
         if self.now < max(self.alert_until, self.away_until):
             return STEP
-        waiting, busy = self.cloud.transact(_waiting)
+        # Who hangs is waited for as long as an operator does.
+        waiting, busy = self.cloud.transact(_waiting, _others)
         if self.machines.starting.keys() - self.machines.hanging and all(each.held for each in waiting):
             return START_STEP
         if not waiting and not busy:
@@ -299,20 +302,20 @@ class World:
             self.network.silent.discard(host)
         else:
             if member["on_maintenance"]:
-                self._is_let_go(host)
+                self.awaited[host] = None
+                # Without a proof what it had is not elsewhere, and is recovered if it does not come soon.
+                if self.cloud.transact(_is_proven, host):
+                    self.let_go.add(host)
             self.machines.lose_power(host)
             self.machines.start(host)
 
     def _let_go(self, host: str) -> None:
         """It has its power again."""
-        self._is_let_go(host)
+        self.let_go.add(host)
+        self.awaited[host] = None
         self.network.silent.add(host)
         if host not in self.dead:
             self.machines.start(host)
-
-    def _is_let_go(self, host: str) -> None:
-        self.let_go.add(host)
-        self.awaited[host] = None
 
     def _up(self, host: str) -> None:
         self.hypervisor.recover_host(host)
@@ -328,6 +331,8 @@ class World:
     def check(self) -> None:
         for host in self.fencer.fenced:
             self.cut_off.pop(host, None)
+            if host not in self.let_go:
+                self.awaited.pop(host, None)
             if host in self.machines.starting:
                 self.machines.lose_power(host)
                 self.dead.add(host)
@@ -433,9 +438,15 @@ def _runs_on(guest: Any, host: str) -> bool:
     return bool(guest.spec.host == host and guest.power not in OFF)
 
 
-def _waiting(conn: Connection) -> tuple[list[Notification], bool]:
-    """The notifications that are open, and whether a task is under way."""
-    return list(conn.execute(_open).all()), conn.execute(_tasks).first() is not None
+def _waiting(conn: Connection, tasks: Select[Any] = _tasks) -> tuple[list[Notification], bool]:
+    """The notifications that are open, and whether one of these tasks is under way."""
+    return list(conn.execute(_open).all()), conn.execute(tasks).first() is not None
+
+
+def _is_proven(conn: Connection, host: str) -> bool:
+    """Whether somebody's word holds that it is off."""
+    holds = select(Proof.number).where(Proof.host == host, Proof.lifted_at.is_(None)).limit(1)
+    return conn.execute(holds).first() is not None
 
 
 def _let_go_on(conn: Connection, each: Notification) -> None:
