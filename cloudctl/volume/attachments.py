@@ -100,7 +100,8 @@ def of_volume(conn: Connection, volume_ids: Iterable[str]) -> dict[str, list[Att
 
 def places(conn: Connection) -> set[tuple[str, str]]:
     """(volume, host) of all that are attached to a host."""
-    return {(volume_id, host) for volume_id, host in conn.execute(_places) if host is not None}
+    # The rows are such pairs, and there may be many.
+    return set(conn.execute(_places))
 
 
 def hosts_of(conn: Connection, volume_id: str) -> frozenset[str]:

@@ -87,11 +87,11 @@ def _volumes(conn: Connection, before: Before, found: Sequence[VolumeState]) -> 
     # Nearly all are as they shall be, so they are compared as a whole.
     usable = {(state.id, host) for state in found for host in state.hosts}
     elsewhere = {id for id, _ in usable ^ attachments.places(conn)}
+    as_they_shall_be = {(state.id, state.size_gib) for state in found if state.id not in elsewhere}
     for id, size, status in conn.execute(_settled, {"before": before.at}):
-        state = present.get(id)
-        if state is None or state.size_gib != size or id in elsewhere:
+        if (id, size) not in as_they_shall_be:
             held = attachments.hosts_of(conn, id)
-            yield from _one(conn, Settled(id, size, status), state, held)
+            yield from _one(conn, Settled(id, size, status), present.get(id), held)
     unknown = present.keys() - before.volumes
     for id in sorted(unknown - set(conn.scalars(_ids)) if unknown else ()):
         yield Finding(
