@@ -248,6 +248,7 @@ class World:
                     self._gone(each.hostname, silent=True)
                 self.cloud.transact(fencing.vouch, each.hostname, "its plugs are in my hand", utc(self.now))
             else:
+                self._is_complained_of(each.hostname)
                 self.cloud.transact(_let_go_on, each)
 
     def process_dies(self, host: str) -> None:
