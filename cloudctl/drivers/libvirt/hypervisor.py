@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import unquote
 
@@ -46,7 +47,7 @@ from cloudctl.drivers.libvirt.domain import Paths
 from cloudctl.drivers.libvirt.fleet import Fleet
 from cloudctl.drivers.libvirt.guests import Made, is_superseded
 from cloudctl.drivers.libvirt.host import Host, of_all
-from cloudctl.drivers.libvirt.lateness import attended
+from cloudctl.drivers.libvirt.lateness import Seen, attended
 from cloudctl.drivers.libvirt.migration import Outcome, Standing
 from cloudctl.drivers.libvirt.options import Config
 from cloudctl.drivers.libvirt.storage import IMAGE, Storage
@@ -418,8 +419,13 @@ class Libvirt:
         try:
             # A late one is ended before this is.
             limit, uri = 2 * self.config.migration_timeout, to.peer_uri
-            going = self.fleet.within(limit, source, migration.migrate, self.config, spec, uri, not shared)
-            await self._attended(source, spec.id, going)
+            sent = Event()
+
+            def send(found: Any) -> None:
+                sent.set()
+                migration.migrate(found, self.config, spec, uri, not shared)
+
+            await self._attended(source, spec.id, self.fleet.within(limit, source, send), sent.is_set)
         except (DriverError, Aborted):
             if await self._has_arrived(spec.id, to):
                 # All that was lost is the answer.
@@ -451,20 +457,19 @@ class Libvirt:
         except DriverError as error:
             log.warn("host {host} keeps disks that were prepared for guest {id}: {why}", host=to.name, id=id, why=error)
 
-    async def _attended(self, source: Host, id: str, going: Coroutine[Any, Any, T]) -> T:
+    async def _attended(
+        self, source: Host, id: str, going: Coroutine[Any, Any, T], sent: Callable[[], bool] = lambda: True
+    ) -> T:
         """What is late is given up, or hurried if allowed; what is over without a word is waited for no longer."""
         ending = partial(migration.hurry, config=self.config) if self.config.post_copy else migration.abort
 
         async def end() -> None:
             await self.fleet.copy(source, lambda found: ending(found, id=id))
 
-        has_left = False
+        seen = Seen(sent)
 
         async def is_over() -> bool:
-            nonlocal has_left
-            moves = await self.fleet.run(source, migration.standing, id) is Standing.LEAVING
-            has_left |= moves
-            return has_left and not moves
+            return seen.is_over(await self.fleet.run(source, migration.standing, id) is Standing.LEAVING)
 
         return await attended(going, self.resources.clock, self.config, end, is_over)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
+from attrs import define, field
 from twisted.internet.defer import ensureDeferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import LoopingCall
@@ -19,8 +20,25 @@ T = TypeVar("T")
 LOOK_SECONDS = 1.0
 # So often in a row it is seen to be over before nobody waits for the word of it any more.
 LOOKS = 5
+# So many looks after it was asked for it has begun: libvirt waits for half a minute for what else is done to a guest.
+BEGINNING = 60
 
 log = Logger()
+
+
+@define
+class Seen:
+    """A migration by what is seen of the guest with each look. `sent`: whether libvirt was asked for it."""
+
+    sent: Callable[[], bool]
+    has_left: bool = field(default=False, init=False)
+    looks: int = field(default=0, init=False)
+
+    def is_over(self, leaves: bool) -> bool:
+        self.has_left |= leaves
+        self.looks += self.sent()
+        # What broke off before the first look was never seen to leave.
+        return not leaves and (self.has_left or self.looks > BEGINNING)
 
 
 async def attended(

@@ -150,3 +150,16 @@ async def test_one_that_is_late_is_still_given_up() -> None:
     with pytest.raises(DriverError, match="had not arrived after 100 s"):
         await found
     assert not clock.getDelayedCalls()
+
+
+def test_what_broke_off_before_anybody_looked_is_over_too_but_nothing_that_waits_for_its_turn() -> None:
+    from cloudctl.drivers.libvirt.lateness import BEGINNING, Seen
+
+    sent = False
+    seen = Seen(lambda: sent)
+    assert not any(seen.is_over(False) for _ in range(3 * BEGINNING))
+    sent = True
+    assert not any(seen.is_over(False) for _ in range(BEGINNING))
+    assert seen.is_over(False)
+    once = Seen(lambda: True)
+    assert [once.is_over(leaves) for leaves in (False, True, True, False)] == [False, False, False, True]
