@@ -30,6 +30,7 @@ log = Logger()
 PERIOD = 1.0
 # Seconds for which a name must have been nobody's: connections break, and PostgreSQL is started anew, without a death.
 GRACE = 1.5
+CHANNEL = "processes"  # nobody tells of it: it is heard of when the line opens
 
 
 class Process(Record, table="task_processes"):
@@ -56,12 +57,18 @@ class Peers(Rounds):
     """Tells the others that this process is there, and takes over from those that are not there any more."""
 
     def __init__(self, db: Database, line: Line, owner: str) -> None:
-        super().__init__(db.clock, PERIOD, "looking after the other processes failed", at_once=False)
+        super().__init__(db.clock, PERIOD, "looking after the other processes failed")
         self.db = db
         self.owner = owner
         self._there = False  # its row is written, and its name is held
         self._missed: dict[str, float] = {}  # owner → when it was first found to be nobody's
         line.hold(name(owner))
+        # What it claims before its row is there is missed by its lease alone.
+        db.on_commit(CHANNEL, self._opened, elsewhere=self._opened)
+
+    def _opened(self) -> None:
+        if not self._there:
+            self.look_now()
 
     async def look(self) -> None:
         if not self.db.is_told:

@@ -142,6 +142,18 @@ async def test_one_whose_line_breaks_keeps_its_tasks(stage: Stage) -> None:
         await worker.stop()
 
 
+async def test_one_is_known_as_soon_as_its_line_is_open(
+    postgresql_with_tables: str, reactor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It claims tasks from its start: of who is killed in its first second is known, too, whose they were."""
+    monkeypatch.setattr("cloudctl.tasks.peers.PERIOD", 3600.0)
+    stage = Stage(postgresql_with_tables, reactor)
+    await stage.both_there()
+    assert len(await stage.workers[0].db.read(owners)) == 2
+    for worker in stage.workers:
+        await worker.stop()
+
+
 async def test_one_that_stops_leaves_nothing(stage: Stage) -> None:
     await stage.both_there()
     one, other = stage.workers
