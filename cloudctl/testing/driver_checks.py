@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -123,13 +124,13 @@ class Contract:
     kind: Kind
     made: Make
 
+    @abstractmethod
     async def moves(self, driver: Any, directory: Path) -> Sequence[Move]:
         """What a thing goes through, from nothing to nothing."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def see(self, driver: Any) -> Any:
         """All that the moves are about, as it is."""
-        raise NotImplementedError
 
     async def test_provides_all_that_it_declares(self, tmp_path: Path) -> None:
         async with driving(self.made, tmp_path) as driver:

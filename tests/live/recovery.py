@@ -108,16 +108,9 @@ class Plugs:
         (self.directory / name).write_text(f"{host.process.pid} {host.first}")
 
     @contextmanager
-    def stuck(self) -> Iterator[None]:
-        file = self.directory / "stuck"
-        file.touch()
-        yield
-        file.unlink()
-
-    @contextmanager
-    def slow(self) -> Iterator[None]:
-        """Who asks waits for an answer, although the power is off by then."""
-        file = self.directory / "slow"
+    def being(self, what: str) -> Iterator[None]:
+        """`stuck`, or `slow`: who asks waits for an answer, although the power is off by then."""
+        file = self.directory / what
         file.touch()
         yield
         file.unlink()

@@ -76,7 +76,7 @@ def its_host_is_cut_off(tenant: Tenant, ha: Ha, plugs: Plugs, guest: Guest, host
     """Its guest goes on, so nobody else may run it, whoever dies, until the host has no power."""
     cluster = tenant.cluster
     with never_twice(guest.id):
-        with plugs.stuck():
+        with plugs.being("stuck"):
             cluster.hosts[host].cut()
             until("it waits for a proof", lambda: "no proof" in str((ha.open_of(host) or {}).get("message")))
             assert runs(cluster, guest, host)

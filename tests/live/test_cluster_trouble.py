@@ -280,7 +280,7 @@ def killed_inside(trouble: Trouble) -> None:
     plugs.forget_off()
     with gates.closed(database, RECOVER[OF_HOST].name, "prepare_HA_enabled_instances") as planned:
         with gates.closed(database, RECOVER[OF_HOST].name, "fence_host") as proven:
-            with plugs.slow():
+            with plugs.being("slow"):
                 trouble.machines[host].cut()
                 for _ in range(2):
                     until(f"{host} has no power", lambda: plugs.is_off(host))
