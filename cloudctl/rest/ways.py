@@ -64,9 +64,7 @@ def unusual(column: Column[Any]) -> Condition:
 
 def ways(where: Sequence[Condition], order: Order, place: Sequence[Any] | None) -> list[Way]:
     """How the rows behind `place`, the sort values of a marker, are found. `where`: first who sees them."""
-    return [
-        Way((*seen, *part.where), part.order) for seen in _reasons(where) for part in _parts(order, place)
-    ]  # fmt: skip
+    return [Way((*seen, *part.where), part.order) for seen in _reasons(where) for part in _parts(order, place)]
 
 
 def behind(order: Order, place: Sequence[Any]) -> Condition:
