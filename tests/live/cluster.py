@@ -88,10 +88,11 @@ def lacking() -> str | None:
     return daemon.lacking() or lab.lacking() or guest_image.lacking()
 
 
-def until(what: str, seen: Callable[[], Any]) -> Any:
+def until(what: str, seen: Callable[[], Any], instead: Callable[[], object] = lambda: "never") -> Any:
+    """`instead`: what is told when it was waited for in vain."""
     give_up = time.monotonic() + PATIENCE
     while not (found := seen()):
-        assert time.monotonic() < give_up, what
+        assert time.monotonic() < give_up, f"{what}: {instead()}"
         time.sleep(0.1)
     return found
 

@@ -18,8 +18,9 @@ from tests.live.watching import COUNT, GuestDied, Watch
 # A kernel that has lost a part of itself does not go on lame.
 KERNEL_ARGUMENTS = "root=/dev/vda1 console=ttyS0 no_timer_check quiet oops=panic panic=-1"
 MEMORY_MIB = 96
-# QEMU 7.2 does, now and then, if a migration is cancelled by the libvirtd that finds it as it changes sides.
-ABORTED = "bdrv_inactivate_recurse: Assertion"
+# QEMU 7.2 does, now and then, if a migration is cancelled by the libvirtd that finds it as it changes sides: mostly in
+# bdrv_inactivate_recurse.
+ABORTED = ": Assertion `"
 QUIET = 2.0  # seconds after which what has not come counts as dropped
 
 
@@ -107,9 +108,13 @@ class Tenant:
             found = self.admin.server(guest.id)
             return found if found.status == "ACTIVE" and found.task_state is None else None
 
-        host = str(until(f"server {guest.id} is ACTIVE", settled).compute_host)
+        def found() -> tuple[object, ...]:
+            server = self.admin.server(guest.id)
+            return server.status, server.task_state, server.compute_host, self.cluster.having(guest.id)
+
+        host = str(until(f"server {guest.id} is ACTIVE", settled, found).compute_host)
         # A libvirtd that is started again finds what was on its way to it, and drops that.
-        until(f"{host} alone has the guest", lambda: settled() and self.cluster.having(guest.id) == {host: True})
+        until(f"{host} alone has the guest", lambda: settled() and self.cluster.having(guest.id) == {host: True}, found)
         bindings = self.admin.cloud.network.get(f"/ports/{guest.port}/bindings").json()["bindings"]
         assert [(each["host"], each["status"]) for each in bindings] == [(host, "ACTIVE")]
         until(f"the chassis of {host} alone has the port", lambda: self.chassis(guest) == [host])

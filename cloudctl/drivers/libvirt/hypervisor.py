@@ -469,7 +469,7 @@ class Libvirt:
         seen = Seen(sent)
 
         async def is_over() -> bool:
-            return seen.is_over(await self.fleet.run(source, migration.standing, id) is Standing.LEAVING)
+            return seen.is_over(await self.fleet.run(source, migration.is_leaving, id))
 
         return await attended(going, self.resources.clock, self.config, end, is_over)
 

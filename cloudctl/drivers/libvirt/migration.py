@@ -14,7 +14,7 @@ import libvirt
 from attrs import evolve
 
 from cloudctl.drivers.errors import Aborted, InvalidPower
-from cloudctl.drivers.libvirt import domain, guests
+from cloudctl.drivers.libvirt import domain, guests, mishaps
 from cloudctl.drivers.libvirt.carrying import MIRRORED
 from cloudctl.drivers.libvirt.guests import POLL_SECONDS, Claim, Unless
 from cloudctl.drivers.libvirt.options import Config
@@ -132,16 +132,30 @@ def migrate(connection: Any, config: Config, spec: GuestSpec, uri: str, copied: 
         flags |= libvirt.VIR_MIGRATE_UNSAFE
     guest.migrateSetMaxDowntime(max(1, int(config.migration_pause * 1000)), 0)
     try:
-        guest.migrateToURI3(uri, params, flags)
+        try:
+            guest.migrateToURI3(uri, params, flags)
+        except libvirt.libvirtError as error:
+            if not mishaps.are_in_the_way(error):
+                raise
+            mishaps.clear(guest)
+            guest.migrateToURI3(uri, params, flags)
     except libvirt.libvirtError as error:
         if error.get_error_code() == libvirt.VIR_ERR_OPERATION_ABORTED:
             raise Aborted(f"the migration of guest {spec.id} was aborted") from error
         raise
 
 
+def is_leaving(connection: Any, id: str) -> bool:
+    """Whether it is being moved away; a QEMU that waits for ever on its way to give that up is let go."""
+    leaves = standing(connection, id) is Standing.LEAVING
+    if leaves:
+        mishaps.release(connection, id)
+    return leaves
+
+
 def wait(connection: Any, id: str) -> None:
     """Nobody moves it away any more."""
-    while standing(connection, id) is Standing.LEAVING:
+    while is_leaving(connection, id):
         time.sleep(POLL_SECONDS)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -242,6 +243,15 @@ class Libvirtd:
             guest = connection.lookupByName(id)
             guest.migrateSetMaxDowntime(PAUSE, 0)
             guest.migrateSetMaxSpeed(SPEED)
+
+    def monitor(self, id: str, command: str, **arguments: object) -> None:
+        """QEMU does what it is told. Raises KeyError if it does not."""
+        import libvirt
+        import libvirt_qemu
+
+        asked = json.dumps({"execute": command, "arguments": arguments})
+        with closing(libvirt.open(self.uri)) as connection:
+            json.loads(libvirt_qemu.qemuMonitorCommand(connection.lookupByName(id), asked, 0))["return"]
 
     def empty(self) -> None:
         """No guest and no pool is left."""

@@ -109,6 +109,21 @@ async def test_a_guest_moves_with_its_disks_and_back(make: Any, hosts: dict[str,
     await driver.close()
 
 
+async def test_a_guest_moves_although_an_earlier_move_left_its_way_for_a_disk_behind(
+    make: Any, hosts: dict[str, Libvirtd], tmp_path: Path
+) -> None:
+    """As libvirtd does when it is killed while QEMU ends the copying of a disk."""
+    driver = make()
+    spec = tiny(tmp_path)
+    await started(driver, spec)
+    storage, format = (f"migration-vda-{kind}" for kind in ("storage", "format"))
+    hosts["east"].monitor(ID, "blockdev-add", **{"node-name": storage, "driver": "null-co"})
+    hosts["east"].monitor(ID, "blockdev-add", **{"node-name": format, "driver": "raw", "file": storage})
+    await driver.ensure_migrated(evolve(spec, host="west"))
+    assert (await driver.observe(ID)).host == "west"
+    await driver.close()
+
+
 async def test_a_paused_guest_arrives_paused(make: Any, tmp_path: Path) -> None:
     driver = make()
     spec = tiny(tmp_path)
