@@ -233,7 +233,9 @@ async def test_guests_on_two_chassis_reach_each_other_in_a_tunnel(
         # As long as the other one takes to start; then each of them answers.
         await console.type("until ping -c 1 -W 1 10.7.0.12 >/dev/null; do sleep 1; done; echo it is $((40+2))", "is 42")
         await console.type("ping -c 5 -s 1400 -W 5 10.7.0.12", " 0% packet loss")
-        assert ovn.tunnelled(f"{TUNNEL}.2") >= before[0] + 6 and other.tunnelled(f"{TUNNEL}.1") >= before[1] + 6
+        # Open vSwitch looks at its counters once in five seconds.
+        eventually(lambda: ovn.tunnelled(f"{TUNNEL}.2") >= before[0] + 6)
+        eventually(lambda: other.tunnelled(f"{TUNNEL}.1") >= before[1] + 6)
         await console.hang_up()
         for id in (ID, NEIGHBOUR):
             await driver.ensure_absent(id)
