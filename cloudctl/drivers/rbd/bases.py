@@ -30,6 +30,7 @@ class Bases:
     locks: Locks = field(factory=Locks)
     looked: float | None = None  # when the pool was last seen to have room
     swept: float | None = None  # when it was last seen that it has no bases without need
+    known: dict[str, Image] = field(factory=dict)  # those that were there when they were last looked for
 
     @property
     def ceph(self) -> Ceph:
@@ -51,10 +52,11 @@ class Bases:
         """The image, which stays meanwhile. `fits` is told how many bytes it has, and raises Unfit. Raises Busy."""
         name = BASE + written(image.id)
         async with self.locks.hold("base", name):
-            found = await self.ceph.find(name)
+            found = self.known.get(name) or await self.ceph.find(name)
             if found is None:
                 fits(await self.contents.size_bytes(image))
                 found = await self._brought(image, name)
+            self.known[name] = found
             fits(found.size_bytes)
             yield found
 
@@ -77,6 +79,8 @@ class Bases:
         try:
             await anew(self.ceph, name, lambda: self.ceph.rbd(*words))
         except Missing as error:
+            # By another process.
+            self.known.pop(image, None)
             raise Busy(f"{image} has just been let go of") from error
 
     async def remove(self, name: str) -> None:
@@ -132,5 +136,6 @@ class Bases:
             if await self.ceph.has_children(name):
                 return False
             # What another process clones just now keeps it in the trash.
+            self.known.pop(name, None)
             await self.ceph.trash(name, START)
             return True

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from attrs import evolve
 
-from cloudctl.drivers.errors import DriverError, InUse, NoCapacity, UnknownVolume, Unreachable
+from cloudctl.drivers.errors import Busy, DriverError, InUse, NoCapacity, UnknownVolume, Unreachable
 from cloudctl.drivers.rbd.disk import rbd_disk
 from cloudctl.drivers.specs import ImageSource, SnapshotSpec, VolumeSpec, VolumeState
 from tests.drivers.rbd.cluster import POOL, Cluster
@@ -137,6 +137,22 @@ async def test_nothing_is_left_of_what_depended_on_each_other_when_all_of_it_has
         [],
     ]
     assert await driver.ceph.notes() == []
+
+
+async def test_an_image_that_another_process_has_let_go_of_is_brought_anew(
+    make: Callable[..., Any], tmp_path: Path
+) -> None:
+    driver, other = [await opened(make, tmp_path) for _ in range(2)]
+    source = image(tmp_path, b"first")
+    await driver.ensure_created(VolumeSpec(ID, 1, image=source))
+    await other.ensure_absent(ID)
+    with pytest.raises(Busy):
+        await driver.ensure_created(VolumeSpec(OTHER, 1, image=source))
+    await driver.ensure_created(VolumeSpec(OTHER, 1, image=source))
+    assert await content(driver, tmp_path, OTHER) == b"first"
+    await driver.ensure_absent(OTHER)
+    await driver.ensure_created(VolumeSpec(OTHER, 1, image=source))
+    assert await content(driver, tmp_path, OTHER) == b"first"
 
 
 async def test_several_hosts_use_a_volume_at_once_and_are_told_no_secret(
