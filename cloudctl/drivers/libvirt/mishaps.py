@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import libvirt
@@ -28,12 +29,15 @@ def release(connection: Any, id: str) -> None:
     QEMU (7.2) waits for ever if it is told to cancel in the moment in which it lets the guest stand still to change
     sides: it is told to go on then, and finds that it is cancelled. To one that does not wait this does nothing.
     """
-    with guests.Unless(libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID):  # it has gone, or gone off
+    # It has gone, or gone off, or libvirt is at it; who looks looks again.
+    harmless = libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_OPERATION_TIMEOUT
+    with guests.Unless(*harmless):
         guest = guests.find(connection, id)
         if guest is None or guest.state()[0] != libvirt.VIR_DOMAIN_PAUSED:
             return
         if _said(guest, "query-migrate").get("status") == "cancelling":
-            _said(guest, "migrate-continue", state="cancelling")
+            with suppress(DriverError):  # it was cancelled meanwhile
+                _said(guest, "migrate-continue", state="cancelling")
 
 
 def are_in_the_way(error: libvirt.libvirtError) -> bool:

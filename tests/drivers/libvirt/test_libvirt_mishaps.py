@@ -66,6 +66,20 @@ def test_only_who_waits_for_ever_to_give_up_is_let_go(
     assert (("migrate-continue", {"state": "cancelling"}) in guest.said) is released
 
 
+def test_a_migration_that_is_cancelled_between_two_words_is_no_failure(
+    mishaps: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guest = played(monkeypatch, "PAUSED", "cancelling")
+    answer = guest.command
+    refusal = json.dumps({"error": {"desc": "Migration not in expected state: 8"}})
+    monkeypatch.setattr(
+        "libvirt_qemu.qemuMonitorCommand",
+        lambda found, text, flags: refusal if "migrate-continue" in text else answer(found, text, flags),
+    )
+    mishaps.release(guest, ID)
+    assert guest.said == [("query-migrate", {})]
+
+
 def test_what_qemu_refuses_is_told_in_its_words(mishaps: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     guest = played(monkeypatch, "RUNNING", "")
     answer = guest.command
