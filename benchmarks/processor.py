@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -52,12 +53,14 @@ def wait_for_idle(pid: int) -> None:
 
 
 class BareKlein:
-    """One `async` Klein route in a process of its own, which answers a small JSON body and does nothing else."""
+    """The routes of `bare_klein` in a process of its own."""
 
     def __init__(self) -> None:
         self.port = free_port()
         script = Path(__file__).with_name("bare_klein.py")
-        self.process = subprocess.Popen([sys.executable, str(script), str(self.port)])
+        self.directory = tempfile.TemporaryDirectory(prefix="bench-")
+        path = Path(self.directory.name) / "bare.sqlite"
+        self.process = subprocess.Popen([sys.executable, str(script), str(self.port), str(path)])
         self.pid = self.process.pid
         try:
             until(self._answers, 10, "bare Klein does not answer")
@@ -74,6 +77,7 @@ class BareKlein:
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
+        self.directory.cleanup()
 
     def _answers(self) -> bool:
         try:
@@ -85,13 +89,13 @@ class BareKlein:
     def request(_number: int) -> bytes:
         return encode("GET", "/thing/one", {})
 
-    def cost(self, rest: float = 0.0) -> float:
+    def cost(self, rest: float = 0.0, path: str = "/thing/one") -> float:
         """Seconds of processor time for one answer, now; with so many seconds of rest before each.
 
         Whoever has rested finds the processor cold: that alone makes an answer several times as dear on some machines.
         """
         # A new connection each time: one that nobody uses for long is closed.
-        serial, request = Serial(self.port), self.request(0)
+        serial, request = Serial(self.port), encode("GET", path, {})
         serial.ask(request)
         began, times = spent(self.pid), RESTED if rest else SAMPLE
         for _ in range(times):
@@ -110,11 +114,11 @@ class Meter:
         self._taken: dict[str, list[float]] = {}
 
     @contextmanager
-    def counts(self, name: str, times: int, rest: float = 0.0) -> Iterator[None]:
+    def counts(self, name: str, times: int, rest: float = 0.0, writes: bool = False) -> Iterator[None]:
         """What is done meanwhile is this work, so many times. It ends when the process has come to rest.
 
         Where the work is looked at after rests of so many seconds, a second figure is in answers of a bare route that
-        rests as long before each.
+        rests as long before each; where it writes, in those of the one that commits a row before each.
         """
         before = self.bare.cost()
         wait_for_idle(self.pid)
@@ -126,6 +130,9 @@ class Meter:
         self._taken.setdefault(name, []).append(took / times / unit)
         if rest:
             self._taken.setdefault(f"  {name}, in K after a rest", []).append(took / times / self.bare.cost(rest))
+        if writes:
+            unit = self.bare.cost(path="/committed/one")
+            self._taken.setdefault(f"  {name}, in commits", []).append(took / times / unit)
 
     def rounds(self, work: Callable[[Meter], None], seconds: float, least: int = 3) -> None:
         """`work(self)` once without counting, then again and again for so long, some times at least."""
