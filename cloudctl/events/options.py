@@ -29,7 +29,7 @@ def networks(_instance: object, _attribute: Any, value: tuple[str, ...]) -> None
 def names(_instance: object, _attribute: Any, value: Mapping[str, Any]) -> None:
     for name in value:
         if NAME.fullmatch(name) is None:
-            raise ValueError(f"{name!r} is no name of a webhook: letters, digits and _.- are")
+            raise ValueError(f"{name!r} is not a webhook name: only letters, digits and _.- are allowed")
 
 
 def is_url(_instance: object, _attribute: Any, value: str) -> None:

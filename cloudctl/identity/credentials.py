@@ -105,7 +105,7 @@ def create(
         "trust_id": made_by.trust_id or None,
         "created_at": now,
     }
-    records.insert_unique(conn, Credential, row, Conflict("There is a credential with this access key already."))
+    records.insert_unique(conn, Credential, row, Conflict("A credential with this access key already exists."))
     return get(conn, row["id"])
 
 
@@ -154,7 +154,7 @@ def change(conn: Connection, credential_id: str, changes: dict[str, Any], keys: 
         values["totp_step"] = None
     if "extra" in values:
         values["extra"] = own_attributes(values["extra"], before.extra)
-    taken = Conflict("There is a credential with this access key already.")
+    taken = Conflict("A credential with this access key already exists.")
     records.update_unique(conn, Credential, credential_id, values, taken)
     return get(conn, credential_id)
 

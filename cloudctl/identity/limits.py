@@ -58,7 +58,7 @@ def create_registered(conn: Connection, values: dict[str, Any], now: datetime) -
     """`values`: service_id, region_id (or ""), resource_name, default_limit, description. Raises Invalid, Conflict."""
     _check_place(conn, values)
     row = {"id": new_hex_id(), **values, "created_at": now}
-    records.insert_unique(conn, RegisteredLimit, row, Conflict("There is such a registered limit already."))
+    records.insert_unique(conn, RegisteredLimit, row, Conflict("This registered limit already exists."))
     return get_registered(conn, row["id"])
 
 
@@ -68,7 +68,7 @@ def change_registered(conn: Connection, id: str, changes: dict[str, Any]) -> Reg
     if any(name in changes for name in KEY) and _is_used(conn, id):
         raise Forbidden("The registered limit is in use: only its default and description can be changed.")
     _check_place(conn, changes)
-    records.update_unique(conn, RegisteredLimit, id, changes, Conflict("There is such a registered limit already."))
+    records.update_unique(conn, RegisteredLimit, id, changes, Conflict("This registered limit already exists."))
     return get_registered(conn, id)
 
 
@@ -117,7 +117,7 @@ def create(conn: Connection, values: dict[str, Any], now: datetime) -> ProjectLi
         **{name: value for name, value in values.items() if name not in KEY},
         "created_at": now,
     }
-    records.insert_unique(conn, ProjectLimit, row, Conflict("There is such a limit already."))
+    records.insert_unique(conn, ProjectLimit, row, Conflict("This limit already exists."))
     return get(conn, str(row["id"]))
 
 

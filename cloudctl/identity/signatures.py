@@ -59,7 +59,7 @@ def check_s3(string_to_sign: bytes, signature: str, secret: str) -> None:
     lines = string_to_sign.decode("utf-8", "replace").split("\n")
     if lines[0] == V4:
         if len(lines) != 4:
-            raise BadSignature("the string to sign has not four lines")
+            raise BadSignature("the string to sign does not have four lines")
         expected = hmac.new(signing_key(secret, lines[2]), string_to_sign, hashlib.sha256).hexdigest()
     else:
         expected = base64.b64encode(hmac.new(secret.encode(), string_to_sign, hashlib.sha1).digest()).decode()
@@ -146,5 +146,5 @@ def _header(request: SignedRequest, name: str) -> str:
 def signing_key(secret: str, scope: str) -> bytes:
     """What signs for one day, region and service: `20260102/RegionOne/s3/aws4_request`. Raises BadSignature."""
     if scope.count("/") != 3:
-        raise BadSignature("the scope of the credential has not four parts")
+        raise BadSignature("the scope of the credential does not have four parts")
     return signature_v4.signing_key(secret, scope)

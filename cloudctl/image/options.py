@@ -36,7 +36,7 @@ STORE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 def _store_ids(_instance: object, _attribute: Any, value: Mapping[str, Any]) -> None:
     for store_id, each in value.items():
         if STORE_ID.fullmatch(store_id) is None:
-            raise ValueError(f"{store_id!r} is no name of a store: letters, digits and _.- are")
+            raise ValueError(f"{store_id!r} is not a store name: only letters, digits and _.- are allowed")
         if store_id == "web":
             raise ValueError("the store 'web' is there by web_store")
         if bool(each.directory) == bool(each.driver):

@@ -206,11 +206,11 @@ def parse(raw: str, bucket: str) -> Policy:
     if document.get("Version", VERSIONS[0]) not in VERSIONS:
         raise Malformed(f"The Version of a policy is one of {', '.join(VERSIONS)}.")
     if not isinstance(document.get("Id", ""), str):
-        raise Malformed("The Id of a policy is a text.")
+        raise Malformed("The Id of a policy must be a string.")
     statements = document.get("Statement")
     found = statements if isinstance(statements, list) else [statements]
     if not found:
-        raise Malformed("A policy has a Statement.")
+        raise Malformed("A policy must have a Statement.")
     # Before any is compiled.
     if sum(wildcards(_every_text(each)) for each in found) > MOST_WILDCARDS:
         raise Malformed(f"A policy has at most {MOST_WILDCARDS} wildcards that are not at the end of a text.")
@@ -240,7 +240,7 @@ def _members(given: Any, known: frozenset[str] | set[str], what: str) -> dict[st
 def _texts(given: Any, what: str) -> tuple[str, ...]:
     found = given if isinstance(given, list) else [given]
     if not found or not all(isinstance(each, str) and each for each in found):
-        raise Malformed(f"{what} is a text, or a list of them.")
+        raise Malformed(f"{what} must be a string or a list of strings.")
     if any(len(each) > LONGEST for each in found):
         raise Malformed(f"{what} has at most {LONGEST} characters.")
     if any("${" in each for each in found):
@@ -251,9 +251,9 @@ def _texts(given: Any, what: str) -> tuple[str, ...]:
 def _statement(given: Any, bucket: str) -> Statement:
     members = _members(given, MEMBERS, "a statement")
     if not isinstance(members.get("Sid", ""), str):
-        raise Malformed("The Sid of a statement is a text.")
+        raise Malformed("The Sid of a statement must be a string.")
     if members.get("Effect") not in ("Allow", "Deny"):
-        raise Malformed("The Effect of a statement is Allow or Deny.")
+        raise Malformed("The Effect of a statement must be Allow or Deny.")
     actions = _texts(members.get("Action"), "Action")
     names, on_bucket = _resources(_texts(members.get("Resource"), "Resource"), bucket)
     every: set[str] = set()

@@ -27,7 +27,7 @@ def check_headers(headers: Mapping[str, str]) -> None:
     """Raises Invalid for what no header of an answer can tell."""
     for name, value in headers.items():
         if not TOKEN.fullmatch(name.removeprefix(PRIVATE)):
-            raise Invalid(f"This is no name of a header: {name[:160]!r}")
+            raise Invalid(f"This is not a header name: {name[:160]!r}")
         if NOT_IN_HEADERS.search(value):
             raise Invalid(f"The value of {name[:160]} holds a character that no header can.")
 

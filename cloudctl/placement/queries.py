@@ -91,7 +91,7 @@ def _check(part: Any, depth: int, left: list[int]) -> None:
         for each in part[1:]:
             _check(each, depth + 1, left)
     elif not isinstance(part, str | int | float | bool):
-        raise QueryError("a value is a text, a number or a truth value")
+        raise QueryError("a value must be a string, a number or a boolean")
 
 
 def holds(query: Sequence[Any], host: HostState) -> bool:

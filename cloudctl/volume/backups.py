@@ -106,7 +106,7 @@ def ensure_container(conn: Connection, project_id: str, name: str, now: datetime
     """The container is in the account of the project. Raises Invalid."""
     place = placed(f"{ACCOUNT}{project_id}", name)
     if not name or "/" in name:
-        raise Invalid(f"Invalid input received: {name!r} is no name of a container.")
+        raise Invalid(f"Invalid input received: {name!r} is not a container name.")
     if containers.find(conn, place) is None:
         containers.put(conn, place, {}, now)
 

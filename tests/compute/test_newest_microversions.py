@@ -209,7 +209,7 @@ def test_a_console_of_the_newest_type_is_known_and_not_to_be_had(demo: Asking) -
     body = {"remote_console": {"protocol": "spice", "type": "spice-direct"}}
     early, late = demo.post(path, body, "2.98"), demo.post(path, body, "2.99")
     assert early.status == late.status == 400
-    assert "is no type of spice" in early.json()["badRequest"]["message"]
+    assert "is not a console type of protocol spice" in early.json()["badRequest"]["message"]
     assert "Unavailable console type spice-direct" in late.json()["badRequest"]["message"]
 
 

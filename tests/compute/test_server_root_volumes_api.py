@@ -174,9 +174,9 @@ def test_no_console_is_enabled(demo: Asking, admin: Asking, server_id: str, acti
 def test_wrong_consoles_are_refused(demo: Asking, server_id: str) -> None:
     path = f"/servers/{server_id}/remote-consoles"
     body = {"remote_console": {"protocol": "vnc", "type": "serial"}}
-    assert "is no type of vnc" in refusal(demo.post(path, body, LATEST))[2]
+    assert "is not a console type of protocol vnc" in refusal(demo.post(path, body, LATEST))[2]
     body = {"remote_console": {"protocol": "mks", "type": "webmks"}}
-    assert "is no type of mks" in refusal(demo.post(path, body, "2.7"))[2]
+    assert "is not a console type of protocol mks" in refusal(demo.post(path, body, "2.7"))[2]
     building = demo.create().json()["server"]["id"]
     assert refusal(demo.post(f"/servers/{building}/remote-consoles", body, LATEST))[0] == 409
 

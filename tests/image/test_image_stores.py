@@ -95,7 +95,7 @@ def test_the_store_default_may_be_elsewhere(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a,b", "", "-x", "x" * 65])
 def test_a_store_has_a_name_that_lists_can_hold(name: str) -> None:
-    with pytest.raises(ConfigError, match="no name of a store"):
+    with pytest.raises(ConfigError, match="is not a store name"):
         MemoryCloud({"image": {"stores": {name: {"directory": "x"}}}})
 
 

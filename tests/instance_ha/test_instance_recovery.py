@@ -67,7 +67,7 @@ def test_one_that_starts_nowhere_fails(ha: Ha, server: str, hypervisor: FakeHype
 @pytest.mark.parametrize(
     ("said", "status", "message"),
     [
-        ({"event": "LIFECYCLE", "vir_domain_event": "SHUTDOWN_FINISHED"}, "ignored", "is no fault"),
+        ({"event": "LIFECYCLE", "vir_domain_event": "SHUTDOWN_FINISHED"}, "ignored", "is not a failure"),
         ({"event": "STOPPED"}, "finished", None),
     ],
 )

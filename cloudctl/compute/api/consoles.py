@@ -106,7 +106,9 @@ class Consoles:
         """Open a console."""
         span = TYPES[body.protocol].get(body.type)
         if span is None or call.version not in span:
-            raise BodyError([Problem("$.remote_console.type", f"{body.type!r} is no type of {body.protocol}")])
+            raise BodyError(
+                [Problem("$.remote_console.type", f"{body.type!r} is not a console type of protocol {body.protocol}")]
+            )
         url = await self._open(call, server_id, body.type)
         return {"remote_console": {"protocol": body.protocol, "type": body.type, "url": url}}
 

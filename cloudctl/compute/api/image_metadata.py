@@ -102,7 +102,7 @@ def _change(conn: Connection, call: Call, image_id: str, edit: Edit) -> dict[str
     for name in wanted.keys() - old.keys():
         patching.check_name(name)
         if name in patching.WRITABLE:
-            raise Invalid(f"{name} is a field of the image, and no metadata.")
+            raise Invalid(f"{name} is a field of the image, not metadata.")
     quotas.check_metadata(conn, call.project_id, len(wanted))
     properties.change(conn, row.id, wanted, old.keys() - wanted.keys())
     images.change(conn, row, {}, call.now)

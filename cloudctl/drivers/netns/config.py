@@ -42,7 +42,7 @@ def _positive(_instance: object, _attribute: object, value: int) -> None:
 
 def _group(_instance: object, _attribute: object, value: int) -> None:
     if not 1 <= value <= 65535:
-        raise ValueError(f"{value} is no group of nflog")
+        raise ValueError(f"{value} is not an nflog group number")
 
 
 @frozen

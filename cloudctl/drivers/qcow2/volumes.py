@@ -291,7 +291,7 @@ class FileVolumes:
             self._demand_unused(volume)
             file = self.records.unmanaged_file(name)
             if file is None or (file.exists() and not adoption.is_same(file, self.records.disk(id))):
-                raise Unfit(f"{name!r} is no name, or something else has it")
+                raise Unfit(f"{name!r} is not a usable file name, or another volume already has it")
             volume = await self._settle(volume)
             await self.disks.serve(volume)
             await self.records.release(id, file)

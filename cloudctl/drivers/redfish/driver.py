@@ -103,7 +103,7 @@ class System:
     async def _system(self) -> dict[str, Any]:
         found = await self._ask("GET", self.options.url)
         if not isinstance(found, dict):
-            raise DriverError(f"{self.name} is no system")
+            raise DriverError(f"{self.name} is not a Redfish system")
         return found
 
     async def _ask(self, method: str, url: str, body: Any = None) -> Any:

@@ -87,7 +87,7 @@ class Streams:
         position, lost = await self.db.read(_begin, None if asked is None else int(asked))
         # From here to the first chunk, which counts it, nothing is waited for: no two take the last place.
         if self.news.followers >= self.options.streams:
-            raise Unavailable(f"{self.news.followers} streams are open, and no more may be.")
+            raise Unavailable(f"{self.news.followers} streams are open, which is as many as are allowed.")
         patterns = tuple(call.query.all("type")) or ("*",)
         headers = (("Cache-Control", "no-store"), ("X-Accel-Buffering", "no"))
         return Reply(Stream("text/event-stream", lambda: self._chunks(position, lost, patterns)), headers=headers)

@@ -58,7 +58,7 @@ class Trusts:
         if not body.project_id:
             raise Forbidden("A trust is for a project.")
         if call.identity.delegated and body.project_id != call.project_id:
-            raise Forbidden("What was given for one project is passed on for that project.")
+            raise Forbidden("A trust or a token for one project can be delegated for that project only.")
         return {"trust": await self.db.run(self._create, call, body)}
 
     def _create(self, conn: Connection, call: Call, body: CreateTrust) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def wish(call: Call, body: ImportImage, options: ImageOptions, permitted: Permit
     if name not in methods:
         raise Invalid(f"The import method {name[:64]!r} is not one of {', '.join(methods)}.")
     if (name == WEB_DOWNLOAD) != (uri is not None):
-        raise Invalid("A uri is needed for web-download, and for nothing else.")
+        raise Invalid("A uri is required for web-download and not allowed for other methods.")
     image = elsewhere(body.method) if name == GLANCE_DOWNLOAD else None
     if image is None and any(each is not MISSING for each in _named(body.method)):
         raise Invalid("Only glance-download takes an image of another service.")

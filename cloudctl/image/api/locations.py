@@ -152,7 +152,7 @@ def patch(conn: Connection, caller: Caller, image_id: str, operation: Operation,
         if image.locations:
             located.add(conn, caller, image, wish, place)
         elif there:
-            raise Invalid("The data of the image is kept here; an address is said of a new image.")
+            raise Invalid("The image has data already; a location can be added only to an image without data.")
         else:
             located.locate(conn, caller, image, [wish])
     elif member is not None:
@@ -184,7 +184,7 @@ def _replace(
     if [(each.url, dict(each.metadata)) for each in wishes] == [(each["url"], each["metadata"]) for each in there]:
         return
     if there and not image.locations:
-        raise Invalid("The data of the image is kept here; what is shown of that cannot be changed.")
+        raise Invalid("The data of the image is stored here; its location cannot be changed.")
     found = [said(each, asking, known=bool(there)) for each in wishes]
     if there:
         located.replace(conn, caller, image, found)

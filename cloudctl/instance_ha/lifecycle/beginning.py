@@ -52,7 +52,7 @@ def _worth(conn: Connection, notification: Notification, options: InstanceHaOpti
     if notification.kind == OF_INSTANCE:
         _instance(conn, notification, event, options)
     elif event != STOPPED:
-        raise Over(f"the event {event} is no fault", ignored=True)
+        raise Over(f"the event {event} is not a failure", ignored=True)
 
 
 def _instance(conn: Connection, notification: Notification, event: str, options: InstanceHaOptions) -> None:
@@ -61,7 +61,7 @@ def _instance(conn: Connection, notification: Notification, event: str, options:
     if "instance_uuid" not in said:
         raise Over("it does not say which instance", ignored=True)
     if event != STOPPED and FAULTS.get(event) != said.get("vir_domain_event"):
-        raise Over(f"the event {event} ({said.get('vir_domain_event')}) is no fault", ignored=True)
+        raise Over(f"the event {event} ({said.get('vir_domain_event')}) is not a failure", ignored=True)
     server = servers.find(conn, said["instance_uuid"])
     if server is None or server.deleted_at is not None:
         raise Over(f"there is no instance {said['instance_uuid']}", ignored=True)

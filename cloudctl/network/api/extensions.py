@@ -56,149 +56,197 @@ class Extension:
 KNOWN = {
     "address-group": Extension("Address Group", "Groups of addresses that rules name."),
     "address-scope": Extension("Address Scope", "Within one, addresses do not overlap."),
-    "default-subnetpools": Extension("Default Subnetpools", "The pool that is meant where none is named."),
+    "default-subnetpools": Extension("Default Subnetpools", "Subnet pools that are used by default."),
     "rbac-address-group": Extension("RBAC Address Groups", "Shares address groups with projects."),
     "rbac-address-scope": Extension("RBAC Address Scopes", "Shares address scopes with projects."),
     "rbac-subnetpool": Extension("RBAC Subnet Pools", "Shares subnet pools with projects."),
-    "security-groups-remote-address-group": Extension("Remote Address Group", "Rules may name address groups."),
-    "subnet_allocation": Extension("Subnet Allocation", "Subnets are given a part of a pool."),
-    "subnet_onboard": Extension("Subnet Onboard", "Subnets that there are become a pool's."),
+    "security-groups-remote-address-group": Extension(
+        "Remote Address Group", "Security group rules may refer to address groups."
+    ),
+    "subnet_allocation": Extension("Subnet Allocation", "Subnets are allocated from subnet pools."),
+    "subnet_onboard": Extension("Subnet Onboard", "Moves existing subnets into a subnet pool."),
     "agent": Extension("Agents", "The parts of the network driver on each host."),
-    "agent-resources-synced": Extension("Agent's Resources Synced", "Shows that agents tell placement nothing."),
-    "agent_sort_key": Extension("Agents Sort Key", "Agents are sorted by all that is shown of them."),
+    "agent-resources-synced": Extension(
+        "Agent's Resources Synced", "Whether agents have synchronised their resources with placement."
+    ),
+    "agent_sort_key": Extension("Agents Sort Key", "Agents can be sorted by every attribute."),
     "availability_zone_filter": Extension("Availability Zone Filter", "Finds zones by name, resource and state."),
-    "dhcp_agent_scheduler": Extension("DHCP Agent Scheduler", "Which host gives out addresses.", IServiceHosts),
-    "l3_agent_scheduler": Extension("L3 Agent Scheduler", "Which host a router is on.", IServiceHosts),
-    "floating-ip-port-forwarding": Extension("Port Forwarding", "Ports of a floating IP lead on.", IPortForwarding),
-    "floating-ip-port-forwarding-description": Extension("Port Forwarding Description", "Says why.", IPortForwarding),
-    "floating-ip-port-forwarding-detail": Extension("Port Forwarding Detail", "Its id and port, too.", IPortForwarding),
-    "floating-ip-port-forwarding-port-ranges": Extension("Port Forwarding Ranges", "Many at once.", IPortForwarding),
-    "expose-port-forwarding-in-fip": Extension("Port Forwarding in Floating IP", "Shows them there.", IPortForwarding),
-    "auto-allocated-topology": Extension("Auto-allocated Topology", "A network for who has none.", IRouters),
-    "network-ip-availability": Extension("Network IP Availability", "How many addresses are taken."),
-    "network-ip-availability-details": Extension("Network IP Availability Details", "In pools, and in all."),
-    "trunk": Extension("Trunks", "A port carries others, by VLAN ids.", ITrunks),
-    "trunk-details": Extension("Trunk Details", "Shows what a port carries.", ITrunks),
-    "extra_dhcp_opt": Extension("Extra DHCP Options", "What guests are told by DHCP.", IDhcpOptions),
-    "data-plane-status": Extension("Data Plane Status", "What is found of the wire behind a port."),
+    "dhcp_agent_scheduler": Extension(
+        "DHCP Agent Scheduler", "Shows which hosts serve DHCP for a network.", IServiceHosts
+    ),
+    "l3_agent_scheduler": Extension("L3 Agent Scheduler", "Shows which hosts a router is on.", IServiceHosts),
+    "floating-ip-port-forwarding": Extension(
+        "Port Forwarding", "Forwards single ports of a floating IP.", IPortForwarding
+    ),
+    "floating-ip-port-forwarding-description": Extension(
+        "Port Forwarding Description", "Descriptions of port forwardings.", IPortForwarding
+    ),
+    "floating-ip-port-forwarding-detail": Extension(
+        "Port Forwarding Detail", "Shows the internal port of a port forwarding.", IPortForwarding
+    ),
+    "floating-ip-port-forwarding-port-ranges": Extension(
+        "Port Forwarding Ranges", "Forwards ranges of ports.", IPortForwarding
+    ),
+    "expose-port-forwarding-in-fip": Extension(
+        "Port Forwarding in Floating IP", "Shows port forwardings in floating IPs.", IPortForwarding
+    ),
+    "auto-allocated-topology": Extension(
+        "Auto-allocated Topology", "Makes a network, a subnet and a router for a project that has none.", IRouters
+    ),
+    "network-ip-availability": Extension(
+        "Network IP Availability", "Shows how many addresses of a network are in use."
+    ),
+    "network-ip-availability-details": Extension(
+        "Network IP Availability Details", "Shows use in allocation pools and in whole subnets."
+    ),
+    "trunk": Extension("Trunks", "Trunk ports that carry subports by VLAN ids.", ITrunks),
+    "trunk-details": Extension("Trunk Details", "Shows the subports of a trunk in its parent port.", ITrunks),
+    "extra_dhcp_opt": Extension("Extra DHCP Options", "DHCP options of a port.", IDhcpOptions),
+    "data-plane-status": Extension("Data Plane Status", "The state of the data plane behind a port."),
     "dns-domain-ports": Extension("DNS Domain of Ports", "The domain of a port's name."),
     "dns-integration": Extension("DNS Integration", "Names of ports, networks and floating IPs."),
     "ip_allocation": Extension("IP Allocation", "When a port is given its addresses."),
     "port-device-profile": Extension("Port Device Profile", "Keeps the device profile of a port."),
     "port-hints": Extension("Port Hints", "Keeps hints for drivers."),
-    "port-numa-affinity-policy": Extension("Port NUMA Affinity Policy", "Keeps how a port is placed."),
-    "port-numa-affinity-policy-socket": Extension("Port NUMA Affinity Policy Socket", "One more of these policies."),
-    "port-trusted-vif": Extension("Trusted Port", "Whether the guest of a port is trusted."),
-    "tag-ports-during-bulk-creation": Extension("Tags of Many Ports", "Tags in a request that creates ports."),
-    "uplink-status-propagation": Extension("Uplink Status Propagation", "Keeps whether links follow the uplink."),
-    "uplink-status-propagation-updatable": Extension("Uplink Status Propagation Update", "Changes that."),
-    "subnetpool-prefix-ops": Extension("Subnet Pool Prefixes", "Adds and removes prefixes of a pool."),
-    "binding-extended": Extension("Port Bindings Extended", "A port may be bound to hosts that it may move to."),
-    "dvr": Extension("Distributed Virtual Router", "Routers that work on every host.", IRouterKinds),
-    "l3-ha": Extension("HA Router", "Routers that take each other's place.", IRouterKinds),
-    "router-admin-state-down-before-update": Extension(
-        "Router Down Before Update", "A router becomes of another kind while it is down.", IRouterKinds
+    "port-numa-affinity-policy": Extension("Port NUMA Affinity Policy", "The NUMA affinity policy of a port."),
+    "port-numa-affinity-policy-socket": Extension(
+        "Port NUMA Affinity Policy Socket", "The NUMA affinity policy socket."
     ),
-    "expose-l3-conntrack-helper": Extension("Expose Conntrack Helpers", "Shows them in routers.", IConntrackHelpers),
-    "enable-default-route-bfd": Extension("Default Route BFD", "Those that do not answer are left.", IWatchedGateways),
-    "enable-default-route-ecmp": Extension("Default Route ECMP", "All gateways are taken in turns.", IManyGateways),
+    "port-trusted-vif": Extension("Trusted Port", "Whether the guest of a port is trusted."),
+    "tag-ports-during-bulk-creation": Extension("Tags of Many Ports", "Tags in a bulk request that creates ports."),
+    "uplink-status-propagation": Extension("Uplink Status Propagation", "Whether a port's link follows the uplink."),
+    "uplink-status-propagation-updatable": Extension(
+        "Uplink Status Propagation Update", "Uplink status propagation can be changed."
+    ),
+    "subnetpool-prefix-ops": Extension("Subnet Pool Prefixes", "Adds and removes prefixes of a pool."),
+    "binding-extended": Extension("Port Bindings Extended", "Further bindings of a port, for live migration."),
+    "dvr": Extension("Distributed Virtual Router", "Routers that work on every host.", IRouterKinds),
+    "l3-ha": Extension("HA Router", "Highly available routers.", IRouterKinds),
+    "router-admin-state-down-before-update": Extension(
+        "Router Down Before Update", "A router must be down while its kind is changed.", IRouterKinds
+    ),
+    "expose-l3-conntrack-helper": Extension(
+        "Expose Conntrack Helpers", "Shows conntrack helpers in routers.", IConntrackHelpers
+    ),
+    "enable-default-route-bfd": Extension("Default Route BFD", "Watches default routes by BFD.", IWatchedGateways),
+    "enable-default-route-ecmp": Extension(
+        "Default Route ECMP", "Balances traffic over default routes.", IManyGateways
+    ),
     "external-gateway-multihoming": Extension("External Gateway Multihoming", "Several gateways.", IManyGateways),
-    "evpn": Extension("EVPN", "Routers are told of in a VPN over the wires below.", IEvpn),
-    "ovn-bgp": Extension("OVN BGP", "Subnets that the wires below know the way to.", IRouteLeaks),
-    "pvlan": Extension("Private VLAN", "Ports of one network that do not all reach each other.", IPrivateVlans),
-    "flavors": Extension("Service Flavors", "Kinds of routers by name."),
-    "l3-conntrack-helper": Extension("L3 Conntrack Helper", "Routers follow some protocols.", IConntrackHelpers),
-    "l3-ext-ndp-proxy": Extension("Router NDP Proxy", "Turns a router's NDP proxies on.", INdpProxies),
+    "evpn": Extension("EVPN", "Announces routers by EVPN.", IEvpn),
+    "ovn-bgp": Extension("OVN BGP", "Announces subnets by BGP.", IRouteLeaks),
+    "pvlan": Extension("Private VLAN", "Isolated and community ports in one network.", IPrivateVlans),
+    "flavors": Extension("Service Flavors", "Service flavors and their profiles."),
+    "l3-conntrack-helper": Extension("L3 Conntrack Helper", "Conntrack helpers of routers.", IConntrackHelpers),
+    "l3-ext-ndp-proxy": Extension("Router NDP Proxy", "Enables NDP proxies on a router.", INdpProxies),
     "l3-flavors": Extension("Router Flavors", "Routers of a flavor.", IRouters),
-    "l3-ndp-proxy": Extension("L3 NDP Proxy", "Routers answer outside for addresses inside.", INdpProxies),
-    "local_ip": Extension("Local IP", "Addresses that lead to a port of the same host.", ILocalIps),
-    "logging": Extension("Logging", "Writes down what security groups let through and drop.", IPacketLogs),
-    "metering": Extension("Metering", "Counts what passes routers.", IMetering),
-    "metering_source_and_destination_fields": Extension("Metering by Both Ends", "By both addresses.", IMetering),
-    "network-segment-range": Extension("Network Segment Range", "Which numbers networks get on a wire."),
-    "qos-fip": Extension("Floating IP QoS", "Policies of floating IPs.", IGatewayLimits),
-    "qos-fip-network-policy": Extension("Floating IP QoS of the Network", "Shows that, too.", IGatewayLimits),
-    "qos-gateway-ip": Extension("Gateway IP QoS", "Policies of routers' gateways.", IGatewayLimits),
-    "segment": Extension("Segment", "The wires that networks are on."),
+    "l3-ndp-proxy": Extension("L3 NDP Proxy", "NDP proxies for addresses behind a router.", INdpProxies),
+    "local_ip": Extension("Local IP", "Addresses that lead to a port on the same host.", ILocalIps),
+    "logging": Extension("Logging", "Logs packets that security groups accept or drop.", IPacketLogs),
+    "metering": Extension("Metering", "Measures traffic through routers.", IMetering),
+    "metering_source_and_destination_fields": Extension(
+        "Metering by Both Ends", "Metering rules with source and destination addresses.", IMetering
+    ),
+    "network-segment-range": Extension("Network Segment Range", "Ranges of segmentation ids for project networks."),
+    "qos-fip": Extension("Floating IP QoS", "QoS policies of floating IPs.", IGatewayLimits),
+    "qos-fip-network-policy": Extension(
+        "Floating IP QoS of the Network", "Shows the QoS policy of a floating IP's network.", IGatewayLimits
+    ),
+    "qos-gateway-ip": Extension("Gateway IP QoS", "QoS policies of routers' gateways.", IGatewayLimits),
+    "segment": Extension("Segment", "The segments of networks."),
     "standard-attr-segment": Extension("Standard Attributes of Segments", "Descriptions, times and revisions."),
-    "multi-provider": Extension("Multi Provider Network", "Networks of several wires.", ISegments),
-    "subnet-segmentid-enforce": Extension("Subnet SegmentID Enforce", "A rule says who may tell where a subnet is."),
-    "subnet-segmentid-writable": Extension("Subnet SegmentID Writable", "A subnet may say later where it is."),
-    "subnet-dns-publish-fixed-ip": Extension("Subnet DNS Publish Fixed IP", "Keeps whether names are published."),
+    "multi-provider": Extension("Multi Provider Network", "Networks with several segments.", ISegments),
+    "subnet-segmentid-enforce": Extension("Subnet SegmentID Enforce", "A policy rule for the segment of a subnet."),
+    "subnet-segmentid-writable": Extension("Subnet SegmentID Writable", "The segment of a subnet can be set later."),
+    "subnet-dns-publish-fixed-ip": Extension(
+        "Subnet DNS Publish Fixed IP", "Whether names of fixed addresses are published in DNS."
+    ),
     "allowed-address-pairs": Extension("Allowed Address Pairs", "Further addresses that a port may send from."),
-    "availability_zone": Extension("Availability Zone", "Lists the zones of networks."),
-    "binding": Extension("Port Binding", "Tells administrators where a port is."),
-    "empty-string-filtering": Extension("Empty String Filtering", "An empty filter finds empty values."),
-    "external-net": Extension("Neutron external network", "Networks that lead out of the cloud."),
+    "availability_zone": Extension("Availability Zone", "Lists availability zones."),
+    "binding": Extension("Port Binding", "Shows administrators how and where a port is bound."),
+    "empty-string-filtering": Extension("Empty String Filtering", "An empty filter matches empty values."),
+    "external-net": Extension("Neutron external network", "External networks."),
     "filter-validation": Extension("Filter Validation", "Unknown filters are rejected."),
-    "ip-substring-filtering": Extension("IP Address Substring Filtering", "Finds ports by a part of an address."),
+    "ip-substring-filtering": Extension("IP Address Substring Filtering", "Filters ports by a part of an IP address."),
     "net-mtu": Extension("Network MTU", "Shows a network's MTU."),
     "net-mtu-writable": Extension("Network MTU (writable)", "Sets a network's MTU."),
-    "network_availability_zone": Extension("Network Availability Zone", "Zones that networks are asked to be in."),
-    "pagination": Extension("Pagination", "Pages of lists."),
-    "port-mac-address-regenerate": Extension("MAC Address Regenerate", "A port's MAC of null is a new one."),
-    "port-security": Extension("Port Security", "Filtering can be turned off."),
-    "port-security-groups-filtering": Extension(
-        "Port Security Groups Filtering", "Finds the ports in a security group."
+    "network_availability_zone": Extension("Network Availability Zone", "Availability zone hints of networks."),
+    "pagination": Extension("Pagination", "Lists in pages."),
+    "port-mac-address-regenerate": Extension("MAC Address Regenerate", "A MAC address of null regenerates it."),
+    "port-security": Extension("Port Security", "Port security can be disabled."),
+    "port-security-groups-filtering": Extension("Port Security Groups Filtering", "Filters ports by security group."),
+    "project-id": Extension("Project ID", "Accepts and shows project_id beside tenant_id."),
+    "provider": Extension(
+        "Provider Network", "Shows the physical realisation of a network, which administrators can choose."
     ),
-    "project-id": Extension("Project ID", "project_id beside tenant_id."),
-    "provider": Extension("Provider Network", "Tells and lets administrators choose the wire of a network."),
     "qos": Extension("QoS", "Policies that limit the bandwidth of ports."),
-    "qos-bw-minimum-ingress": Extension("QoS Minimum Bandwidth", "A part of the wire for a port.", IGuaranteedRates),
-    "qos-pps": Extension("QoS Packet Rate Limit", "Limits of packets.", IPacketLimits),
-    "qos-pps-minimum": Extension("QoS Minimum Packet Rate", "Packets that a port's host must manage."),
-    "qos-pps-minimum-rule-alias": Extension("QoS Minimum Packet Rate Alias", "These without the policy in the path."),
-    "port-resource-request": Extension("Port Resource Request", "What a port asks of its host."),
-    "port-resource-request-groups": Extension("Port Resource Request Groups", "The same, in several groups."),
-    "qos-bw-limit-direction": Extension("QoS Bandwidth Limit Direction", "Limits in either direction."),
-    "qos-default": Extension("QoS Default Policy", "A policy that new networks of a project get."),
-    "qos-port-network-policy": Extension("QoS Port Network Policy", "Shows the policy of a port's network."),
-    "qos-rule-type-details": Extension(
-        "QoS Rule Type Details", "Shows what a rule may say, and which driver obeys it."
+    "qos-bw-minimum-ingress": Extension(
+        "QoS Minimum Bandwidth", "Guaranteed bandwidth in both directions.", IGuaranteedRates
     ),
-    "qos-rules-alias": Extension("QoS Rules Alias", "Rules without the policy in the path."),
+    "qos-pps": Extension("QoS Packet Rate Limit", "Limits the rate of packets.", IPacketLimits),
+    "qos-pps-minimum": Extension("QoS Minimum Packet Rate", "Guaranteed rate of packets."),
+    "qos-pps-minimum-rule-alias": Extension(
+        "QoS Minimum Packet Rate Alias", "Minimum packet rate rules without the policy in the path."
+    ),
+    "port-resource-request": Extension("Port Resource Request", "Resources that a port requests of its host."),
+    "port-resource-request-groups": Extension(
+        "Port Resource Request Groups", "Resources that a port requests, in groups."
+    ),
+    "qos-bw-limit-direction": Extension("QoS Bandwidth Limit Direction", "Bandwidth limits for each direction."),
+    "qos-default": Extension("QoS Default Policy", "The default QoS policy of a project's new networks."),
+    "qos-port-network-policy": Extension("QoS Port Network Policy", "Shows the policy of a port's network."),
+    "qos-rule-type-details": Extension("QoS Rule Type Details", "Shows the drivers and parameters of a rule type."),
+    "qos-rules-alias": Extension("QoS Rules Alias", "QoS rules without the policy in the path."),
     "rbac-policies": Extension("RBAC Policies", "Shares networks and QoS policies with projects."),
     "rbac-security-groups": Extension("RBAC Security Groups", "Shares security groups with projects."),
-    "floatingip-pools": Extension("Floating IP Pools", "Lists where floating IPs can be had.", IRouters),
-    "l2_adjacency": Extension("L2 Adjacency", "Shows that a network is one wire."),
-    "qos-rule-type-filter": Extension("QoS Rule Type Filter", "Lists types that the driver obeys, or all."),
-    "quota-check-limit-default": Extension("Quota Check Limit by Default", "Limits are checked unless forced."),
+    "floatingip-pools": Extension("Floating IP Pools", "Lists networks that offer floating IPs.", IRouters),
+    "l2_adjacency": Extension("L2 Adjacency", "Shows whether a network is one L2 segment."),
+    "qos-rule-type-filter": Extension(
+        "QoS Rule Type Filter", "Lists the rule types that all drivers support, or all types."
+    ),
+    "quota-check-limit-default": Extension(
+        "Quota Check Limit by Default", "Quota limits are checked against use unless forced."
+    ),
     "sort-key-validation": Extension("Sort Key Validation", "Unknown sort keys are rejected."),
-    "quota-check-limit": Extension("Quota Check Limit", "Limits below the present use are refused."),
+    "quota-check-limit": Extension("Quota Check Limit", "Quota limits below the present use are refused."),
     "quota_details": Extension("Quota Details", "Shows limits and use."),
     "quotas": Extension("Quota Management", "Limits of projects."),
-    "revision-if-match": Extension("If-Match on Revisions", "Changes only the revision that the client knows."),
-    "security-group": Extension("Security Groups", "Rules that let traffic to and from ports through."),
-    "security-groups-normalized-cidr": Extension(
-        "Security Groups Normalized CIDR", "Shows the network of a rule's prefix."
+    "revision-if-match": Extension(
+        "If-Match on Revisions", "Changes a resource only if its revision matches If-Match."
     ),
-    "security-groups-default-rules": Extension("Default Security Group Rules", "Which rules new groups have."),
-    "security-groups-shared-filtering": Extension("Shared Security Groups Filtering", "Finds groups by `shared`."),
+    "security-group": Extension("Security Groups", "Security groups and their rules."),
+    "security-groups-normalized-cidr": Extension(
+        "Security Groups Normalized CIDR", "Shows the normalised CIDR of a rule."
+    ),
+    "security-groups-default-rules": Extension(
+        "Default Security Group Rules", "Templates for the rules of new security groups."
+    ),
+    "security-groups-shared-filtering": Extension(
+        "Shared Security Groups Filtering", "Filters security groups by shared."
+    ),
     "security-groups-rules-belongs-to-default-sg": Extension(
         "Security Group Rules of the Default Group",
         "Shows whether a rule belongs to the default group.",
     ),
     "service-type": Extension("Service Type", "Lists the providers of services."),
     "sorting": Extension("Sorting", "Sorted lists."),
-    "standard-attr-description": Extension("Standard Attribute Description", "Descriptions of all records."),
-    "standard-attr-revisions": Extension("Standard Attribute Revisions", "A number that grows on every change."),
-    "standard-attr-tag": Extension("Standard Attribute Tags", "Tags on records."),
-    "standard-attr-timestamp": Extension("Standard Attribute Timestamps", "When records were made and changed."),
-    "stateful-security-group": Extension("Stateful Security Group", "Groups whose replies need rules of their own."),
+    "standard-attr-description": Extension("Standard Attribute Description", "Descriptions of resources."),
+    "standard-attr-revisions": Extension("Standard Attribute Revisions", "Revision numbers of resources."),
+    "standard-attr-tag": Extension("Standard Attribute Tags", "Tags on resources."),
+    "standard-attr-timestamp": Extension("Standard Attribute Timestamps", "Times of creation and of the last change."),
+    "stateful-security-group": Extension("Stateful Security Group", "Security groups can be stateless."),
     "subnet-external-network": Extension(
         "Subnet of an External Network", "Shows whether a subnet's network is external."
     ),
-    "subnet-service-types": Extension("Subnet Service Types", "Which ports have their addresses of a subnet."),
-    "tag": Extension("Tag Support", "Tags of networks, by the name that older clients know."),
-    "tag-creation": Extension("Tag Creation", "Tags in the request that creates a record."),
+    "subnet-service-types": Extension("Subnet Service Types", "Restricts a subnet to ports of given device owners."),
+    "tag": Extension("Tag Support", "Tags of networks, by the older name of the extension."),
+    "tag-creation": Extension("Tag Creation", "Tags in the request that creates a resource."),
     "ext-gw-mode": Extension("External Gateway Mode", "A router's gateway with or without source NAT.", IRouters),
     "extraroute": Extension("Extra Routes", "Static routes of routers.", IRouters),
     "extraroute-atomic": Extension("Extra Routes (atomic)", "Adds and removes some of a router's routes.", IRouters),
     "fip-port-details": Extension("Floating IP Port Details", "Shows the port that a floating IP leads to.", IRouters),
     "router": Extension("Routers", "Routers between networks, and floating IPs.", IRouters),
-    "router_availability_zone": Extension(
-        "Router Availability Zone", "Zones that routers are asked to be in.", IRouters
-    ),
+    "router_availability_zone": Extension("Router Availability Zone", "Availability zone hints of routers.", IRouters),
 }
 UPDATED = "2026-01-01T00:00:00-00:00"
 

@@ -61,7 +61,7 @@ class Forms:
         """Whether a form may come."""
         if boundary_of(call.header("content-type") or "") is None:
             raise error("InvalidRequest", "This POST names nothing to be done, and brings no form.")
-        return Admitted("", "forms", MOST, "Too many forms are being sent now.")
+        return Admitted("", "forms", MOST, "Too many forms are being uploaded at the moment; try again.")
 
     @routes.post(BUCKET, policy=CREATE, anonymous=True, raw=True, admits="may_post", status=204)
     async def take(self, call: Call, bucket: str) -> Reply:
