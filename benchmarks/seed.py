@@ -7,6 +7,7 @@ all that a boot leaves, whatever tables there are. The drivers know nothing of t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from ipaddress import ip_address
 from typing import Any
 from uuid import UUID, uuid4
@@ -105,10 +106,24 @@ def renamed_value(value: Any, names: Mapping[str, str]) -> Any:
 
 def copy_server(url: str, server: str, count: int) -> None:
     """`count` more servers like this one. No process may have the database open."""
+    with _opened(url) as conn:
+        _copy(conn, Template.of(conn, server), count)
+        _promise(conn, server, count)
+        conn.commit()
+
+
+def copy_port(url: str, device: str, count: int) -> None:
+    """`count` more ports like the one that is plugged into `device`, which is no server. As `copy_server`."""
+    with _opened(url) as conn:
+        _copy(conn, Template.of(conn, device), count)
+
+
+@contextmanager
+def _opened(url: str) -> Iterator[Connection]:
     engine = create_engine(url)
     try:
         with engine.connect() as conn:
-            _copy(conn, Template.of(conn, server), count)
+            yield conn
     finally:
         engine.dispose()
 
@@ -122,7 +137,6 @@ def _copy(conn: Connection, template: Template, count: int) -> None:
             _write(conn, waiting)
             conn.commit()
     _write(conn, waiting)
-    _promise(conn, template.server, count)
     conn.commit()
 
 

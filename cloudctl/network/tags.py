@@ -13,6 +13,7 @@ from cloudctl.errors import Invalid, NotFound
 from cloudctl.network.standard import batches
 from cloudctl.network.tables import NetworkTag
 from cloudctl.rest.listing import Condition, Filter, words
+from cloudctl.rest.ways import linked
 
 LENGTH = 255
 MOST = 50
@@ -88,6 +89,11 @@ def _any(id: Column[Any], values: Sequence[str]) -> Condition:
     )
 
 
+def _any_way(id: Column[Any], values: Sequence[str]) -> Condition:
+    """As `_any`, where there are tags and nothing is made of the condition."""
+    return linked(id, NetworkTag.resource_id, NetworkTag.tag.in_(_words(values)))
+
+
 def _nothing(id: Column[Any]) -> Condition:
     """A filter for the empty text finds what has no tag at all."""
     return not_(exists().where(NetworkTag.resource_id == id))
@@ -96,8 +102,8 @@ def _nothing(id: Column[Any]) -> Condition:
 def filters(id: Column[Any]) -> dict[str, Filter]:
     """`tags` (all of them), `tags-any` and their opposites."""
     return {
-        "tags": lambda values: _all(id, values),
-        "tags-any": lambda values: _any(id, values),
+        "tags": lambda values: _any_way(id, values) if len(_words(values)) == 1 else _all(id, values),
+        "tags-any": lambda values: _any_way(id, values) if _words(values) else _nothing(id),
         "not-tags": lambda values: not_(_all(id, values)),
         "not-tags-any": lambda values: not_(_any(id, values)),
     }

@@ -9,7 +9,8 @@ that have the usual value, by id, and through the few others, which have an inde
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from itertools import product
+from typing import Any, TypeGuard
 
 from attrs import frozen
 from sqlalchemy import (
@@ -17,23 +18,29 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Index,
+    ScalarSelect,
     and_,
+    case,
     false,
     func,
     literal,
     literal_column,
     or_,
+    select,
     true,
     tuple_,
 )
-from sqlalchemy.sql.elements import BooleanClauseList
+from sqlalchemy.sql.elements import BinaryExpression, BooleanClauseList
 from sqlalchemy.sql.functions import coalesce
+from sqlalchemy.sql.operators import and_ as is_and
+from sqlalchemy.sql.operators import eq
 from sqlalchemy.sql.operators import or_ as is_or
 
 Condition = ColumnElement[bool]
 Order = Sequence[tuple[ColumnElement[Any], bool]]
 """(column, ascending) pairs, of which the last is the id."""
 
+LITTLE = 100  # what is found by its references
 USUAL = "usual"  # in a column's `info`: the value that nearly all rows have
 APART = "apart"  # there, too: whether the others have indexes of their own
 
@@ -42,6 +49,11 @@ APART = "apart"  # there, too: whether the others have indexes of their own
 class Way:
     where: tuple[Condition, ...]
     order: Order
+    given: tuple[Condition, ...] = ()  # that say nothing of a row: where one does not hold, there are none
+
+    def most(self, limit: int) -> int | ColumnElement[int]:
+        """How many rows are looked for. SQLite asks a condition that is of no row at each of them, so it is here."""
+        return case((and_(*self.given), limit), else_=0) if self.given else limit
 
 
 def declare_usual(column: Column[Any], value: Any, *indexes: tuple[Any, ...]) -> None:
@@ -64,7 +76,40 @@ def unusual(column: Column[Any]) -> Condition:
 
 def ways(where: Sequence[Condition], order: Order, place: Sequence[Any] | None) -> list[Way]:
     """How the rows behind `place`, the sort values of a marker, are found. `where`: first who sees them."""
-    return [Way((*seen, *part.where), part.order) for seen in _reasons(where) for part in _parts(order, place)]
+    return [
+        Way((*(each for each in seen if not _is_given(each)), *part.where), part.order, tuple(filter(_is_given, seen)))
+        for seen in _reasons(where)
+        for part in _parts(*varying(seen, order, place))
+    ]
+
+
+def varying(
+    where: Sequence[Condition], order: Order, place: Sequence[Any] | None
+) -> tuple[Order, Sequence[Any] | None]:
+    """The order, and the place in it, without the columns in which all rows have the one value that `where` asks for.
+
+    A row comparison that begins with such a column is no range of SQLite's.
+    """
+    fixed = {
+        each.left
+        for each in where
+        if isinstance(each, BinaryExpression) and each.operator is eq and isinstance(each.left, Column)
+    }
+    kept = [number for number, (column, _) in enumerate(order) if column not in fixed or number == len(order) - 1]
+    if len(kept) == len(order):
+        return order, place
+    return [order[number] for number in kept], None if place is None else [place[number] for number in kept]
+
+
+def linked(id: Column[str], refers: Column[str], *met: Condition) -> Condition:
+    """That something that meets `met` refers to a row of this id.
+
+    Two ways, one of which finds nothing: through what refers, where that is little; and row by row, where it is much,
+    as then the next row that is looked at is likely to be one.
+    """
+    found = select(refers).where(*met)
+    number = select(func.count()).select_from(found.limit(LITTLE).subquery()).scalar_subquery()
+    return or_(and_(number < LITTLE, id.in_(found)), and_(number == LITTLE, found.where(refers == id).exists()))
 
 
 def behind(order: Order, place: Sequence[Any]) -> Condition:
@@ -82,12 +127,24 @@ def behind(order: Order, place: Sequence[Any]) -> Condition:
 
 
 def _reasons(where: Sequence[Condition]) -> Iterator[tuple[Condition, ...]]:
-    first, rest = where[:1], where[1:]
-    if first and isinstance(first[0], BooleanClauseList) and first[0].operator is is_or:
-        for each in first[0].clauses:
-            yield each, *rest
-    else:
-        yield tuple(where)
+    """Each reason to see a row with each way to find it (see `linked`)."""
+    for chosen in product(*(_alternatives(each, place == 0) for place, each in enumerate(where))):
+        yield tuple(part for each in chosen for part in (each.clauses if _is_and(each) else (each,)))
+
+
+def _alternatives(condition: Condition, is_sight: bool) -> Sequence[Condition]:
+    if not isinstance(condition, BooleanClauseList) or condition.operator is not is_or:
+        return (condition,)
+    return tuple(condition.clauses) if is_sight or len(condition.clauses) == 2 else (condition,)
+
+
+def _is_and(condition: Condition) -> TypeGuard[BooleanClauseList]:
+    return isinstance(condition, BooleanClauseList) and condition.operator is is_and
+
+
+def _is_given(condition: Condition) -> bool:
+    """Whether it is a number of `linked`."""
+    return isinstance(condition, BinaryExpression) and isinstance(condition.left, ScalarSelect)
 
 
 def _parts(order: Order, place: Sequence[Any] | None) -> Iterator[Way]:

@@ -15,6 +15,7 @@ from cloudctl.network.addresses import key
 from cloudctl.network.tables import (
     IpAllocation,
     Network,
+    NetworkTag,
     Port,
     PortSecurityGroup,
     SecurityGroup,
@@ -225,8 +226,8 @@ def check_alike(neutron: Neutron, asked: list[tuple[str, str, int]]) -> None:
     assert not slower
 
 
-def crowd(conn: Connection, network: Any, first: int, most: int) -> None:
-    """Ports of demo, all on one network."""
+def crowd(conn: Connection, network: Any, group: str, first: int, most: int) -> None:
+    """Ports of demo, all on one network, in one group and with one tag."""
     ports, addresses = [], []
     for number in range(first, most):
         id, there = identifier(number), int(IPv4Address("10.0.16.0")) + number
@@ -235,8 +236,11 @@ def crowd(conn: Connection, network: Any, first: int, most: int) -> None:
         ports.append({**standard, "network_id": network["id"], "mac_address": mac, "device_id": f"d{number}"})
         allocation = {"subnet_id": network["subnets"][0], "address": key(there), "ip_address": str(IPv4Address(there))}
         addresses.append({**allocation, "port_id": id, "network_id": network["id"]})
+    ids = [port["id"] for port in ports]
     conn.execute(insert(Port.table), ports)
     conn.execute(insert(IpAllocation.table), addresses)
+    conn.execute(insert(PortSecurityGroup.table), [{"port_id": id, "security_group_id": group} for id in ids])
+    conn.execute(insert(NetworkTag.table), [{"resource_id": id, "tag": "every"} for id in ids])
 
 
 def test_ports_beside_a_new_one_cost_nothing(neutron: Neutron) -> None:
@@ -253,14 +257,26 @@ def test_ports_beside_a_new_one_cost_nothing(neutron: Neutron) -> None:
         neutron.expect(200, "PUT", f"/subnets/{network['subnets'][0]}", {"subnet": {"description": port["id"]}})
         neutron.settle()
         neutron.get(f"/ports/{port['id']}")
-        for query in ("", f"marker={port['id']}", f"name={port['id']}", "sort_key=created_at&sort_dir=desc"):
+        subnet, group = network["subnets"][0], port["security_groups"][0]
+        for query in (
+            "",
+            f"marker={port['id']}",
+            f"name={port['id']}",
+            "sort_key=created_at&sort_dir=desc",
+            f"fixed_ips=subnet_id%3D{subnet}",
+            f"security_groups={group}",
+            f"security_groups={group}&sort_key=id&sort_dir=asc",
+            "tags=every",
+            f"sort_key=project_id&sort_dir=asc&marker={port['id']}",
+        ):
             neutron.get(f"/ports?limit=20&{query}")
         neutron.expect(204, "DELETE", f"/floatingips/{floating['id']}")
         neutron.expect(204, "DELETE", f"/ports/{port['id']}")
         neutron.settle()
 
-    neutron.transact(crowd, network, 0, FEW)
+    group = neutron.get("/security-groups")["security_groups"][0]["id"]
+    neutron.transact(crowd, network, group, 0, FEW)
     cycle()
     before = counted(neutron, cycle)
-    neutron.transact(crowd, network, FEW, MANY)
+    neutron.transact(crowd, network, group, FEW, MANY)
     assert counted(neutron, cycle) <= 2 * before + 5

@@ -38,6 +38,7 @@ from cloudctl.rest.body import MISSING, Check, Items, Length, ValueProblem
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Condition, Filter, any_of
 from cloudctl.rest.resource import REQUIRED, Attribute, Beside
+from cloudctl.rest.ways import linked
 
 BINDING = "network:ports:show:binding"
 
@@ -58,8 +59,10 @@ def _with_fixed_ips(values: Sequence[str]) -> Condition:
         met.append(a.ip_address.in_(wanted["ip_address"]))
     if wanted["subnet_id"]:
         met.append(a.subnet_id.in_(wanted["subnet_id"]))
-    if wanted["ip_address"] or wanted["subnet_id"]:
+    if wanted["ip_address"]:
         return Port.id.in_(select(a.port_id).where(*met))
+    if wanted["subnet_id"]:
+        return linked(Port.id, a.port_id, *met)
     # No index knows parts of addresses. So the ports that the caller sees are gone through, until a page of them is
     # full, and not the addresses of everybody.
     return select(a.port_id).where(a.port_id == Port.id, *met).exists()
@@ -89,7 +92,7 @@ def _mac(column: Column[str]) -> Filter:
 
 
 def _with_groups(values: Sequence[str]) -> Condition:
-    return Port.id.in_(select(PortSecurityGroup.port_id).where(PortSecurityGroup.security_group_id.in_(values)))
+    return linked(Port.id, PortSecurityGroup.port_id, PortSecurityGroup.security_group_id.in_(values))
 
 
 # -- bodies
