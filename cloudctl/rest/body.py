@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -33,7 +33,7 @@ from cattrs.errors import ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn, mapping_structure_factory, override
 
 from cloudctl.rest.members import structured
-from cloudctl.rest.standing import shown, standing
+from cloudctl.rest.standing import as_sent, shown, standing, unexpected
 from cloudctl.rest.versions import Span, Version
 
 INTEGER_MOST = 2**31 - 1
@@ -75,7 +75,7 @@ class Body:
 class Problem:
     """One thing wrong with a body: JSONPath-like `path` (`$.server.name`), what is wrong, and the kind.
 
-    Kinds: `syntax`, `type`, `value`, `required`, `unknown`.
+    Kinds: `syntax`, `type`, `value`, `required`, `unknown`; and what is a class's `__refused__`.
     """
 
     path: str
@@ -391,13 +391,10 @@ def _told(error: BaseException, type_: Any) -> str:
     if isinstance(error, KeyError):
         return f"required\t'{error.args[0]}' is a required property"
     if isinstance(error, ForbiddenExtraKeysError):
-        return f"unknown\t{unexpected(sorted(error.extra_fields))}"
+        kind, refused = getattr(error.cl, "__refused__", ("", frozenset()))
+        kind = kind if error.extra_fields <= refused else "unknown"
+        return f"{kind}\t{unexpected(sorted(error.extra_fields))}"
     return f"value\t{error}"
-
-
-def unexpected(names: Iterable[str]) -> str:
-    quoted = [shown(name) for name in names]
-    return f"Additional properties are not allowed ({', '.join(quoted)} {'were' if quoted[1:] else 'was'} unexpected)"
 
 
 def structure(value: Any, type_: Any, path: str = "$", version: Version | None = None) -> Any:
@@ -409,7 +406,8 @@ def structure(value: Any, type_: Any, path: str = "$", version: Version | None =
         for line in transform_error(error, path, _told):
             text, _, where = line.rpartition(" @ ")
             kind, _, message = text.partition("\t")
-            problems.append(Problem(where, message, kind, standing(value, where.removeprefix(path))))
+            where = as_sent(type_, where.removeprefix(path))
+            problems.append(Problem(f"{path}{where}", message, kind, standing(value, where)))
         raise BodyError(problems) from None
     if version is not None and spans(type_) and (untimely := list(_untimely(made, path, version))):
         raise BodyError(untimely)

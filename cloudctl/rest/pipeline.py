@@ -48,6 +48,7 @@ from cloudctl.rest.pages import Pages
 from cloudctl.rest.policy import Policy
 from cloudctl.rest.route import Bound, Operation, meant
 from cloudctl.rest.sight import Sight
+from cloudctl.rest.standing import unexpected
 from cloudctl.rest.stream import Stream
 from cloudctl.rest.uploads import Admitted
 from cloudctl.rest.versions import Microversions, Span, Version
@@ -321,7 +322,7 @@ class Pipeline:
         if self.strict_query is None or call.version not in self.strict_query or not call.query.pairs:
             return
         if unknown := sorted(set(call.query) - (operation.query.keys() - call.query.hidden)):
-            raise Invalid(bodies.unexpected(unknown))
+            raise Invalid(unexpected(unknown))
 
     def _negotiate(self, request: Any, call: Call, bound: Sequence[Bound]) -> None:
         assert self.versions is not None

@@ -18,7 +18,7 @@ from enum import Enum
 from functools import cache, partial
 from itertools import repeat
 from operator import itemgetter
-from typing import Any, Final, Literal, ParamSpec, TypeVar
+from typing import Any, Final, Literal, ParamSpec, TypeVar, cast
 
 import attrs
 from attrs import NOTHING, frozen
@@ -108,13 +108,16 @@ def offered(fn: Callable[P, T] | None) -> Callable[P, T]:
 
 
 def body(name: str, attributes: Attributes, *, update: bool = False) -> type:
-    """The class of the bodies that create a resource, or update one."""
+    """The class of the bodies that create a resource, or update one; it knows the attributes that they may not have."""
     fields = {
         each.field: attrs.field(type=type_, default=default, metadata=_metadata(each))
         for each in attributes
         for type_, default in (_of_update(each) if update else _of_create(each))
     }
     made: type = attrs.make_class(name.title().replace(" ", "").replace("_", ""), fields, frozen=True, kw_only=True)
+    # What a body that has one of these is told is a problem of a kind of its own.
+    refused = frozenset(each.name for each in attributes if each.field not in fields)
+    cast(Any, made).__refused__ = "unchangeable" if update else "ungiven", refused
     return made
 
 

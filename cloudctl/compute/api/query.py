@@ -8,9 +8,9 @@ from typing import Any
 from cloudctl.compute.api import gates
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.errors import Invalid
-from cloudctl.rest.body import unexpected
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Limits, Page, next_link
+from cloudctl.rest.standing import unexpected
 from cloudctl.rest.versions import Span
 
 PAGING = frozenset({"limit", "marker"})

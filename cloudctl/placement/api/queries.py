@@ -10,8 +10,8 @@ from uuid import UUID
 from cloudctl.errors import Invalid
 from cloudctl.placement.api import gates
 from cloudctl.placement.candidates import Group
-from cloudctl.rest.body import unexpected
 from cloudctl.rest.call import Call, Reply
+from cloudctl.rest.standing import unexpected
 from cloudctl.rest.versions import Version
 
 AMOUNT = re.compile(r"([A-Z0-9_]{1,255}):([1-9]\d{0,9})", re.ASCII)
