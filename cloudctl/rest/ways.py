@@ -33,7 +33,7 @@ from sqlalchemy import (
 from sqlalchemy.sql.elements import BinaryExpression, BooleanClauseList
 from sqlalchemy.sql.functions import coalesce
 from sqlalchemy.sql.operators import and_ as is_and
-from sqlalchemy.sql.operators import eq
+from sqlalchemy.sql.operators import eq, lt
 from sqlalchemy.sql.operators import or_ as is_or
 
 Condition = ColumnElement[bool]
@@ -54,6 +54,11 @@ class Way:
     def most(self, limit: int) -> int | ColumnElement[int]:
         """How many rows are looked for. SQLite asks a condition that is of no row at each of them, so it is here."""
         return case((and_(*self.given), limit), else_=0) if self.given else limit
+
+
+def referred(id: Column[str], refers: Column[str], *met: Condition) -> Condition:
+    """The same, asked for each row. PostgreSQL would join an EXISTS, from the first of all that refer."""
+    return select(refers).where(refers == id, *met).limit(1).scalar_subquery().is_not(None)
 
 
 def declare_usual(column: Column[Any], value: Any, *indexes: tuple[Any, ...]) -> None:
@@ -109,7 +114,7 @@ def linked(id: Column[str], refers: Column[str], *met: Condition) -> Condition:
     """
     found = select(refers).where(*met)
     number = select(func.count()).select_from(found.limit(LITTLE).subquery()).scalar_subquery()
-    return or_(and_(number < LITTLE, id.in_(found)), and_(number == LITTLE, found.where(refers == id).exists()))
+    return or_(and_(number < LITTLE, id.in_(found)), and_(number == LITTLE, referred(id, refers, *met)))
 
 
 def behind(order: Order, place: Sequence[Any]) -> Condition:
@@ -144,7 +149,8 @@ def _is_and(condition: Condition) -> TypeGuard[BooleanClauseList]:
 
 def _is_given(condition: Condition) -> bool:
     """Whether it is a number of `linked`."""
-    return isinstance(condition, BinaryExpression) and isinstance(condition.left, ScalarSelect)
+    is_number = isinstance(condition, BinaryExpression) and isinstance(condition.left, ScalarSelect)
+    return is_number and condition.operator in (lt, eq)
 
 
 def _parts(order: Order, place: Sequence[Any] | None) -> Iterator[Way]:

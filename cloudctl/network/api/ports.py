@@ -38,7 +38,7 @@ from cloudctl.rest.body import MISSING, Check, Items, Length, ValueProblem
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Condition, Filter, any_of
 from cloudctl.rest.resource import REQUIRED, Attribute, Beside
-from cloudctl.rest.ways import linked
+from cloudctl.rest.ways import linked, referred
 
 BINDING = "network:ports:show:binding"
 
@@ -65,7 +65,7 @@ def _with_fixed_ips(values: Sequence[str]) -> Condition:
         return linked(Port.id, a.port_id, *met)
     # No index knows parts of addresses. So the ports that the caller sees are gone through, until a page of them is
     # full, and not the addresses of everybody.
-    return select(a.port_id).where(a.port_id == Port.id, *met).exists()
+    return referred(Port.id, a.port_id, *met)
 
 
 def _canonical(text: str) -> str:
