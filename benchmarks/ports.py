@@ -49,8 +49,8 @@ from tests.statements import asked
 
 PAGE = 100
 LIMIT = 1.1
-# Pages of PostgreSQL: an index of ten times as many rows has a level more, for each row of a page that something is looked
-# up for, and the rows of a page lie further apart.
+# Pages of PostgreSQL: an index of ten times as many rows has a level more, for each row of a page that something is
+# looked up for, and the rows of a page lie further apart.
 DEEPER = PAGE + 25
 USERS = ("demo", "admin")
 # What is known to grow with what a project has: docs/internals.md.
