@@ -18,7 +18,7 @@ from cloudctl.drivers.libvirt.storage import WHOLE, RoomFor, Storage
 
 CHUNK = 1 << 18
 # What QEMU copies while the guest runs; of these there must be blank ones.
-MIRRORED = ("root", "ephemeral", "swap")
+MIRRORED = ("root", "rescue", "ephemeral", "swap")
 CONSOLE = "console"
 
 

@@ -44,6 +44,14 @@ class Notes:
     made: float = 0.0
     # The host that it was last to be moved to: who finds that the way there was lost has to ask that one.
     towards: str = ""
+    # Whether there may be a disk that it is, was, or was to be rescued from; and how it starts once it is rescued no
+    # more, which `rescuing` reads; empty: it is not rescued.
+    rescuing: bool = False
+    own: str = ""
+
+    @property
+    def rescued(self) -> bool:
+        return bool(self.own)
 
 
 @frozen
@@ -119,17 +127,22 @@ def guest(config: Config, spec: GuestSpec, notes: Notes, root: rbd.RbdDisk | Non
 
 def noted(notes: Notes) -> Element:
     values = {"token": notes.token, "done": str(int(notes.done)), "made": str(notes.made), "towards": notes.towards}
+    if notes.rescuing:
+        values |= {"rescuing": "1", "own": notes.own}
     return Element(f"{{{NOTES}}}guest", values)
+
+
+def set_notes(tree: Element, notes: Notes) -> None:
+    metadata = _child(tree, "metadata")
+    if (found := metadata.find(f"{{{NOTES}}}guest")) is not None:
+        metadata.remove(found)
+    metadata.append(noted(notes))
 
 
 def own_disks(spec: GuestSpec, paths: Paths, names: Iterator[str], root: rbd.RbdDisk | None) -> Iterator[Element]:
     """Root disk, ephemeral, swap, config drive: in this order the guest's kernel finds them."""
     if spec.image is not None:
-        if root is None:
-            disk = _file_disk(paths("root"), "qcow2", next(names), "root")
-        else:
-            disk = _disk("network", "raw", next(names), "root", "ua-root")
-            _rbd(_child(disk, "source"), root)
+        disk = image_disk(paths, "root", next(names), root)
         if spec.image.kernel_path is None:
             SubElement(disk, "boot", order="1")
         yield disk
@@ -141,6 +154,15 @@ def own_disks(spec: GuestSpec, paths: Paths, names: Iterator[str], root: rbd.Rbd
         drive = _file_disk(paths("config"), "raw", next(names), "config")
         SubElement(drive, "readonly")
         yield drive
+
+
+def image_disk(paths: Paths, name: str, target: str, remote: rbd.RbdDisk | None) -> Element:
+    """A disk that was made from an image: a file of the host, or `remote`."""
+    if remote is None:
+        return _file_disk(paths(name), "qcow2", target, name)
+    disk = _disk("network", "raw", target, name, f"ua-{name}")
+    _rbd(_child(disk, "source"), remote)
+    return disk
 
 
 def volume_disk(connection: VolumeConnection, target: str, *, boots: bool = False) -> Element:
@@ -266,17 +288,18 @@ def seen(xml: str) -> Seen:
         memory_mib=int(domain.findtext("memory", "0")) // 1024,
         volume_ids=tuple(sorted(id for alias in aliases if (id := _id_of(VOLUME, alias)) is not None)),
         port_ids=tuple(sorted(id for alias in aliases if (id := _id_of(PORT, alias)) is not None)),
-        notes=_noted(domain),
+        notes=notes_of(domain),
         targets=frozenset(each.get("dev", "") for each in devices.iterfind("disk/target")),
     )
 
 
-def _noted(domain: Element) -> Notes:
+def notes_of(domain: Element) -> Notes:
     notes = domain.find(f"metadata/{{{NOTES}}}guest")
     if notes is None:
         return Notes()
     made, towards = float(notes.get("made", "0")), notes.get("towards", "")
-    return Notes(notes.get("token", ""), notes.get("done") == "1", made, towards)
+    rescuing, own = notes.get("rescuing") == "1", notes.get("own", "")
+    return Notes(notes.get("token", ""), notes.get("done") == "1", made, towards, rescuing, own)
 
 
 def targets_of(xml: str, names: Collection[str]) -> list[str]:
@@ -317,7 +340,15 @@ def elsewhere(xml: str, spec: GuestSpec) -> str:
 
 def device(xml: str, alias: str) -> Element | None:
     """The device of this alias, if the guest has it."""
-    for each in _child(fromstring(xml), "devices"):
+    return find_device(fromstring(xml), alias)
+
+
+def devices(tree: Element) -> Element:
+    return _child(tree, "devices")
+
+
+def find_device(tree: Element, alias: str) -> Element | None:
+    for each in devices(tree):
         found = each.find("alias")
         if found is not None and found.get("name") == alias:
             return each

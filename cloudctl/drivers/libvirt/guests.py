@@ -16,7 +16,7 @@ import libvirt
 from attrs import evolve
 
 from cloudctl.drivers.errors import Busy, InvalidPower, Unfit, UnknownGuest, UnknownVolume
-from cloudctl.drivers.libvirt import domain, secrets
+from cloudctl.drivers.libvirt import domain, rescuing, secrets
 from cloudctl.drivers.libvirt.domain import Notes, Paths, Seen
 from cloudctl.drivers.libvirt.options import Config
 from cloudctl.drivers.libvirt.storage import GIB, Storage
@@ -141,7 +141,10 @@ def state(connection: Any, id: str, host: str) -> GuestState:
 
 def _state(guest: Any, host: str) -> tuple[GuestState, Made]:
     seen = domain.seen(guest.XMLDesc(0))
-    found = GuestState(guest.name(), host, power(guest), seen.vcpus, seen.memory_mib, seen.volume_ids, seen.port_ids)
+    found = GuestState(
+        guest.name(), host, power(guest), seen.vcpus, seen.memory_mib, seen.volume_ids, seen.port_ids,
+        rescued=seen.notes.rescued,
+    )  # fmt: skip
     return found, Made(seen.notes.made, claim(guest))
 
 
@@ -211,6 +214,8 @@ def define(
             raise Unfit(f"the root disk of guest {spec.id} is in Ceph, and root_disks says that there is none")
     notes = Notes(made=now) if guest is None else domain.seen(guest.XMLDesc(0)).notes
     tree = domain.guest(config, spec, notes, root)
+    if guest is not None and notes.rescued:
+        rescuing.again(tree, fromstring(guest.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)))
     # The definition comes last: a guest that is there has its disks.
     Storage(config, connection).ensure(spec, config_drive, root is None)
     secrets.ensure(connection, [*rbd_disks(spec.volumes), *([root] if root is not None else [])])
@@ -244,15 +249,16 @@ def _change(connection: Any, config: Config, guest: Any, spec: GuestSpec, found:
     )
 
 
-def remove(connection: Any, config: Config, id: str) -> bool:
-    """Whether there was one."""
-    guest = find(connection, id)
+def remove(connection: Any, config: Config, id: str) -> Notes | None:
+    """What was noted of it; None: there was none."""
+    guest, notes = find(connection, id), None
     if guest is not None:
+        notes = domain.seen(guest.XMLDesc(0)).notes
         cut(guest)
         with Unless(libvirt.VIR_ERR_NO_DOMAIN):
             guest.undefineFlags(UNDEFINE)
     Storage(config, connection).remove_all(id)
-    return guest is not None
+    return notes
 
 
 # -- power

@@ -30,6 +30,7 @@ from cloudctl.drivers.interfaces import (
     IHypervisor,
     ILiveMigrate,
     IPause,
+    IRescue,
     IResizeAttached,
     ISnapshot,
     ISuspend,
@@ -42,6 +43,7 @@ from cloudctl.drivers.libvirt.guests import Made, is_superseded
 from cloudctl.drivers.libvirt.host import Host, of_all
 from cloudctl.drivers.libvirt.moves import Moves
 from cloudctl.drivers.libvirt.options import Config
+from cloudctl.drivers.libvirt.rescues import Rescues
 from cloudctl.drivers.libvirt.storage import Storage
 from cloudctl.drivers.programs import Programs, require
 from cloudctl.drivers.qemu.console import last_lines
@@ -55,12 +57,15 @@ from cloudctl.drivers.specs import (
     GuestSpec,
     GuestState,
     HostInventory,
+    ImageSource,
     MigrationProgress,
     PortSpec,
     VolumeConnection,
 )
 
-INTERFACES = (IHypervisor, IPause, ISuspend, ISnapshot, ILiveMigrate, IDiagnostics, IResizeAttached, IGuestEvents)
+INTERFACES = (
+    IHypervisor, IPause, ISuspend, ISnapshot, IRescue, ILiveMigrate, IDiagnostics, IResizeAttached, IGuestEvents,
+)  # fmt: skip
 
 log = Logger()
 
@@ -92,6 +97,10 @@ class Libvirt:
     @property
     def moves(self) -> Moves:
         return Moves(self.config, self.resources, self.fleet, self.roots)
+
+    @property
+    def rescues(self) -> Rescues:
+        return Rescues(self.config, self.fleet, self.disks, self.roots)
 
     async def check(self) -> None:
         require("genisoimage")
@@ -205,10 +214,12 @@ class Libvirt:
 
     async def ensure_absent(self, id: str) -> None:
         async with self.fleet.locks.hold(id):
-            down, was_there = [], False
+            down, was_there, rescuing = [], False, False
             for host in self.fleet.hosts.values():
                 try:
-                    was_there |= await self.fleet.run(host, guests.remove, self.config, id)
+                    notes = await self.fleet.run(host, guests.remove, self.config, id)
+                    if notes is not None:
+                        was_there, rescuing = True, rescuing or notes.rescuing
                     host.lost(id)
                 except HostDown as error:
                     down.append((host, error))
@@ -217,7 +228,8 @@ class Libvirt:
                 if id in host.guests if host.guests is not None else not was_there:
                     raise refused
             if self.roots is not None:
-                await self.roots.remove(id)
+                # Of what is found nowhere nobody knows: it may have been removed halfway.
+                await self.roots.remove(id, rescued=rescuing or not was_there)
 
     # -- power
 
@@ -241,6 +253,12 @@ class Libvirt:
     async def ensure_suspended(self, id: str) -> None:
         async with self.fleet.at(id) as host:
             await self.fleet.copy(host, guests.suspend, id)
+
+    async def ensure_rescued(self, id: str, image: ImageSource | None, password: str) -> None:
+        await self.rescues.begun(id, image, password)
+
+    async def ensure_unrescued(self, id: str) -> None:
+        await self.rescues.ended(id)
 
     # -- devices
 

@@ -11,7 +11,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote
-from xml.etree.ElementTree import Element, SubElement
+from xml.etree.ElementTree import Element, SubElement, fromstring
 
 import libvirt
 from attrs import frozen
@@ -93,7 +93,7 @@ class Storage:
         with RoomFor(f"the disks of guest {spec.id}"):
             if spec.image is not None:
                 if root:
-                    self._root(spec.image, paths.volume("root"), spec.disk_gib * GIB)
+                    self.over(spec.image, paths.volume("root"), spec.disk_gib * GIB)
                 for source, name in ((spec.image.kernel_path, "kernel"), (spec.image.ramdisk_path, "ramdisk")):
                     if source is not None:
                         self.copy(Path(source), paths.volume(name))
@@ -101,8 +101,7 @@ class Storage:
             self._swap(paths.volume("swap"), spec.swap_mib * MIB)
             if config_drive is not None:
                 # It tells what is so now.
-                self.remove(paths.volume("config") + WHOLE)
-                self.copy(config_drive, paths.volume("config"))
+                self.replace(config_drive, paths.volume("config"))
 
     def remove_all(self, id: str) -> None:
         """Whatever there is of a guest."""
@@ -111,7 +110,8 @@ class Storage:
             if name.startswith(f"{id}."):
                 self.remove(name)
 
-    def _root(self, image: ImageSource, name: str, wished: int) -> None:
+    def over(self, image: ImageSource, name: str, wished: int) -> None:
+        """A disk over the image, of so many bytes at least (0: the image's). Raises Unfit."""
         found = self.find(name)
         if found is not None:
             if wished > found.info()[1]:
@@ -204,6 +204,16 @@ class Storage:
             raise Unfit(f"{source} does not exist") from error
         self.create(name + WHOLE, "raw", 0)
 
+    def replace(self, source: Path, name: str) -> None:
+        """As `copy`, also if another file was copied there before."""
+        self.remove(name + WHOLE)
+        self.copy(source, name)
+
+    def forget(self, name: str) -> None:
+        """There is no such file, be it made here or copied."""
+        self.remove(name + WHOLE)
+        self.remove(name)
+
     def tail(self, name: str, most: int) -> bytes:
         """The last `most` bytes of a file that others write to; none if there is no such file."""
         self.refreshed()
@@ -219,6 +229,15 @@ class Storage:
         stream.recvAll(lambda _stream, data, _opaque: got.write(data), None)
         stream.finish()
         return got.getvalue()
+
+    def create_beside(self, name: str, new: str) -> None:
+        """A new qcow2 of the same size, over what this one was made over. Raises Unfit if that is nothing."""
+        found: Any = self.find(name)
+        tree = fromstring(found.XMLDesc(0))
+        path, under = tree.findtext("backingStore/path"), tree.find("backingStore/format")
+        if path is None or under is None:
+            raise Unfit(f"{name} is not made of an image; one must be given")
+        self.create(new, "qcow2", found.info()[1], (path, under.get("type", "raw")))
 
     def flatten(self, source: Any, name: str) -> None:
         """A new qcow2 holds what this volume, and what it is based on, hold."""

@@ -156,11 +156,15 @@ class Disks:
 
     async def make_config_drive(self, spec: GuestSpec, files: Files) -> None:
         """What the guest may know of itself, as a small disk."""
+        await self.pack(guest_data.files(spec), files)
+
+    async def pack(self, content: Mapping[str, bytes], files: Files) -> None:
+        """A config drive of these files. Path → content."""
         tree = files.config_drive.with_suffix(".tree")
         # One of a call that was killed tells things that may not be so any more.
         await self.in_thread(shutil.rmtree, tree, True)
         try:
-            await self.in_thread(write_tree, tree, guest_data.files(spec))
+            await self.in_thread(write_tree, tree, content)
             with self.whole(files.config_drive) as beside:
                 await self._run(
                     "genisoimage", "-quiet", "-o", str(beside), "-ldots", "-allow-lowercase", "-allow-multidot", "-l",

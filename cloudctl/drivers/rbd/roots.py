@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from uuid import uuid4
 
-from attrs import define
+from attrs import define, evolve
 from twisted.logger import Logger
 
 from cloudctl.drivers.errors import InvalidPower, Unfit, Unreachable, Unusable
@@ -27,6 +27,7 @@ from cloudctl.drivers.specs import DriverResources, ImageSource
 log = Logger()
 
 ROOT = "root-"
+RESCUE = "rescue-"
 COPY = "copy-"  # and a number: of a copy that is being made
 
 
@@ -91,9 +92,29 @@ class RootDisks:
         # One that is there is whole.
         await self.ceph.rbd("rename", self.ceph.path(making), self.ceph.path(root(id)))
 
-    async def remove(self, id: str) -> None:
-        """There is none, nor half of one. Raises Busy while somebody has it open."""
-        names, was_there = (root(id), MAKING + root(id)), False
+    async def make_rescue(self, id: str, image: ImageSource | None) -> RbdDisk:
+        """A disk made anew, of the image (None: of that which the guest's root disk was made of), to rescue the guest.
+
+        Raises Unfit, NoCapacity, Busy.
+        """
+        await self.bases.demand_room()
+        if image is not None:
+            async with self.bases.base(image, lambda _size: None) as base:
+                await self.bases.clone(base.name, START, rescue(id))
+        else:
+            found = await self.ceph.find(root(id))
+            if found is None or found.parent is None or found.parent.in_trash:
+                raise Unfit(f"the image of guest {id} is not there any more; a rescue image must be given")
+            await self.bases.clone(found.parent.image, START, rescue(id))
+        return evolve(self.disk(id), image=rescue(id))
+
+    async def remove_rescue(self, id: str) -> None:
+        """There is no disk to rescue the guest. Raises Busy while somebody has it open."""
+        await self.bases.remove(rescue(id))
+
+    async def remove(self, id: str, *, rescued: bool = False) -> None:
+        """There is none, nor half of one. `rescued`: nor one to rescue it. Raises Busy while somebody has it open."""
+        names, was_there = [root(id), MAKING + root(id), *([rescue(id)] if rescued else [])], False
         for name in names:
             if await self.ceph.find(name) is not None:
                 was_there = True
@@ -136,3 +157,7 @@ class RootDisks:
 
 def root(id: str) -> str:
     return ROOT + written(id)
+
+
+def rescue(id: str) -> str:
+    return RESCUE + written(id)

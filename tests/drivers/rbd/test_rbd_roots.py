@@ -22,11 +22,15 @@ ROOT = f"root-{ID}"
 MARK = b"what the guest wrote"
 
 
+@pytest.fixture(scope="module")
+def daemons(start_libvirtd: Callable[[str], Libvirtd]) -> tuple[Libvirtd, Libvirtd]:
+    return start_libvirtd("east"), start_libvirtd("west")
+
+
 @pytest.fixture
-def hosts(start_libvirtd: Callable[[str], Libvirtd]) -> Iterator[tuple[Libvirtd, Libvirtd]]:
-    found = start_libvirtd("east"), start_libvirtd("west")
-    yield found
-    for daemon in found:
+def hosts(daemons: tuple[Libvirtd, Libvirtd]) -> Iterator[tuple[Libvirtd, Libvirtd]]:
+    yield daemons
+    for daemon in daemons:
         if daemon.process.poll() is None:
             daemon.empty()
 
@@ -90,6 +94,38 @@ async def test_a_guest_of_libvirt_starts_from_a_clone_grows_is_copied_moves_and_
     assert info(cluster)["size"] == 2 << 30
     await driver.ensure_running(ID)
     assert (await driver.observe(ID)).host == "east"
+    await driver.ensure_absent(ID)
+    assert images(cluster) == set()
+    await driver.close()
+
+
+async def test_a_guest_of_libvirt_is_rescued_from_a_clone_of_which_nothing_is_left(
+    drive: Callable[..., Any], cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cloudctl.drivers.libvirt import rescues
+
+    driver, spec = drive(), evolve(tiny(tmp_path), host="east", config_drive=True)
+    await driver.ensure_defined(spec)
+    own, rescue = {ROOT, f"image-{IMAGE}"}, f"rescue-{ID}"
+    for image in (None, spec.image):
+        for _ in range(2):
+            await driver.ensure_rescued(ID, image, "secret")
+        assert (await driver.observe(ID)).rescued
+        assert images(cluster) == {*own, rescue} and info(cluster, rescue)["parent"]["image"] == f"image-{IMAGE}"
+        assert await real.soon(lambda: is_up(driver))
+        for _ in range(2):
+            await driver.ensure_unrescued(ID)
+        found = await driver.observe(ID)
+        assert (found.rescued, found.power, images(cluster)) == (False, Power.RUNNING, own)
+
+    def killed(*_args: Any) -> None:
+        raise RuntimeError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rescues, "begin", killed)
+        with pytest.raises(RuntimeError):
+            await driver.ensure_rescued(ID, None, "secret")
+    assert images(cluster) == {*own, rescue} and not (await driver.observe(ID)).rescued
     await driver.ensure_absent(ID)
     assert images(cluster) == set()
     await driver.close()
