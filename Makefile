@@ -71,7 +71,7 @@ format: $(INSTALLED)
 	$(BIN)/ruff format
 
 bench: $(INSTALLED)
-	@set -e; for measure in benchmarks/core.py benchmarks/tasks.py benchmarks/cloud.py benchmarks/identity.py benchmarks/objects.py benchmarks/host.py benchmarks/many_hosts.py benchmarks/cluster.py benchmarks/ceph.py; do echo "== $$measure"; $(BIN)/python $$measure $(ARGS); done
+	@set -e; for measure in benchmarks/core.py benchmarks/tasks.py benchmarks/cloud.py benchmarks/identity.py benchmarks/objects.py benchmarks/host.py benchmarks/many_hosts.py benchmarks/cluster.py benchmarks/processes.py benchmarks/ceph.py; do echo "== $$measure"; $(BIN)/python $$measure $(ARGS); done
 
 simulate: $(INSTALLED)
 	$(PYTEST) --quiet --tb=short --show-capture=no --durations=10 tests/instance_ha/simulation $(SIMULATED) $(ARGS)

@@ -23,6 +23,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from hushed import hushed
+
 from tests.databases import a_database
 from tests.drivers.qemu import counting_guest
 from tests.live.cluster import Admin, Cluster, a_cluster, lacking, until
@@ -146,6 +148,7 @@ def main() -> None:
         return
     seen: dict[str, list[float]] = {}
     with (
+        hushed(),
         tempfile.TemporaryDirectory(prefix="cc") as name,
         a_database(server or "") as url,
         a_cluster(Path(name), url) as cluster,
