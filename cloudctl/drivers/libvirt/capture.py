@@ -1,4 +1,4 @@
-"""A copy of a root disk that is a file of its host, as it is at one moment. Its guest goes on. Everything here blocks.
+"""A copy of a disk as it is at one moment, made on its host. Its guest goes on. Everything here blocks.
 
 Source: libvirt's document «Backup XML format».
 """
@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element, SubElement
 
 import libvirt
 
-from cloudctl.drivers.errors import DriverError, Unfit
+from cloudctl.drivers.errors import DriverError, InvalidPower, Unfit, UnknownVolume
 from cloudctl.drivers.libvirt import domain, guests
 from cloudctl.drivers.libvirt.domain import Paths
 from cloudctl.drivers.libvirt.guests import POLL_SECONDS, Unless
@@ -32,7 +32,8 @@ def capture(connection: Any, config: Config, id: str, target: Path) -> None:
     try:
         with RoomFor(f"a copy of the root disk of guest {id}"):
             if guest.isActive():
-                _back_up(guest, paths(NAME))
+                (disk,) = domain.targets_of(guest.XMLDesc(0), ["root"])
+                _back_up(guest, disk, paths(NAME))
             else:
                 storage.flatten(root, name)
         storage.fetch(name, target)
@@ -40,9 +41,27 @@ def capture(connection: Any, config: Config, id: str, target: Path) -> None:
         _clear(guest, storage, name)
 
 
-def _back_up(guest: Any, path: str) -> None:
+def capture_volume(connection: Any, config: Config, id: str, volume_id: str, target: Path) -> None:
+    """As `capture`, of a volume that the guest has open. Raises UnknownGuest, UnknownVolume, InvalidPower."""
+    guest, storage, paths = guests.get(connection, id), Storage(config, connection), Paths(config.directory, id)
+    disk = domain.target_of(guest.XMLDesc(0), domain.volume_alias(volume_id))
+    if disk is None:
+        raise UnknownVolume(volume_id)
+    if not guest.isActive():
+        raise InvalidPower(f"guest {id} is off, so it has volume {volume_id} not open")
+    name = paths.volume(NAME)
+    _clear(guest, storage, name)
+    try:
+        with RoomFor(f"a copy of volume {volume_id}"):
+            _back_up(guest, disk, paths(NAME))
+        storage.fetch(name, target)
+    finally:
+        _clear(guest, storage, name)
+
+
+def _back_up(guest: Any, name: str, path: str) -> None:
+    """`name`: the guest's name of the disk, as vda."""
     tree = Element("domainbackup", mode="push")
-    (name,) = domain.targets_of(guest.XMLDesc(0), ["root"])
     # Those that are not named are left out.
     disk = SubElement(SubElement(tree, "disks"), "disk", name=name, backup="yes", type="file")
     SubElement(disk, "driver", type="qcow2")
@@ -52,7 +71,7 @@ def _back_up(guest: Any, path: str) -> None:
         time.sleep(POLL_SECONDS)
     done = guest.jobStats(libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED | libvirt.VIR_DOMAIN_JOB_STATS_KEEP_COMPLETED)
     if done["type"] != libvirt.VIR_DOMAIN_JOB_COMPLETED:
-        raise DriverError(f"the root disk of guest {guest.name()} was not copied: {done.get('errmsg', 'it went off')}")
+        raise DriverError(f"disk {name} of guest {guest.name()} was not copied: {done.get('errmsg', 'it went off')}")
 
 
 def _clear(guest: Any, storage: Storage, name: str) -> None:

@@ -137,6 +137,31 @@ class HostConnection:
             self._lose(connection, str(error))
             raise HostDown(f"host {self.name} does not answer") from error
 
+    async def apart(self, fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """`fn` has a connection that nobody else gets, and closes it some day, unless it fails. Raises as `run`."""
+        await self.opened()
+        given_up, seconds = Event(), self.config.open_timeout + self.config.answer_timeout
+        calling = partial(self._apart, given_up, fn, *args, **kwargs)
+        try:
+            found: T = await self._thrown_away(seconds, calling)
+            return found
+        except (TimeoutError, CancelledError):
+            given_up.set()
+            raise Unreachable(f"host {self.name} did not answer within {seconds:g} s") from None
+        except OSError as error:
+            raise HostDown(f"host {self.name} does not answer") from error
+
+    def _apart(self, given_up: Event, fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        connection = self._plain()
+        try:
+            found = fn(connection, *args, **kwargs)
+            if given_up.is_set():
+                raise TimeoutError
+            return found
+        except BaseException:
+            connection.close()
+            raise
+
     async def close(self) -> None:
         self._is_closed = True
         connection, self._connection = self._connection, None

@@ -48,6 +48,7 @@ class Notes:
     # more, which `rescuing` reads; empty: it is not rescued.
     rescuing: bool = False
     own: str = ""
+    interrupt: str = ""  # the token of the last one
 
     @property
     def rescued(self) -> bool:
@@ -129,6 +130,8 @@ def noted(notes: Notes) -> Element:
     values = {"token": notes.token, "done": str(int(notes.done)), "made": str(notes.made), "towards": notes.towards}
     if notes.rescuing:
         values |= {"rescuing": "1", "own": notes.own}
+    if notes.interrupt:
+        values["interrupt"] = notes.interrupt
     return Element(f"{{{NOTES}}}guest", values)
 
 
@@ -299,7 +302,8 @@ def notes_of(domain: Element) -> Notes:
         return Notes()
     made, towards = float(notes.get("made", "0")), notes.get("towards", "")
     rescuing, own = notes.get("rescuing") == "1", notes.get("own", "")
-    return Notes(notes.get("token", ""), notes.get("done") == "1", made, towards, rescuing, own)
+    interrupt = notes.get("interrupt", "")
+    return Notes(notes.get("token", ""), notes.get("done") == "1", made, towards, rescuing, own, interrupt)
 
 
 def targets_of(xml: str, names: Collection[str]) -> list[str]:
@@ -311,6 +315,13 @@ def targets_of(xml: str, names: Collection[str]) -> list[str]:
         if alias is not None and target is not None and alias.get("name") in wanted:
             found.append(target.get("dev", ""))
     return found
+
+
+def target_of(xml: str, alias: str) -> str | None:
+    """Of the disk with this alias, if the guest has it."""
+    disk = device(xml, alias)
+    target = None if disk is None else disk.find("target")
+    return None if target is None else target.get("dev", "")
 
 
 def has_remote_root(xml: str) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import libvirt
@@ -91,7 +91,18 @@ class Fleet:
     ) -> T:
         """`seconds`: that the call waits by itself. What libvirt refuses is told in its words."""
         limit = seconds + self.config.answer_timeout
-        try:
+        with _told(host):
             return await host.connection.run_within(limit, fn, *args, **kwargs)
-        except libvirt.libvirtError as error:
-            raise DriverError(f"host {host.name}: {error}") from error
+
+    async def apart(self, host: Host, fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """With a connection that is not used for anything else; if all goes well, it is the caller's."""
+        with _told(host):
+            return await host.connection.apart(fn, *args, **kwargs)
+
+
+@contextmanager
+def _told(host: Host) -> Iterator[None]:
+    try:
+        yield
+    except libvirt.libvirtError as error:
+        raise DriverError(f"host {host.name}: {error}") from error

@@ -315,6 +315,18 @@ def suspend(connection: Any, id: str) -> None:
         raise InvalidPower(f"guest {id} is {found.value}, so it cannot be suspended")
 
 
+def interrupt(connection: Any, id: str, token: str) -> None:
+    guest = get(connection, id)
+    notes = domain.seen(guest.XMLDesc(0)).notes
+    if notes.interrupt == token:
+        return
+    found = power(guest)
+    if found not in (Power.RUNNING, Power.PAUSED):
+        raise InvalidPower(f"guest {id} is {found.value}, not running or paused")
+    guest.injectNMI(0)
+    note(guest, evolve(notes, interrupt=token))
+
+
 def _ask(guest: Any, timeout: float) -> None:
     """Press its power button until it is off, or the time is over."""
     end, pressed = time.monotonic() + timeout, 0.0
@@ -391,11 +403,9 @@ def detach(connection: Any, id: str, alias: str, timeout: float) -> None:
 
 def grow(connection: Any, id: str, volume_id: str, size_gib: int) -> None:
     guest = get(connection, id)
-    device = domain.device(guest.XMLDesc(0), domain.volume_alias(volume_id))
-    target = None if device is None else device.find("target")
-    if target is None:
+    name = domain.target_of(guest.XMLDesc(0), domain.volume_alias(volume_id))
+    if name is None:
         raise UnknownVolume(volume_id)
-    name = target.get("dev", "")
     if guest.isActive() and guest.blockInfo(name)[0] < size_gib * GIB:
         guest.blockResize(name, size_gib * GIB, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
 

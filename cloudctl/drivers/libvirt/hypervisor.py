@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from attrs import define
+from twisted.internet.interfaces import IProtocol
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from zope.interface import implementer
@@ -24,6 +25,8 @@ from cloudctl.drivers.errors import (
     Unusable,
 )
 from cloudctl.drivers.interfaces import (
+    ICaptureAttached,
+    ICrashDump,
     IDiagnostics,
     IElsewhere,
     IGuestEvents,
@@ -32,10 +35,11 @@ from cloudctl.drivers.interfaces import (
     IPause,
     IRescue,
     IResizeAttached,
+    ISerialConsole,
     ISnapshot,
     ISuspend,
 )
-from cloudctl.drivers.libvirt import capture, domain, guests
+from cloudctl.drivers.libvirt import capture, console, domain, guests
 from cloudctl.drivers.libvirt.connections import HostConnection
 from cloudctl.drivers.libvirt.domain import Paths
 from cloudctl.drivers.libvirt.fleet import Fleet
@@ -46,6 +50,7 @@ from cloudctl.drivers.libvirt.options import Config
 from cloudctl.drivers.libvirt.rescues import Rescues
 from cloudctl.drivers.libvirt.storage import Storage
 from cloudctl.drivers.programs import Programs, require
+from cloudctl.drivers.qcow2.images import Images
 from cloudctl.drivers.qemu.console import last_lines
 from cloudctl.drivers.qemu.disks import Disks
 from cloudctl.drivers.qemu.records import Files
@@ -64,7 +69,8 @@ from cloudctl.drivers.specs import (
 )
 
 INTERFACES = (
-    IHypervisor, IPause, ISuspend, ISnapshot, IRescue, ILiveMigrate, IDiagnostics, IResizeAttached, IGuestEvents,
+    IHypervisor, IPause, ISuspend, ISnapshot, IRescue, IResizeAttached, IGuestEvents, IDiagnostics, ICrashDump,
+    ISerialConsole, ILiveMigrate, ICaptureAttached,
 )  # fmt: skip
 
 log = Logger()
@@ -164,6 +170,13 @@ class Libvirt:
 
     async def diagnostics(self, id: str) -> GuestDiagnostics:
         return await self.fleet.run(await self.fleet.where(id), guests.diagnostics, id)
+
+    async def open_serial(self, id: str, client: IProtocol) -> None:
+        await console.open_serial(self.resources.reactor, self.fleet, await self.fleet.where(id), id, client)
+
+    async def ensure_interrupted(self, id: str, token: str) -> None:
+        async with self.fleet.at(id) as host:
+            await self.fleet.run(host, guests.interrupt, id, token)
 
     async def watch_guests(self, changed: Callable[[str], None]) -> None:
         for host in self.fleet.hosts.values():
@@ -287,20 +300,25 @@ class Libvirt:
                 timeout = self.config.unplug_timeout
                 await self.fleet.within(timeout, host, guests.detach, id, alias, timeout)
 
-    # -- its root disk
+    # -- what its disks hold
 
     async def ensure_captured(self, id: str, path: str) -> str:
         async with self.fleet.at(id) as host:
             _off, is_file = await self.fleet.run(host, guests.root, self.config, id)
             if self.roots is not None and not is_file:
                 return await self.roots.copy(id, Path(path))
-            beside = Path(f"{path}.new")
-            try:
+            with self.disks.whole(Path(path)) as beside:
                 await self.fleet.copy(host, capture.capture, self.config, id, beside)
-                beside.replace(path)
-            finally:
-                beside.unlink(missing_ok=True)
             return "qcow2"
+
+    async def ensure_volume_captured(self, id: str, volume_id: str, path: str) -> str:
+        async with self.fleet.at(id) as host:
+            with tempfile.TemporaryDirectory(prefix=".", dir=Path(path).parent) as directory:
+                copied, images = Path(directory, "copy"), Images(self.disks.programs, self.config.copy_timeout)
+                await self.fleet.copy(host, capture.capture_volume, self.config, id, volume_id, copied)
+                with self.disks.whole(Path(path)) as beside:
+                    await images.write_raw(copied, "qcow2", beside)
+            return "raw"
 
     # -- on its way
 

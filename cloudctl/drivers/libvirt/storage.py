@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from io import BytesIO
+from os import SEEK_CUR
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote
@@ -249,9 +250,15 @@ class Storage:
         self.refreshed()
         stream = self.connection.newStream(0)
         with target.open("wb") as file:
-            self.find(name).download(stream, 0, 0, 0)
-            stream.recvAll(lambda _stream, data, _opaque: file.write(data), None)
+            self.find(name).download(stream, 0, 0, libvirt.VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM)
+            # What is not there takes no time, and no room here.
+            stream.sparseRecvAll(
+                lambda _stream, data, _opaque: file.write(data),
+                lambda _stream, length, _opaque: file.seek(length, SEEK_CUR),
+                None,
+            )
             stream.finish()
+            file.truncate()
 
     def create(self, name: str, format: str, size: int, over: tuple[str, str] | None = None) -> Any:
         tree = self._described(name, format, size)

@@ -135,7 +135,7 @@ class Libvirtd:
         yield f"echo {self.name} > /proc/sys/kernel/hostname"
         yield "mount --make-rprivate /"
         yield "mount -t tmpfs tmpfs /run"
-        yield "mkdir -p /run/libvirt"
+        yield "mkdir -p /run/libvirt /run/lock"
         for number, path in enumerate(PRIVATE):
             mine = directory / f"private{number}"
             mine.mkdir(exist_ok=True)

@@ -17,9 +17,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from cloudctl.drivers.errors import HostDown, Unreachable
-from cloudctl.drivers.specs import DriverResources, Power
+from cloudctl.drivers.specs import DriverResources, ImageSource, Power
+from cloudctl.testing.hypervisor_suite import Reader
 from tests.drivers.libvirt.daemon import Libvirtd
-from tests.drivers.qemu import real
+from tests.drivers.qemu import counting_guest, real
 from tests.drivers.qemu.real import ID
 
 
@@ -61,6 +62,43 @@ async def test_a_host_that_is_down_is_shown_as_such_and_holds_nobody_else(driver
     await driver.ensure_absent(ID)
     assert await driver.inventory() == ()
     await driver.close()
+
+
+async def test_a_console_is_read_without_a_gap_until_its_host_is_lost(
+    driver: Any, libvirtd: Libvirtd, tmp_path: Path
+) -> None:
+    image = tmp_path / "counting"
+    image.write_bytes(counting_guest.disk())
+    source = ImageSource("counting", str(image), "raw")
+    spec = evolve(real.tiny(tmp_path, memory_mib=counting_guest.MEMORY_MIB, image=source), host="here")
+    await driver.ensure_defined(spec)
+    await driver.ensure_running(ID)
+    reader = Reader()
+    await driver.open_serial(ID, reader)
+    await reader.told(100)
+    _half, *found, _rest = reader.heard.split()
+    counted = [int(each, 16) for each in found]
+    assert counted == list(range(counted[0], counted[0] + len(counted))) and len(counted) > 3
+    libvirtd.freeze()
+    try:
+        await reader.gone
+    finally:
+        libvirtd.thaw()
+    again = Reader()
+    assert await real.soon(lambda: _is_open(driver, again)), "it is had again, by force"
+    await again.told(20)
+    again.transport.loseConnection()
+    await again.gone
+    await driver.ensure_absent(ID)
+    await driver.close()
+
+
+async def _is_open(driver: Any, reader: Reader) -> bool:
+    try:
+        await driver.open_serial(ID, reader)
+    except (HostDown, Unreachable):
+        return False
+    return True
 
 
 async def test_a_daemon_that_is_stopped_is_missed_and_found_again(
