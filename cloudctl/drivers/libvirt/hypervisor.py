@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attrs import define
+from attrs import define, evolve
 from twisted.internet.interfaces import IProtocol
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
@@ -48,11 +48,11 @@ from cloudctl.drivers.libvirt.host import Host, of_all
 from cloudctl.drivers.libvirt.moves import Moves
 from cloudctl.drivers.libvirt.options import Config
 from cloudctl.drivers.libvirt.rescues import Rescues
-from cloudctl.drivers.libvirt.storage import Storage
+from cloudctl.drivers.libvirt.storage import GIB, Storage
 from cloudctl.drivers.programs import Programs, require
 from cloudctl.drivers.qcow2.images import Images
 from cloudctl.drivers.qemu.console import last_lines
-from cloudctl.drivers.qemu.disks import Disks
+from cloudctl.drivers.qemu.disks import Disks, is_plain
 from cloudctl.drivers.qemu.records import Files
 from cloudctl.drivers.rbd.disk import RbdDisk
 from cloudctl.drivers.rbd.roots import RootDisks, root_disks
@@ -73,6 +73,8 @@ INTERFACES = (
     ISerialConsole, ILiveMigrate, ICaptureAttached,
 )  # fmt: skip
 
+KEEP_SECONDS = 86400.0  # for which an image that was converted here is kept after it was last copied to a host
+
 log = Logger()
 
 __all__ = ["INTERFACES", "Config", "Libvirt", "create"]
@@ -83,7 +85,8 @@ def create(config: Config, resources: DriverResources) -> Libvirt:
         name: Host(HostConnection(name, uri, config, resources.reactor, resources.clock), config)
         for name, uri in sorted(config.hosts.items())
     }
-    disks = Disks(Programs(resources.reactor, resources.clock), resources.reactor, Path(), 0.0)
+    cache = (resources.state_dir or Path()).absolute() / "images"
+    disks = Disks(Programs(resources.reactor, resources.clock), resources.reactor, cache, KEEP_SECONDS)
     roots = root_disks(config.rbd, resources) if config.root_disks == "rbd" else None
     return Libvirt(config, resources, Fleet(config, hosts), disks, roots)
 
@@ -94,7 +97,7 @@ class Libvirt:
     config: Config
     resources: DriverResources
     fleet: Fleet
-    disks: Disks  # for config drives, which are made here
+    disks: Disks  # for what is made here: config drives, and images in other formats
     roots: RootDisks | None = None  # None: they are files of the hosts
     _watching: LoopingCall | None = None
 
@@ -213,6 +216,8 @@ class Libvirt:
                 # Two guests of one image do not copy it at the same time.
                 async with self.fleet.locks.hold(host.name, spec.image.id if spec.image is not None else spec.id):
                     now = self.resources.clock.seconds()
+                    if root is None:
+                        spec = await self._plain(host, spec)
                     await self.fleet.copy(host, guests.define, self.config, spec, drive, now, root)
             host.gained(spec.id)
             if there is not None and moves:
@@ -224,6 +229,15 @@ class Libvirt:
             return None
         may_grow, is_file = await self.fleet.run(host, guests.root, self.config, spec.id)
         return None if is_file else await self.roots.ensure(spec.id, spec.image, spec.disk_gib, may_grow=may_grow)
+
+    async def _plain(self, host: Host, spec: GuestSpec) -> GuestSpec:
+        """With its image in a format of which its root disk can be made, if it has none yet."""
+        if spec.image is None or is_plain(spec.image):
+            return spec
+        _off, is_file = await self.fleet.run(host, guests.root, self.config, spec.id)
+        if is_file:
+            return spec
+        return evolve(spec, image=await self.disks.plain(spec.image, spec.disk_gib * GIB))
 
     async def ensure_absent(self, id: str) -> None:
         async with self.fleet.locks.hold(id):
@@ -243,6 +257,7 @@ class Libvirt:
             if self.roots is not None:
                 # Of what is found nowhere nobody knows: it may have been removed halfway.
                 await self.roots.remove(id, rescued=rescuing or not was_there)
+        self.disks.sweep(())
 
     # -- power
 

@@ -50,6 +50,8 @@ class Rescues:
                         remote = await self.roots.make_rescue(id, image)
                     # Two guests of one image do not copy it at the same time.
                     async with self.fleet.locks.hold(host.name, image.id if image is not None else id):
+                        if image is not None and remote is None:
+                            image = await self.disks.plain(image)
                         await self.fleet.copy(host, begin, self.config, id, image, drive, remote)
             await self.fleet.run(host, guests.start, id)
 

@@ -112,16 +112,14 @@ class Storage:
                 self.remove(name)
 
     def over(self, image: ImageSource, name: str, wished: int) -> None:
-        """A disk over the image, of so many bytes at least (0: the image's). Raises Unfit."""
+        """A disk over the image, raw or a qcow2, of so many bytes at least (0: the image's). Raises Unfit."""
         found = self.find(name)
         if found is not None:
             if wished > found.info()[1]:
                 found.resize(wished, 0)
             return
         format = format_of(image)
-        if format not in ("raw", "qcow2"):
-            raise Unfit(f"image {image.id} is {image.disk_format}; on libvirt hosts disks are made from raw and qcow2")
-        assert image.path is not None
+        assert image.path is not None and format in ("raw", "qcow2"), "others are converted before"
         size = _virtual_size(Path(image.path), format)
         if wished and size > wished:
             raise Unfit(f"image {image.id} needs a disk of {-(-size // GIB)} GiB, not {wished // GIB}")

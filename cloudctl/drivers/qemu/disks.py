@@ -18,12 +18,12 @@ from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
-from attrs import define, field
+from attrs import define, evolve, field
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from cloudctl.drivers import guest_data
-from cloudctl.drivers.disk_formats import HEAD, format_of, qcow2_header
+from cloudctl.drivers.disk_formats import HEAD, QEMU_FORMATS, format_of, qcow2_header
 from cloudctl.drivers.errors import Busy, DriverError, NoCapacity, Unfit
 from cloudctl.drivers.handed import Argument, Lent, Node
 from cloudctl.drivers.locks import Locks
@@ -118,6 +118,12 @@ class Disks:
             if not self.programs.dry_run:
                 os.utime(target)
         return target
+
+    async def plain(self, image: ImageSource, most: int = 0) -> ImageSource:
+        """The image if it is raw or a qcow2, else converted to one. Raises as `converted`."""
+        if is_plain(image):
+            return image
+        return evolve(image, path=str(await self.converted(image, most)), disk_format="qcow2")
 
     async def _convert(self, image: ImageSource, target: Path, most: int) -> None:
         format = format_of(image)
@@ -303,6 +309,11 @@ def top(disk: Path, *, writable: bool = True) -> Node:
     """A qcow2 of ours, without the image that it may be over."""
     file = {"driver": "file", "filename": Lent(disk, writable)}
     return Node({"driver": "qcow2", "backing": None, "file": file})
+
+
+def is_plain(image: ImageSource) -> bool:
+    """Whether QEMU can read it as it is, without more than a look at its head."""
+    return QEMU_FORMATS.get(image.disk_format) in ("raw", "qcow2")
 
 
 def kernel_file(files: Files, image: ImageSource, name: str) -> Path:

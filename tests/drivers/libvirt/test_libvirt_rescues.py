@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -111,25 +112,24 @@ async def test_a_rescue_that_was_killed_anywhere_is_made_whole_or_undone(
 
     await driver.ensure_defined(spec_of(tmp_path))
     await driver.ensure_running(ID)
-    places = [(rescues, "begin"), (Storage, "replace"), (secrets, "ensure"), (guests, "start")]
-    for at, name in places:
+    there: list[tuple[Any, str]] = [(rescues, "begin"), (Storage, "replace"), (secrets, "ensure"), (guests, "start")]
+    back: list[tuple[Any, str]] = [(guests, "start"), (rescues, "clear"), (Storage, "forget"), (rescues, "done")]
+    for begins, ends in zip(there, back, strict=True):
         with monkeypatch.context() as patch:
-            patch.setattr(at, name, killed)
+            patch.setattr(*begins, killed)
             with pytest.raises(Killed):
                 await driver.ensure_rescued(ID, other(tmp_path), "secret")
         await driver.ensure_rescued(ID, other(tmp_path), "secret")
         found = await driver.observe(ID)
-        assert (found.rescued, found.power) == (True, Power.RUNNING), name
-        for back in ((guests, "start"), (rescues, "clear"), (rescues, "done")):
-            await driver.ensure_rescued(ID, other(tmp_path), "secret")
-            with monkeypatch.context() as patch:
-                patch.setattr(*back, killed)
-                with pytest.raises(Killed):
-                    await driver.ensure_unrescued(ID)
-            await driver.ensure_unrescued(ID)
-            found = await driver.observe(ID)
-            assert (found.rescued, found.power) == (False, Power.RUNNING), back
-            assert not {each for each in files(driver) if each.startswith("rescue")}
+        assert (found.rescued, found.power) == (True, Power.RUNNING), begins
+        with monkeypatch.context() as patch:
+            patch.setattr(*ends, killed)
+            with pytest.raises(Killed):
+                await driver.ensure_unrescued(ID)
+        await driver.ensure_unrescued(ID)
+        found = await driver.observe(ID)
+        assert (found.rescued, found.power) == (False, Power.RUNNING), ends
+        assert not {each for each in files(driver) if each.startswith("rescue")}
     await driver.ensure_absent(ID)
     await driver.close()
 
@@ -152,6 +152,37 @@ async def test_a_guest_that_boots_from_a_volume_is_rescued_from_an_image_alone(d
     ]
     assert found == [("config", False), (real.VOLUME[:20], True)]
     await driver.ensure_absent(ID)
+    await driver.close()
+
+
+async def test_disks_are_made_of_images_of_other_formats_which_are_converted_once(driver: Any, tmp_path: Path) -> None:
+    raw, vmdk = tmp_path / "raw", tmp_path / "vmdk"
+    raw.write_bytes(tiny_guest.disk())
+    subprocess.run(["qemu-img", "convert", "-f", "raw", "-O", "vmdk", raw, vmdk], check=True)
+    image = ImageSource(OTHER, str(vmdk), "vmdk")
+    spec = spec_of(tmp_path, image=image)
+    await driver.ensure_defined(spec)
+    [converted] = (tmp_path / "images").iterdir()
+    at = converted.stat().st_ino
+    # It is there, so it is not read.
+    vmdk.rename(tmp_path / "away")
+    await driver.ensure_defined(spec)
+    await driver.ensure_running(ID)
+
+    async def is_up() -> bool:
+        return tiny_guest.LAST_LINE in await driver.console_output(ID)
+
+    assert await real.soon(is_up)
+    await driver.ensure_rescued(ID, image, "secret")
+    assert converted.stat().st_ino == at
+    over = real.disk_info(Path(driver.config.directory, f"{ID}.rescue"))
+    assert (over["backing-filename-format"], over["virtual-size"]) == ("qcow2", raw.stat().st_size)
+    await driver.ensure_absent(ID)
+
+    broken = tmp_path / "broken"
+    broken.write_bytes(b"no disk at all".ljust(4096))
+    with pytest.raises(Unfit):
+        await driver.ensure_defined(evolve(spec, image=ImageSource("broken", str(broken), "vhdx")))
     await driver.close()
 
 
