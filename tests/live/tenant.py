@@ -15,8 +15,6 @@ from tests.live import guest_image, watching
 from tests.live.cluster import Admin, Cluster, until
 from tests.live.watching import COUNT, GuestDied, Watch
 
-# A kernel that has lost a part of itself does not go on lame.
-KERNEL_ARGUMENTS = "root=/dev/vda1 console=ttyS0 no_timer_check quiet oops=panic panic=-1"
 MEMORY_MIB = 96
 # QEMU 7.2 does, now and then, if a migration is cancelled by the libvirtd that finds it as it changes sides: mostly in
 # bdrv_inactivate_recurse.
@@ -52,7 +50,7 @@ class Tenant:
 
         # Without the boot loader, which is half of a start.
         direct = {"kernel_id": uploaded("vmlinuz", "aki"), "ramdisk_id": uploaded("initrd", "ari")}
-        image = uploaded("guest.qcow2", "qcow2", **direct, os_command_line=KERNEL_ARGUMENTS)
+        image = uploaded("guest.qcow2", "qcow2", **direct, os_command_line=guest_image.KERNEL_ARGUMENTS)
         flavor = cloud.compute.create_flavor(name="small", ram=MEMORY_MIB, vcpus=1, disk=1).id
         cloud.compute.create_keypair(name="key", public_key=cluster.key.with_suffix(".pub").read_text())
         network = cloud.network.create_network(name="inner").id

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from tests.live import guest_image
 from tests.live import host as hosts
 from tests.live.host import Host, a_host, until
 from tests.needed import HOST, need
 
 pytestmark = pytest.mark.slow
 
-KERNEL_ARGUMENTS = "root=/dev/vda1 console=ttyS0 no_timer_check quiet oops=panic panic=-1"
 SECRET = "these bytes must come back"
 
 
@@ -62,7 +62,7 @@ def prepare(host: Host) -> tuple[str, str, str]:
     kernel = uploaded(host, "vmlinuz", {"disk_format": "aki", "container_format": "aki"})
     ramdisk = uploaded(host, "initrd", {"disk_format": "ari", "container_format": "ari"})
     # Without the boot loader, which is half of a start. Volumes have theirs, as they know of no kernel.
-    direct = {"kernel_id": kernel, "ramdisk_id": ramdisk, "os_command_line": KERNEL_ARGUMENTS}
+    direct = {"kernel_id": kernel, "ramdisk_id": ramdisk, "os_command_line": guest_image.KERNEL_ARGUMENTS}
     image = uploaded(host, "guest.qcow2", {"disk_format": "qcow2", "container_format": "bare", **direct})
     flavor = {"id": "tiny", "name": "tiny", "ram": 96, "vcpus": 1, "disk": 1}
     host.ask("POST", "/compute/v2.1/flavors", {"flavor": flavor}, "admin")
