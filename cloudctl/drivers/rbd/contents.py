@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -17,7 +18,7 @@ from twisted.internet.threads import deferToThreadPool
 from cloudctl.drivers.qcow2.images import Images
 from cloudctl.drivers.qcow2.records import put_in_place, room_for
 from cloudctl.drivers.rbd.ceph import Ceph, Present
-from cloudctl.drivers.rbd.difference import unpack
+from cloudctl.drivers.rbd.difference import is_mostly_holes, pack, unpack
 from cloudctl.drivers.specs import ImageSource
 
 T = TypeVar("T")
@@ -53,8 +54,19 @@ class Contents:
             if format != "raw":
                 await self.images.write_raw(source, format, raw)
                 source = raw
-            words = ("import", str(source), self.ceph.path(name))
-            await anew(self.ceph, name, lambda: self.ceph.rbd_long(*words), *snapshots)
+            make = partial(self._fill if is_mostly_holes(source) else self._import, source, name)
+            await anew(self.ceph, name, make, *snapshots)
+
+    async def _import(self, source: Path, name: str) -> None:
+        await self.ceph.rbd_long("import", str(source), self.ceph.path(name))
+
+    async def _fill(self, source: Path, name: str) -> None:
+        """As `_import`, which would read each hole."""
+        async with self._scratch() as difference:
+            with room_for(f"fill {name}"):
+                size = await self._in_thread(pack, source, difference)
+            await self.ceph.rbd("create", f"--size={size}B", self.ceph.path(name))
+            await self.ceph.rbd_long("import-diff", str(difference), self.ceph.path(name))
 
     async def refill(self, name: str, source: str) -> None:
         """The image `name` holds what `source` holds, and has its size; its snapshots keep what they hold."""

@@ -1,10 +1,13 @@
-"""What `rbd export-diff` writes: the parts of an image that differ between two snapshots, as they are in the later one.
+"""What `rbd export-diff` writes and `rbd import-diff` reads: how an image differs from what it was before.
 
 Source: Ceph's document «RBD Incremental Backup», format 1.
 """
 
 from __future__ import annotations
 
+import errno
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
 from typing import IO
@@ -14,6 +17,7 @@ from cloudctl.drivers.errors import DriverError
 HEADER = b"rbd diff v1\n"
 NAME, SIZE, EXTENT = Struct("<I"), Struct("<Q"), Struct("<QQ")
 CHUNK = 1 << 20
+BLOCK = 512  # bytes, of stat(2)
 
 
 def unpack(difference: Path, target: Path) -> tuple[tuple[int, int], ...]:
@@ -41,6 +45,42 @@ def unpack(difference: Path, target: Path) -> tuple[tuple[int, int], ...]:
                 case _:
                     raise DriverError(f"rbd wrote a difference with an unknown part {tag!r}, or half of one")
     return tuple(sorted(found))
+
+
+def is_mostly_holes(file: Path) -> bool:
+    """Whether less than half of it takes up room."""
+    found = file.stat()
+    return found.st_blocks * BLOCK * 2 < found.st_size
+
+
+def pack(source: Path, target: Path) -> int:
+    """`target` is the difference between an empty image and what the file holds; the file's size. Blocks."""
+    with source.open("rb") as file, target.open("wb") as made:
+        size = os.fstat(file.fileno()).st_size
+        made.write(HEADER + b"s" + SIZE.pack(size))
+        for offset, end in _written(file):
+            made.write(b"w" + EXTENT.pack(offset, end - offset))
+            file.seek(offset)
+            while offset < end:
+                data = _read(file, min(end - offset, CHUNK))
+                made.write(data)
+                offset += len(data)
+        made.write(b"e")
+    return size
+
+
+def _written(file: IO[bytes]) -> Iterator[tuple[int, int]]:
+    """Begin and end of each part of the file that is no hole."""
+    end = 0
+    while True:
+        try:
+            offset = os.lseek(file.fileno(), end, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return
+            raise
+        end = os.lseek(file.fileno(), offset, os.SEEK_HOLE)
+        yield offset, end
 
 
 def _copy(source: IO[bytes], target: IO[bytes], length: int) -> None:
