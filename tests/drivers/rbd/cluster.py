@@ -110,7 +110,10 @@ class Cluster:
         self._daemon("ceph-mon", "a")
         self._daemon("ceph-mgr", "x")
         # One process for all of them: it waits for the monitor, and each start of it costs a second.
-        self.ceph(stdin=f"osd new {osd} 0\nosd pool create {POOL} 8 8\nosd pool application enable {POOL} rbd\n")
+        orders = [f"osd new {osd} 0", f"osd pool create {POOL} 8 8", f"osd pool application enable {POOL} rbd"]
+        # By default ten at once, whose buffers are other ones each time: to have memory cleared was most of an export.
+        orders.append("config set client rbd_concurrent_management_ops 2")
+        self.ceph(stdin="".join(f"{each}\n" for each in orders))
         self._tool("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", osd)
         self._daemon("ceph-osd", "0")
         # The manager counts; before it has, nobody knows what there is.
