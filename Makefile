@@ -23,8 +23,11 @@ INSTALLED := $(VENV)/.installed
 
 # Tests that start `twist` or `openstack` find those of the venv. Not exported: $(PYTHON) must not be found in there.
 # Hundreds of processes import the same, so what one has compiled is kept, even where the environment says otherwise.
+PYTEST_ALONE := PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 # Each process begins with its share of the long tests (tests/conftest.py), and takes of another one's when it is done.
-PYTEST := PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(JOBS) --dist=worksteal
+PYTEST := $(PYTEST_ALONE) -n $(JOBS) --dist=worksteal
+# Where pytest keeps what it has compiled.
+COMPILED := tests/__pycache__
 
 CLIENTS := novaclient cinderclient glanceclient openstackclient openstack-objects osc-placement libcloud masakari rally \
 	ansible horizon nodepool swiftclient boto3 awscli s3fs rclone s3cmd restic duplicity sync
@@ -52,14 +55,22 @@ run: $(INSTALLED)
 	@mkdir -p -m 0700 $(STATE)
 	exec $(BIN)/twist cloudctl --state-dir=$(STATE) $(ARGS)
 
-# mypy is one process for a minute, which leaves the other cores idle: the tests are run beside it.
+# mypy is one process for a minute, which leaves the other cores idle: the tests are run beside it, and those on asyncio's
+# reactor after it, while the others go on.
 test: $(INSTALLED)
-	$(MAKE) --no-print-directory --jobs=2 lint tests
+	$(MAKE) --no-print-directory --jobs=2 lint tests tests-on-asyncio
 
-.PHONY: tests
-tests: $(INSTALLED)
+.PHONY: tests tests-on-asyncio
+tests: $(COMPILED)
 	$(PYTEST)
+
+tests-on-asyncio: lint $(COMPILED)
 	$(PYTEST) --reactor=asyncio $(ASYNCIO_TESTS)
+
+# Where nothing is compiled yet, one process does it: all of them would compile the same at once. What it has to say of
+# the tests they say, too.
+$(COMPILED): | $(INSTALLED)
+	-@$(PYTEST_ALONE) --collect-only >/dev/null
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check
