@@ -15,13 +15,13 @@ from sqlalchemy import ColumnElement, Select, bindparam, func, select
 
 from cloudctl.db import Connection
 from cloudctl.errors import CloudError
-from cloudctl.placement import aggregates, allocations, hosts
+from cloudctl.placement import aggregates, allocations
 from cloudctl.placement.allocations import INSTANCE, MIGRATION, Owner
 from cloudctl.placement.filters import passing
 from cloudctl.placement.names import DISK_GB, MEMORY_MB, VCPU
 from cloudctl.placement.tables import Allocation, Consumer, Host, Inventory, ProviderTrait
 from cloudctl.placement.weighers import Weights, best_first
-from cloudctl.placement.wishes import HostState, Wish
+from cloudctl.placement.wishes import NOTHING, HostState, Wish
 
 NOT_ENOUGH = "No valid host was found. There are not enough hosts available."
 
@@ -38,7 +38,27 @@ def _left(name: str) -> ColumnElement[float]:
 
 
 # Built once: building costs more than running it.
-_hosts = select(Host, _left(VCPU), _left(MEMORY_MB), _left(DISK_GB)).order_by(Host.name)
+# Whole records are not read: their times and documents are most of the work, and few wishes ask for the latter.
+_hosts = select(
+    Host.name,
+    Host.zone,
+    Host.vcpus,
+    Host.memory_mib,
+    Host.disk_gib,
+    _left(VCPU),
+    _left(MEMORY_MB),
+    _left(DISK_GB),
+    Host.up,
+    Host.forced_down,
+    Host.enabled,
+    Host.failed_builds,
+    Host.hypervisor_type,
+    Host.hypervisor_version,
+    Host.id,
+    Host.host_ip,
+).order_by(Host.name)
+_named = _hosts.where(Host.name == bindparam("named"))
+_cpus = select(Host.id, Host.cpu_info)
 _inventories = select(Inventory).join(Host.table, Host.id == Inventory.provider_id)
 _traits = select(ProviderTrait.provider_id, ProviderTrait.trait).join(Host.table, Host.id == ProviderTrait.provider_id)
 _holding = (
@@ -49,8 +69,13 @@ _holding = (
 )
 
 
-def host_states(conn: Connection, wish: Wish | None = None) -> list[HostState]:
-    """Every host as the filters and weighers see it; of what few ask for, only what the wish does."""
+def host_states(conn: Connection, wish: Wish | None = None, name: str | None = None) -> list[HostState]:
+    """The hosts as the filters and weighers see them: the one with this name, that which the wish names, or all.
+
+    Of what few ask for, there is only what the wish does.
+    """
+    if name is None and wish is not None:
+        name = wish.forced or wish.requested
     left: dict[str, dict[str, int]] = defaultdict(dict)
     if wish is not None and wish.resources.others:
         for each in conn.execute(_inventories):
@@ -59,30 +84,52 @@ def host_states(conn: Connection, wish: Wish | None = None) -> list[HostState]:
     if wish is not None and (wish.required_traits or wish.forbidden_traits):
         for provider_id, trait in conn.execute(_traits):
             traits[provider_id].add(trait)
+    cpus = dict[str, dict[str, Any]]()
+    if wish is None or wish.extra_specs or wish.image_properties:
+        cpus = dict(conn.execute(_cpus).all())
     of_aggregates = aggregates.metadata_of_hosts(conn)
+    none = frozenset[str]()
     return [
+        # By position, in the order of its fields: there may be thousands.
         HostState(
-            name=host.name,
-            zone=host.zone,
-            vcpus=host.vcpus,
-            memory_mib=host.memory_mib,
-            disk_gib=host.disk_gib,
-            free_vcpus=floor(vcpus),
-            free_memory_mib=floor(memory_mib),
-            free_disk_gib=floor(disk_gib),
-            up=hosts.is_alive(host),
-            enabled=host.enabled,
-            failed_builds=host.failed_builds,
-            hypervisor_type=host.hypervisor_type,
-            hypervisor_version=host.hypervisor_version,
-            cpu_info=host.cpu_info,
-            id=host.id,
-            host_ip=host.host_ip,
-            left=left.get(host.id, {}),
-            traits=frozenset(traits.get(host.id, ())),
-            aggregates=of_aggregates.get(host.id, ()),
+            name,
+            zone,
+            vcpus,
+            memory_mib,
+            disk_gib,
+            floor(free_vcpus),
+            floor(free_memory_mib),
+            floor(free_disk_gib),
+            up and not forced_down,
+            enabled,
+            failed_builds,
+            hypervisor_type,
+            hypervisor_version,
+            cpus.get(id, NOTHING),
+            id,
+            host_ip,
+            left.get(id, NOTHING),
+            frozenset(traits[id]) if id in traits else none,
+            of_aggregates.get(id, ()),
         )
-        for host, vcpus, memory_mib, disk_gib in conn.execute(_hosts)
+        for (
+            name,
+            zone,
+            vcpus,
+            memory_mib,
+            disk_gib,
+            free_vcpus,
+            free_memory_mib,
+            free_disk_gib,
+            up,
+            forced_down,
+            enabled,
+            failed_builds,
+            hypervisor_type,
+            hypervisor_version,
+            id,
+            host_ip,
+        ) in (conn.execute(_hosts) if name is None else conn.execute(_named, {"named": name}))
     ]
 
 
@@ -93,12 +140,11 @@ def claim(
 
     Raises NoValidHost.
     """
-    states = host_states(conn, wish)
-    held = holding(conn, consumer_id)
-    if held:
-        return next(state for state in states if state.name == held[0])
+    if held := holding(conn, consumer_id):
+        (state,) = host_states(conn, wish, held[0])
+        return state
     owner, amounts = Owner(consumer_id, project_id, user_id), wish.resources.amounts()
-    for state in best_first(passing(states, wish), wish, weights):
+    for state in best_first(passing(host_states(conn, wish), wish), wish, weights):
         if allocations.take(conn, owner, state.id, amounts):
             return state
     raise NoValidHost(NOT_ENOUGH)

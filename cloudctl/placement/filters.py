@@ -1,6 +1,7 @@
 """Filters: which hosts can take a server at all. Reference: compute-scheduling.md, sections 4 and 5.
 
-Each is a function of a host and a wish. They run in the order of `FILTERS` and are asked no more once none is left.
+Each is a function of a host and a wish. They run in the order of `FILTERS` and are asked no more once none is left;
+those to which a wish says nothing are not asked at all.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from ipaddress import ip_address, ip_network
+from operator import attrgetter
 
 from cloudctl.placement.queries import holds
 from cloudctl.placement.wishes import AFFINITY, ANTI_AFFINITY, HostState, Wish
@@ -23,10 +25,13 @@ def fits(host: HostState, wish: Wish) -> bool:
     """There is room, and no single server is larger than the machine."""
     wanted = wish.resources
     return (
-        wanted.vcpus <= min(host.free_vcpus, host.vcpus)
-        and wanted.memory_mib <= min(host.free_memory_mib, host.memory_mib)
-        and wanted.disk_gib <= min(host.free_disk_gib, host.disk_gib)
-        and all(amount <= host.left.get(name, 0) for name, amount in wanted.others.items() if amount)
+        host.free_vcpus >= wanted.vcpus <= host.vcpus
+        and host.free_memory_mib >= wanted.memory_mib <= host.memory_mib
+        and host.free_disk_gib >= wanted.disk_gib <= host.disk_gib
+        and (
+            not wanted.others
+            or all(amount <= host.left.get(name, 0) for name, amount in wanted.others.items() if amount)
+        )
     )
 
 
@@ -176,6 +181,25 @@ FILTERS: tuple[Filter, ...] = (
     answers,
 )
 
+# Filters that let every host pass unless the wish says something to them, and whether it does: there may be thousands
+# of hosts, and most wishes are short.
+SAID: Mapping[Filter, Callable[[Wish], object]] = {
+    not_excluded: attrgetter("excluded"),
+    requested: lambda wish: wish.requested is not None,
+    in_zone: lambda wish: wish.zone is not None,
+    capable: attrgetter("extra_specs"),
+    suits_image: attrgetter("image_properties"),
+    apart_from_group: attrgetter("group"),
+    with_group: attrgetter("group"),
+    different_host: attrgetter("different_from"),
+    same_host: lambda wish: wish.same_as is not None,
+    has_traits: lambda wish: wish.required_traits or wish.forbidden_traits,
+    suits_aggregates: attrgetter("extra_specs"),
+    open_to_image: attrgetter("image_properties"),
+    near: lambda wish: wish.near is not None,
+    answers: lambda wish: wish.query is not None,
+}
+
 
 def passing(hosts: Iterable[HostState], wish: Wish, filters: Iterable[Filter] = FILTERS) -> list[HostState]:
     """The hosts that every filter lets through. An ordered host is questioned by none of them."""
@@ -183,6 +207,8 @@ def passing(hosts: Iterable[HostState], wish: Wish, filters: Iterable[Filter] = 
         return [host for host in hosts if host.name == wish.forced and host.name not in wish.excluded]
     left = list(hosts)
     for test in filters:
+        if test in SAID and not SAID[test](wish):
+            continue
         left = [host for host in left if test(host, wish)]
         if not left:
             break

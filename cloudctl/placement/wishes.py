@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from attrs import field, frozen
 
@@ -12,6 +13,8 @@ from cloudctl.placement.names import DISK_GB, MEMORY_MB, VCPU
 AFFINITY, ANTI_AFFINITY = "affinity", "anti-affinity"
 SOFT_AFFINITY, SOFT_ANTI_AFFINITY = "soft-affinity", "soft-anti-affinity"
 POLICIES = (AFFINITY, ANTI_AFFINITY, SOFT_AFFINITY, SOFT_ANTI_AFFINITY)
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @frozen
@@ -63,9 +66,11 @@ class Wish:
     query: Sequence[Any] | None = None  # a condition, see `queries`
 
 
-@frozen
-class HostState:
-    """A host in the moment of choosing. `free_…` may be negative after a ratio was lowered."""
+class HostState(NamedTuple):
+    """A host in the moment of choosing. `free_…` may be negative after a ratio was lowered.
+
+    A tuple, since one is made of every host for each server.
+    """
 
     name: str
     zone: str
@@ -80,9 +85,9 @@ class HostState:
     failed_builds: int = 0
     hypervisor_type: str = ""
     hypervisor_version: int = 1
-    cpu_info: Mapping[str, object] = field(factory=dict)
+    cpu_info: Mapping[str, object] = NOTHING
     id: str = ""
     host_ip: str | None = None
-    left: Mapping[str, int] = field(factory=dict)  # resource class → what is free
+    left: Mapping[str, int] = NOTHING  # resource class → what is free
     traits: frozenset[str] = frozenset()
     aggregates: Sequence[Mapping[str, str]] = ()  # the metadata of each that it is in

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from attrs import evolve
 
 from cloudctl.placement import queries
-from cloudctl.placement.filters import matches, passing
+from cloudctl.placement.filters import FILTERS, SAID, matches, passing
 from cloudctl.placement.weighers import Weights, best_first
 from cloudctl.placement.wishes import GroupWish, HostState, Resources, Wish
 
@@ -58,12 +57,27 @@ def test_a_wish_leaves_the_hosts_that_can(wish: dict[str, Any], left: str) -> No
     assert names([A, B, C], **wish) == left
 
 
+def test_filters_to_which_a_wish_says_nothing_would_let_every_host_pass() -> None:
+    odd = host(
+        "odd",
+        cpu_info={"arch": "x"},
+        hypervisor_type="QEMU",
+        traits=frozenset({"CUSTOM_ODD"}),
+        host_ip="not one",
+        aggregates=({"a": "b", "os_distro": "x"},),
+    )
+    short = Wish(SMALL)
+    for each in (A, odd, odd._replace(zone="mars", up=False)):
+        assert [test.__name__ for test in SAID if SAID[test](short) or not test(each, short)] == []
+    assert set(SAID) <= set(FILTERS)
+
+
 def test_hosts_that_are_down_or_disabled_take_nothing() -> None:
-    assert names([evolve(A, up=False), evolve(B, enabled=False), C]) == "c"
+    assert names([A._replace(up=False), B._replace(enabled=False), C]) == "c"
 
 
 def test_a_forced_host_is_not_questioned() -> None:
-    full = evolve(A, enabled=False, free_vcpus=0)
+    full = A._replace(enabled=False, free_vcpus=0)
     assert names([full, B], forced="a", zone="mars") == "a"
     assert names([full, B], forced="a", excluded=frozenset({"a"})) == ""
 

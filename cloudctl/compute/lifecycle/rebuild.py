@@ -31,7 +31,7 @@ def begin(conn: Connection, server_id: str, now: datetime) -> None:
     """Raises NoValidHost, Cancelled."""
     server = servers.get(conn, server_id)
     wish = placing.wish(conn, server, ())
-    here = [state for state in claims.host_states(conn) if state.name == server.host]
+    here = claims.host_states(conn, name=server.host or "")
     if not passing(here, wish, (capable, suits_image)):
         raise NoValidHost("No valid host was found. The server's host cannot run the image.")
     if not servers.try_move(conn, server_id, "make anew", now):
