@@ -26,14 +26,15 @@ from cloudctl.compute.states import (
     STOPPED,
     SUSPENDED,
 )
-from cloudctl.compute.tables import Server
+from cloudctl.compute.tables import Migration, Server
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
 from cloudctl.drivers.interfaces import IHypervisor
 from cloudctl.drivers.specs import GuestState, Power
 from cloudctl.placement import claims, hosts
+from cloudctl.placement.tables import Allocation, Consumer
 from cloudctl.tasks import Unasked
-from cloudctl.tasks.audit import Finding
+from cloudctl.tasks.audit import Finding, Well
 
 POWER_STATES = {
     Power.RUNNING: RUNNING,
@@ -81,6 +82,9 @@ RUNS = and_(
     Server.launched_at.is_not(None),
 )
 RUNNING_IDS = select(Server.id).where(RUNS)
+# By what it is decided that guests, and shares of hosts, are as they shall be.
+SERVERS = (Server.table.name,)
+SHARES = tuple(each.table.name for each in (Server, Migration, Consumer, Allocation))
 
 
 @frozen
@@ -108,32 +112,52 @@ def compare(vm_state: str, power_state: int) -> Difference | None:
 def check(database: Database, hypervisor: IHypervisor) -> Callable[[], Awaitable[Sequence[Finding]]]:
     """The check, for `tasks.audit.Audit`."""
 
+    guests_are, shares_are = Well(), Well()
+
     async def round() -> Sequence[Finding]:
-        return await database.run(_compare_all, await hypervisor.inventory())
+        servers, shares = database.changes(SERVERS), database.changes(SHARES)
+        found = await hypervisor.inventory()
+        up = await database.read(hosts.alive)
+        findings: list[Finding] = []
+        if not guests_are.is_still(servers, found, up):
+            findings, are_well = await database.run(_compare_all, found, up)
+            guests_are.note(are_well, servers, found, up)
+        if not shares_are.is_still(shares):
+            leaks = await database.scan(_leaks)
+            shares_are.note(not leaks, shares)
+            findings += leaks
+        return findings
 
     return round
 
 
-def _compare_all(conn: Connection, guests: Sequence[GuestState]) -> list[Finding]:
+def _compare_all(conn: Connection, guests: Sequence[GuestState], up: set[str]) -> tuple[list[Finding], bool]:
+    """All differences, and whether there is none at all, not even one that a task has in hand."""
     now = utc(db.now(conn))
     present = {guest.id: guest for guest in guests}
-    up = hosts.alive(conn)
-    findings = []
-    running, on = set(conn.scalars(RUNNING_IDS)), {guest.id for guest in guests if guest.power is Power.RUNNING}
-    as_they_were = running & on
+    findings, are_well = list[Finding](), True
+    # Nearly all are as they were, and there may be very many.
+    unexplained, off = dict(present), list[str]()
+    for id in conn.scalars(RUNNING_IDS):
+        guest = unexplained.pop(id, None)
+        if guest is None or guest.power is not Power.RUNNING:
+            off.append(id)
     known = _seen(conn, ON_A_HOST & not_(RUNS))
     # Those whose guests do not run, and guests whose servers were deleted, or are on no host.
-    others = [*(running - on), *(present.keys() - running - known.keys())]
+    others = [*off, *(unexplained.keys() - known.keys())]
     for start in range(0, len(others), BATCH):
         known |= _seen(conn, Server.id.in_(others[start : start + BATCH]))
     for server in known.values():
-        finding = _one(conn, server, present.get(server.id), up, now)
+        guest = present.get(server.id)
+        if _is_as_it_may_be(server, guest, up):
+            continue
+        are_well = False
+        finding = _one(conn, server, guest, up, now)
         if finding is not None:
             findings.append(finding)
-    for id in sorted(present.keys() - known.keys() - as_they_were):
-        findings.append(_finding("guest-unknown", id, f"unknown guest on {present[id].host}", False))
-    findings += _leaks(conn)
-    return findings
+    unknown = sorted(unexplained.keys() - known.keys())
+    findings += [_finding("guest-unknown", id, f"unknown guest on {present[id].host}", False) for id in unknown]
+    return findings, are_well and not unknown
 
 
 def compare_these(conn: Connection, guests: Sequence[GuestState]) -> tuple[list[Finding], frozenset[str]]:
@@ -158,23 +182,38 @@ def _seen(conn: Connection, which: ColumnElement[bool]) -> dict[str, Seen]:
     return {server.id: server for server in found}
 
 
-def _one(conn: Connection, server: Seen, guest: GuestState | None, up: set[str], now: datetime) -> Finding | None:
-    if server.is_deleted:
-        return _left_behind(conn, server, guest, now)
-    if server.task_state is not None or not server.was_launched or (guest is None and server.host not in up):
-        return None
+def _state(server: Seen, guest: GuestState | None) -> int:
     state = NO_STATE if guest is None else POWER_STATES[guest.power]
     if server.vm_state == SUSPENDED and state == POWER_SUSPENDED:
         # As the stock hypervisors say it: the memory is kept on disk, the machine is off.
-        state = SHUTDOWN
-    difference = compare(server.vm_state, state)
-    as_it_was = guest is not None and difference is None and server.power_state == state
-    # Asked last: nearly all servers are as they were.
-    if as_it_was or tasks.has_open(conn, kinds.SERVER, server.id):
+        return SHUTDOWN
+    return state
+
+
+def _is_as_it_may_be(server: Seen, guest: GuestState | None, up: set[str]) -> bool:
+    """Nothing is to be said of it, whatever else there is."""
+    if server.is_deleted:
+        return guest is None
+    if server.task_state is not None or not server.was_launched or (guest is None and server.host not in up):
+        return True
+    state = _state(server, guest)
+    return guest is not None and compare(server.vm_state, state) is None and server.power_state == state
+
+
+def _one(conn: Connection, server: Seen, guest: GuestState | None, up: set[str], now: datetime) -> Finding | None:
+    # The tasks are asked last: nearly all servers are as they were.
+    if _is_as_it_may_be(server, guest, up) or tasks.has_open(conn, kinds.SERVER, server.id):
         return None
+    if server.is_deleted:
+        assert guest is not None
+        tasks.submit(conn, kinds.PURGE, server.id, Unasked(server.project_id))
+        message = f"host {guest.host} still has the guest of a deleted server"
+        return _finding("guest-left-behind", server.id, message, True)
+    state = _state(server, guest)
     _note_power(conn, server, state, now)
     if guest is None:
         return _finding("guest-missing", server.id, f"host {server.host} does not have the guest", False)
+    difference = compare(server.vm_state, state)
     if difference is None:
         return None
     stopped = difference.stop and _stop(conn, server, now)
@@ -197,13 +236,6 @@ def _stop(conn: Connection, server: Seen, now: datetime) -> bool:
         return False
     tasks.submit(conn, kinds.STOP, server.id, Unasked(server.project_id))
     return True
-
-
-def _left_behind(conn: Connection, server: Seen, guest: GuestState | None, now: datetime) -> Finding | None:
-    if guest is None or tasks.has_open(conn, kinds.SERVER, server.id):
-        return None
-    tasks.submit(conn, kinds.PURGE, server.id, Unasked(server.project_id))
-    return _finding("guest-left-behind", server.id, f"host {guest.host} still has the guest of a deleted server", True)
 
 
 def _leaks(conn: Connection) -> list[Finding]:

@@ -122,6 +122,11 @@ def totals(conn: Connection, project_id: str, names: Sequence[str]) -> dict[str,
 # -- counted from the rows
 
 
+def tables(of: MetaData = metadata) -> list[str]:
+    """The names of the tables of which sums are kept, and of that where they are."""
+    return [Kept.table.name, *(name for name, table in of.tables.items() if table.info.get(_TABLES))]
+
+
 def differences(conn: Connection, tables: MetaData = metadata) -> list[tuple[str, str, int, int]]:
     """(name, project, what is kept, what the rows say) wherever the two are not the same. It reads all rows."""
     counted = _counted(conn, tables)

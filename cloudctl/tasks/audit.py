@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 from attrs import define, field, frozen
 from twisted.application.service import Service
@@ -50,6 +51,23 @@ async def mended(database: Database, mend: Mend, findings: Sequence[Finding]) ->
     for start in range(0, len(wanted), BATCH):
         done |= await database.run(mend, wanted[start : start + BATCH])
     return [each for each in findings if not each.submitted or each.resource_id in done]
+
+
+@define
+class Well:
+    """By what a check has last found all to be well: while that is the same it need not read everything again.
+
+    Tables are there by the counters of `Database.changes`, asked before they were read. Where these are None other
+    processes write, too, and every round reads.
+    """
+
+    _by: tuple[Any, ...] | None = None
+
+    def is_still(self, *by: Any) -> bool:
+        return self._by is not None and by[0] is not None and by == self._by
+
+    def note(self, well: bool, *by: Any) -> None:
+        self._by = by if well else None
 
 
 @define

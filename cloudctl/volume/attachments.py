@@ -98,10 +98,14 @@ def of_volume(conn: Connection, volume_ids: Iterable[str]) -> dict[str, list[Att
     return _grouped(conn, _of_volumes, volume_ids, "volume_id")
 
 
-def places(conn: Connection) -> set[tuple[str, str]]:
-    """(volume, host) of all that are attached to a host."""
-    # The rows are such pairs, and there may be many.
-    return set(conn.execute(_places))
+def places(conn: Connection) -> dict[str, tuple[str, ...]]:
+    """Volume → the hosts that it is attached to, by name; without volumes that are attached to none."""
+    found: dict[str, tuple[str, ...]] = {}
+    for id, host in conn.execute(_places):
+        if host is not None:
+            # Nearly all have one, and there may be very many.
+            found[id] = tuple(sorted({*found[id], host})) if id in found else (host,)
+    return found
 
 
 def hosts_of(conn: Connection, volume_id: str) -> frozenset[str]:

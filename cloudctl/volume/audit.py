@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from attrs import frozen
+from attrs import evolve, frozen
 from sqlalchemy import bindparam, func, select
 
 from cloudctl import db, tasks
@@ -18,9 +18,9 @@ from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
 from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeSnapshots
 from cloudctl.drivers.specs import SnapshotState, VolumeState
-from cloudctl.tasks.audit import Finding, mended
+from cloudctl.tasks.audit import Finding, Well, mended
 from cloudctl.volume import attachments, kinds, states, volumes
-from cloudctl.volume.tables import Snapshot, Volume
+from cloudctl.volume.tables import Attachment, Snapshot, Volume
 
 # The statuses in which a volume and a snapshot are what they shall be, while nothing is done with them.
 SETTLED = (states.AVAILABLE, states.IN_USE)
@@ -34,12 +34,18 @@ class Settled(NamedTuple):
     id: str
     size: int
     status: str
+    is_old: bool  # it has not changed since the round began
 
 
 _ids = select(Volume.id)
-_settled = select(Volume.id, Volume.size, Volume.status).where(
-    Volume.status.in_(SETTLED), func.coalesce(Volume.updated_at, Volume.created_at) < bindparam("before")
-)
+_settled = select(
+    Volume.id,
+    Volume.size,
+    Volume.status,
+    (func.coalesce(Volume.updated_at, Volume.created_at) < bindparam("before")).label("is_old"),
+).where(Volume.status.in_(SETTLED))
+# What is read.
+READ = Volume.table.name, Attachment.table.name, Snapshot.table.name
 
 
 @frozen
@@ -47,6 +53,7 @@ class Before:
     """What the database said before the backend was asked: what changed since then is not in question."""
 
     at: datetime
+    changes: Any  # of the tables, before they were read
     volumes: frozenset[str]
     snapshots: frozenset[str]
 
@@ -54,49 +61,58 @@ class Before:
 def check(database: Database, backend: IVolumeBackend) -> Callable[[], Awaitable[Sequence[Finding]]]:
     """The check, for `tasks.audit.Audit`."""
 
+    well = Well()
+    latest: Before | None = None
+
     async def round() -> Sequence[Finding]:
-        before = await database.scan(_before)
+        nonlocal latest
+        changes = database.changes(READ)
+        latest = before = await database.scan(_before, changes, latest)
         found = await backend.inventory()
         frozen_ones = await backend.snapshots() if IVolumeSnapshots.providedBy(backend) else None
-        # It reads every volume, so it keeps nobody from writing.
-        return await mended(database, _mend, await database.scan(compare, before, found, frozen_ones))
+        # They read every volume, so they keep nobody from writing.
+        findings: list[Finding] = []
+        if not well.is_still(changes, found):
+            findings, all_are_well = await database.scan(_volumes, before, found)
+            well.note(all_are_well, changes, found)
+        if frozen_ones is not None:
+            findings += await database.scan(_snapshots, before, frozen_ones)
+        return await mended(database, _mend, findings)
 
     return round
 
 
-def _before(conn: Connection) -> Before:
+def _before(conn: Connection, changes: Any = None, latest: Before | None = None) -> Before:
+    """`latest`: of the round before this one, whose ids are those of now if nothing has changed."""
+    at = utc(db.now(conn))
+    if latest is not None and changes is not None and changes == latest.changes:
+        return evolve(latest, at=at)
     ids = (frozenset(conn.execute(select(each.c.id)).scalars()) for each in (Volume.table, Snapshot.table))
-    return Before(utc(db.now(conn)), *ids)
-
-
-def compare(
-    conn: Connection, before: Before, found: Sequence[VolumeState], frozen_ones: Sequence[SnapshotState] | None
-) -> list[Finding]:
-    """All differences; those that are `submitted` are yet to be. `frozen_ones` None: the backend has no snapshots."""
-    findings = [*_volumes(conn, before, found)]
-    if frozen_ones is not None:
-        findings += _snapshots(conn, before, frozen_ones)
-    return findings
+    return Before(at, changes, *ids)
 
 
 # -- volumes
 
 
-def _volumes(conn: Connection, before: Before, found: Sequence[VolumeState]) -> Iterator[Finding]:
+def _volumes(conn: Connection, before: Before, found: Sequence[VolumeState]) -> tuple[list[Finding], bool]:
+    """All differences, and whether there is none at all: those that are `submitted` are yet to be."""
+    findings: list[Finding] = []
+    are_well = True
     present = {state.id: state for state in found}
-    # Nearly all are as they shall be, so they are compared as a whole.
-    usable = {(state.id, host) for state in found for host in state.hosts}
-    elsewhere = {id for id, _ in usable ^ attachments.places(conn)}
-    as_they_shall_be = {(state.id, state.size_gib) for state in found if state.id not in elsewhere}
-    for id, size, status in conn.execute(_settled, {"before": before.at}):
-        if (id, size) not in as_they_shall_be:
-            held = attachments.hosts_of(conn, id)
-            yield from _one(conn, Settled(id, size, status), present.get(id), held)
+    places = attachments.places(conn)
+    for id, size, status, is_old in conn.execute(_settled, {"before": before.at}):
+        state, held = present.get(id), places.get(id, ())
+        # Nearly all are as they shall be, and there may be very many.
+        if state is None or state.size_gib != size or state.hosts != held or not is_old:
+            are_well = False
+            if is_old:
+                findings += _one(conn, Settled(id, size, status, is_old), state, frozenset(held))
     unknown = present.keys() - before.volumes
     for id in sorted(unknown - set(conn.scalars(_ids)) if unknown else ()):
-        yield Finding(
-            "volume-unknown", kinds.VOLUME, id, "the database does not know this volume of the backend", False
+        findings.append(
+            Finding("volume-unknown", kinds.VOLUME, id, "the database does not know this volume of the backend", False)
         )
+    return findings, are_well and not unknown
 
 
 def _one(conn: Connection, row: Settled, state: VolumeState | None, held: frozenset[str]) -> Iterator[Finding]:
@@ -140,7 +156,8 @@ def _is_old(row: Snapshot, before: Before) -> bool:
 # -- snapshots
 
 
-def _snapshots(conn: Connection, before: Before, found: Sequence[SnapshotState]) -> Iterator[Finding]:
+def _snapshots(conn: Connection, before: Before, found: Sequence[SnapshotState]) -> list[Finding]:
+    findings: list[Finding] = []
     present = {state.id: state for state in found}
     known = set()
     for row in conn.execute(select(Snapshot)).all():
@@ -149,11 +166,12 @@ def _snapshots(conn: Connection, before: Before, found: Sequence[SnapshotState])
             continue
         if not tasks.has_open(conn, kinds.SNAPSHOT, row.id):
             message = "the backend does not have the snapshot"
-            yield Finding("snapshot-missing", kinds.SNAPSHOT, row.id, message, False)
+            findings.append(Finding("snapshot-missing", kinds.SNAPSHOT, row.id, message, False))
     for id in sorted(present.keys() - known - before.snapshots):
         if not _is_copied(conn, present[id].volume_id):
             message = f"unknown snapshot of volume {present[id].volume_id}"
-            yield Finding("snapshot-unknown", kinds.SNAPSHOT, id, message, False)
+            findings.append(Finding("snapshot-unknown", kinds.SNAPSHOT, id, message, False))
+    return findings
 
 
 def _is_copied(conn: Connection, volume_id: str) -> bool:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from attrs import evolve
+from sqlalchemy import text, update
 
+from cloudctl.compute import audit
+from cloudctl.compute.tables import Server
 from cloudctl.drivers.errors import Busy, DriverError, HostDown, NoCapacity, Unfit, Unreachable
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.drivers.fake.network import FakeNetworkBackend
@@ -251,6 +254,30 @@ def test_servers_that_are_as_they_were_cost_no_query_each(cloud: MemoryCloud, de
     monkeypatch.setattr("cloudctl.compute.audit.tasks.has_open", lambda *args: asked.append(args))
     cloud.cloud.audit.run()
     assert (cloud.cloud.audit.latest["hypervisor"], asked) == ((), [])
+
+
+def test_guests_that_were_as_they_shall_be_are_compared_again_once_anything_has_changed(
+    cloud: MemoryCloud, demo: Asking, hypervisor: FakeHypervisor, monkeypatch: Any
+) -> None:
+    server_id = demo.boot()
+    assert audited(cloud) == []
+    compare, rounds = audit._compare_all, list[Any]()
+
+    def noting(conn: Any, guests: Any, up: Any) -> Any:
+        rounds.append(guests)
+        return compare(conn, guests, up)
+
+    monkeypatch.setattr(audit, "_compare_all", noting)
+    assert (audited(cloud), rounds) == ([], [])
+    # A guest that nobody knows, for as long as it is there.
+    guest = there(hypervisor.guests.get(server_id))
+    hypervisor.guests.put("x", evolve(guest, spec=evolve(guest.spec, id="x")))
+    assert [audited(cloud), audited(cloud), len(rounds)] == [[("guest-unknown", False)]] * 2 + [2]
+    hypervisor.guests.delete("x")
+    assert [audited(cloud), audited(cloud), len(rounds)] == [[], [], 3]
+    # What somebody says of a server.
+    cloud.transact(lambda conn: conn.execute(update(Server).where(Server.id == server_id).values(vm_state="stopped")))
+    assert audited(cloud) == [("guest-on", True)]
 
 
 def test_more_unknown_guests_than_one_statement_takes(

@@ -226,3 +226,20 @@ def test_the_audit_puts_them_right(cloud: MemoryCloud) -> None:
     cloud.advance(cloud.config.tasks.audit_period + 1)
     assert {finding.kind for finding in cloud.cloud.audit.latest["totals"]} == {"total-wrong"}
     assert cloud.db.transact(True, totals.differences) == []
+
+
+def test_the_audit_counts_again_once_anything_has_changed(cloud: MemoryCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    differences, rounds = totals.differences, list[object]()
+
+    def noting(conn: Connection) -> list[tuple[str, str, int, int]]:
+        rounds.append(conn)
+        return differences(conn)
+
+    monkeypatch.setattr(totals, "differences", noting)
+    found = []
+    for wrong in (0, 0, 1, 0, 0, 1):
+        if wrong:
+            cloud.db.transact(False, lambda conn: conn.execute(update(Kept).values(amount=Kept.amount + 1)) and None)
+        cloud.cloud.audit.run()
+        found.append((bool(cloud.cloud.audit.latest["totals"]), len(rounds)))
+    assert found == [(False, 1), (False, 1), (True, 3), (False, 4), (False, 4), (True, 6)]
