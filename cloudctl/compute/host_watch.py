@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 from twisted.internet.interfaces import IReactorTime
 
 from cloudctl.compute import notices, services
@@ -26,6 +26,7 @@ from cloudctl.tasks.rounds import Rounds
 PERIOD = 10.0  # seconds
 # So often each record of a host is compared with what is found, although nothing has changed that we know of.
 THOROUGH = timedelta(minutes=15)
+FEW = 100  # hosts that are looked up by their names
 
 
 @frozen
@@ -35,6 +36,7 @@ class Written:
     found: Sequence[HostInventory]
     at: datetime
     provided: tuple[Any, ...]
+    changes: Any  # of what they provide: what they were before it was read
 
 
 class HostWatch(Rounds):
@@ -48,28 +50,47 @@ class HostWatch(Rounds):
     async def look(self) -> None:
         """One round. Raises what the driver raises."""
         found = await self.hypervisor.hosts()
-        self._written = await self.db.run(self._write, found)
+        self._written = await self.db.run(self._write, found, self.db.changes(hosts.PROVIDED))
 
-    def _write(self, conn: Connection, found: Sequence[HostInventory]) -> Written:
+    def _write(self, conn: Connection, found: Sequence[HostInventory], changes: Any) -> Written:
         now = utc(self.db.now(conn))
         written = self._written
-        if written is None or not self._is_as_written(conn, written, found, now):
-            self._compare(conn, found, now)
-            written = Written(found, now, hosts.summary(conn))
+        news = None if written is None else self._news(conn, written, found, now, changes)
+        if written is None or news is None:
+            self._compare(conn, found, now, are_all=True)
+            written = Written(found, now, hosts.summary(conn), changes)
+        elif news:
+            self._compare(conn, news, now, are_all=False)
+            written = Written(found, written.at, hosts.summary(conn), changes)
+        else:
+            hosts.seen_again(conn, now)
+            written = evolve(written, changes=changes)
         services.beat(conn, self.options.host, now)
         return written
 
-    def _is_as_written(self, conn: Connection, written: Written, found: Sequence[HostInventory], now: datetime) -> bool:
-        """Most rounds find what the last one has found, and nobody else has changed it."""
-        return (
-            found == written.found
-            and now - written.at < THOROUGH
-            and hosts.summary(conn) == written.provided
-            and hosts.seen_again(conn, found, now)
-        )
+    def _news(
+        self, conn: Connection, written: Written, found: Sequence[HostInventory], now: datetime, changes: Any
+    ) -> Sequence[HostInventory] | None:
+        """The hosts of which the driver says something new: few, as a rule. None: all of them are to be compared.
 
-    def _compare(self, conn: Connection, found: Sequence[HostInventory], now: datetime) -> None:
-        before, after = hosts.sync(conn, found, now, promises(self.options))
+        Which is done now and then, when other hosts are there, and when somebody else has changed what was written.
+        """
+        was = written.found
+        if (
+            now - written.at >= THOROUGH
+            or ((changes is None or changes != written.changes) and hosts.summary(conn) != written.provided)
+            or hosts.down(conn) != {host.name for host in was if not host.up}
+        ):
+            return None
+        if found == was:
+            return ()
+        if [host.name for host in found] != [host.name for host in was]:
+            return None
+        news = [host for host, before in zip(found, was, strict=True) if host != before]
+        return news if len(news) <= FEW else None
+
+    def _compare(self, conn: Connection, found: Sequence[HostInventory], now: datetime, *, are_all: bool) -> None:
+        before, after = hosts.sync(conn, found, now, promises(self.options), are_all=are_all)
         were_up = {each.name for each in before if hosts.is_alive(each)}
         for each in after:
             if each.name in were_up and not each.up:

@@ -7,7 +7,7 @@ anything but that it is broken. What is noticed is an event of the bus, written 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from sqlalchemy import bindparam, select
@@ -34,7 +34,12 @@ PERIOD = 10.0  # seconds
 _missed = (
     select(Member.name)
     .join(Host.table, Host.name == Member.name)
-    .where(Member.on_maintenance.is_(False), Host.up.is_(False), Host.seen_at <= bindparam("since"))
+    .where(
+        Member.name.in_(bindparam("silent", expanding=True)),
+        Member.on_maintenance.is_(False),
+        Host.up.is_(False),
+        Host.seen_at <= bindparam("since"),
+    )
 )
 
 
@@ -61,7 +66,7 @@ class HaWatch(Rounds):
     def _write(self, conn: Connection, silent: Collection[str]) -> None:
         now = utc(self.db.now(conn))
         self._pick_up(conn, now)
-        for name in sorted(self._missed(conn, now).intersection(silent)):
+        for name in self._missed(conn, silent, now):
             if self._is_news(conn, name, now):
                 told = {"host": name, "forced_down": False}
                 message = Message(new_id(), HOST_ERROR, f"cloudctl:{name}", told, now)
@@ -76,9 +81,12 @@ class HaWatch(Rounds):
         for each in notifications.unclaimed(conn, before):
             notifications.begin(conn, each, Unasked(), self.options)
 
-    def _missed(self, conn: Connection, now: datetime) -> set[str]:
-        """The hosts that the other channel has not seen for long enough, and that are watched."""
-        return set(conn.scalars(_missed, {"since": now - timedelta(seconds=self.options.unknown_silence)}))
+    def _missed(self, conn: Connection, silent: Collection[str], now: datetime) -> Sequence[str]:
+        """Those of them that the other channel has not seen for long enough, and that are watched. By name."""
+        if not silent:
+            return ()
+        since = now - timedelta(seconds=self.options.unknown_silence)
+        return sorted(conn.scalars(_missed, {"silent": list(silent), "since": since}))
 
     def _is_news(self, conn: Connection, name: str, now: datetime) -> bool:
         """Whether nobody has said so yet, and nobody waits for it to return."""

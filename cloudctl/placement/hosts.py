@@ -33,11 +33,19 @@ _promised = select(
     Inventory.max_unit,
     Inventory.allocation_ratio,
 ).join(Host.table, Host.id == Inventory.provider_id)
+# Of all providers: to look up whose each is takes longer than to compare all hosts now and then in vain.
 _summary = select(
-    func.count(), func.sum(Inventory.total), func.sum(Inventory.reserved), func.sum(Inventory.allocation_ratio)
-).select_from(Inventory.table.join(Host.table, Host.id == Inventory.provider_id))
+    func.count(),
+    func.sum(Inventory.total),
+    func.sum(Inventory.reserved),
+    func.sum(Inventory.allocation_ratio),
+    select(func.count()).select_from(Host.table).scalar_subquery(),
+).select_from(Inventory.table)
 _inventories = select(Inventory).join(Host.table, Host.id == Inventory.provider_id)
-_up = select(Host.name, Host.up)
+# What `summary` reads; of hosts it is only how many there are, which changes with what they provide.
+PROVIDED = (Inventory.table.name,)
+_providers = select(Provider.id).join(Host.table, Host.id == Provider.id)
+_down = select(Host.name).where(Host.up.is_(False))
 _alive = select(Host.name).where(Host.up, Host.forced_down.is_(False))
 _seen = update(Host).where(Host.up).values(seen_at=bindparam("now"))
 _succeeded = update(Host).where(Host.name == bindparam("of_host"), Host.failed_builds > 0).values(failed_builds=0)
@@ -106,13 +114,15 @@ class Load:
 
 
 def sync(
-    conn: Connection, found: Sequence[HostInventory], now: datetime, promises: Promises
+    conn: Connection, found: Sequence[HostInventory], now: datetime, promises: Promises, *, are_all: bool = True
 ) -> tuple[Sequence[Host], Sequence[Host]]:
     """Write down what the drivers say of their hosts. Those that no driver serves any more are down.
 
-    All hosts as they were, and as they are; `seen_at`, and the zones of aggregates, are as they were in both.
+    `are_all` False: these are a few of them, and of the others nothing is new. These hosts (all of them) as they were,
+    and as they are; `seen_at`, and the zones of aggregates, are as they were in both.
     """
-    before = every(conn)
+    names = None if are_all else [host.name for host in found]
+    before = _those(conn, _all, names)
     known = {host.name: host for host in before}
     changed = False
     for host in found:
@@ -150,16 +160,21 @@ def sync(
             except IntegrityError:
                 # Another process, which started at the same time, was first.
                 continue
-    gone = known.keys() - {host.name for host in found}
+    gone = known.keys() - {host.name for host in found}  # of a few of them none
     if lost := [name for name in gone if known[name].up]:
         conn.execute(update(Host).where(Host.name.in_(lost)).values(up=False))
         changed = True
     # One that does not answer was last seen when it still did.
     conn.execute(_seen, {"now": now})
-    rows = every(conn) if changed else before
-    _provide(conn, rows, {host.name: promises.inventories(host) for host in found}, now)
+    rows = _those(conn, _all, names) if changed else before
+    _provide(conn, rows, {host.name: promises.inventories(host) for host in found}, now, names)
     aggregates.rezone(conn, rows)
     return before, rows
+
+
+def _those(conn: Connection, query: Any, names: Sequence[str] | None) -> Sequence[Any]:
+    """What a query that names hosts finds of these, or of all."""
+    return conn.execute(query if names is None else query.where(Host.name.in_(names))).all()
 
 
 def summary(conn: Connection) -> tuple[Any, ...]:
@@ -167,23 +182,26 @@ def summary(conn: Connection) -> tuple[Any, ...]:
     return tuple(conn.execute(_summary).one())
 
 
-def seen_again(conn: Connection, found: Sequence[HostInventory], now: datetime) -> bool:
-    """Write down that those that answer were seen now. False, and nothing is done: others, or fewer, do by the records.
+def down(conn: Connection) -> set[str]:
+    """The names of those that no driver reaches."""
+    return set(conn.scalars(_down))
 
-    For a round that finds what this process has written down before; what else there is of hosts is not looked at.
-    """
-    if dict(conn.execute(_up).all()) != {host.name: host.up for host in found}:
-        return False
+
+def seen_again(conn: Connection, now: datetime) -> None:
+    """Write down that those that answer were seen now, for a round that finds nothing else."""
     conn.execute(_seen, {"now": now})
-    return True
 
 
 def _provide(
-    conn: Connection, rows: Sequence[Host], wanted: Mapping[str, Mapping[str, dict[str, Any]]], now: datetime
+    conn: Connection,
+    rows: Sequence[Host],
+    wanted: Mapping[str, Mapping[str, dict[str, Any]]],
+    now: datetime,
+    names: Sequence[str] | None,
 ) -> None:
-    """Write down what these hosts provide, where it is not written yet."""
-    known = set(conn.scalars(select(Provider.id).join(Host.table, Host.id == Provider.id)))
-    has = {row[:2]: row[2:] for row in conn.execute(_promised)}
+    """Write down what these hosts provide, where it is not written yet. `names`: theirs; None: they are all."""
+    known = {id for (id,) in _those(conn, _providers, names)}
+    has = {row[:2]: row[2:] for row in _those(conn, _promised, names)}
     for host in rows:
         changed = False
         if host.id not in known:
