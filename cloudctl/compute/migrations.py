@@ -114,13 +114,16 @@ def create(conn: Connection, caller: Caller, wanted: NewMigration) -> Migration:
     return Migration(number=conn.execute(insert(Migration), values).key, **values)
 
 
+_by_id = select(Migration).where(Migration.id == bindparam("wanted"))
+
+
 def not_found(migration_id: str) -> NotFound:
     return NotFound(f"Migration {migration_id} could not be found.")
 
 
 def get(conn: Connection, migration_id: str) -> Migration:
     """Raises NotFound."""
-    row = conn.execute(select(Migration).where(Migration.id == migration_id)).first()
+    row = conn.execute(_by_id, {"wanted": migration_id}).first()
     if row is None:
         raise not_found(migration_id)
     return row
@@ -140,6 +143,13 @@ def take(conn: Connection, server_id: str, now: datetime, name: str) -> Migratio
     return row
 
 
+_before = Migration.server_id == bindparam("server"), Migration.number < bindparam("this")
+_last_other = select(func.coalesce(func.max(Migration.number), 0)).where(
+    *_before, or_(Migration.kind != EVACUATION, Migration.status != FAILED)
+)
+_left_behind = (
+    select(Migration.source_host).where(*_before, Migration.number > _last_other.scalar_subquery()).distinct()
+)
 _on_their_way = (
     select(Migration)
     .where(Migration.server_id == bindparam("server"), Migration.kind == LIVE, Migration.status.in_(ON_ITS_WAY))
@@ -159,10 +169,7 @@ def unfinished(conn: Connection, server_id: str) -> Sequence[Migration]:
 
 def left_behind(conn: Connection, migration: Migration) -> Sequence[str]:
     """The hosts that an evacuation leaves: its source, and those of the ones right before it that did not arrive."""
-    before = Migration.server_id == migration.server_id, Migration.number < migration.number
-    others = or_(Migration.kind != EVACUATION, Migration.status != FAILED)
-    last = conn.execute(select(func.max(Migration.number)).where(*before, others)).scalar_one() or 0
-    sources = conn.scalars(select(Migration.source_host).where(*before, Migration.number > last).distinct())
+    sources = conn.scalars(_left_behind, {"server": migration.server_id, "this": migration.number})
     return [name for name in sorted({migration.source_host, *sources}) if name != migration.dest_host]
 
 

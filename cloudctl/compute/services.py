@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from attrs import frozen
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.compute.tables import ControlService
@@ -54,6 +54,9 @@ def _of_control(row: ControlService, now: datetime) -> Service:
     return Service(row.id, 1 - row.number, row.binary, row.host, INTERNAL, up, row.seen_at)
 
 
+_seen = update(ControlService).where(ControlService.host == bindparam("of_host")).values(seen_at=bindparam("now"))
+
+
 def every(conn: Connection, now: datetime) -> list[Service]:
     """Those of hosts first."""
     return [*map(of_host, hosts.every(conn)), *control(conn, now)]
@@ -66,8 +69,7 @@ def control(conn: Connection, now: datetime) -> list[Service]:
 
 def beat(conn: Connection, host: str, now: datetime) -> None:
     """Scheduler and conductor of this host are there."""
-    seen = update(ControlService).where(ControlService.host == host).values(seen_at=now)
-    if conn.execute(seen).rowcount >= len(CONTROL):
+    if conn.execute(_seen, {"of_host": host, "now": now}).rowcount >= len(CONTROL):
         return
     for binary in CONTROL:
         try:

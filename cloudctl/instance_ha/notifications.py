@@ -47,6 +47,11 @@ MOVES = {
     "fail": Move(sources(*OPEN), {"status": FAILED, "held": False}),
 }
 
+_old = (
+    select(Notification)
+    .where(Notification.status == NEW, Notification.created_at <= bindparam("before"))
+    .order_by(Notification.number)
+)
 _by_id = select(Notification).where(Notification.id == bindparam("wanted"))
 
 
@@ -175,8 +180,7 @@ def held(conn: Connection) -> Sequence[Notification]:
 
 def unclaimed(conn: Connection, before: datetime) -> Sequence[Notification]:
     """Those that were new already then, and of which nobody has a task."""
-    old = Notification.status == NEW, Notification.created_at <= before
-    found = conn.execute(select(Notification).where(*old).order_by(Notification.number)).all()
+    found = conn.execute(_old, {"before": before}).all()
     return [each for each in found if not tasks.has_open(conn, NOTIFICATION, each.id)]
 
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import bindparam, select, update
 
 from cloudctl.db import Connection, notify
 from cloudctl.tasks import queue
 from cloudctl.tasks.kind import Kind
 from cloudctl.tasks.tables import OPEN, TaskRow
 from cloudctl.tasks.workflow import Task
+
+_wake = (
+    update(TaskRow)
+    .where(TaskRow.id == bindparam("parent"), TaskRow.state.in_(OPEN))
+    .values(not_before=bindparam("now"))
+)
 
 
 def find(conn: Connection, parent: Task, key: str) -> Any | None:
@@ -30,8 +36,7 @@ def wake_parent(conn: Connection, child: Task, now: float) -> None:
     """The child ended or is held: let its parent look at once."""
     if child.parent_id is None:
         return
-    parent = (TaskRow.id == child.parent_id) & TaskRow.state.in_(OPEN)
-    conn.execute(update(TaskRow).where(parent).values(not_before=now))
+    conn.execute(_wake, {"parent": child.parent_id, "now": now})
     notify(conn, queue.CHANNEL)
 
 
