@@ -150,6 +150,8 @@ class FakeHypervisor:
     cables: dict[str, Cable] = field(factory=dict)  # of the consoles that are open, by the ids of their guests
     screens: Screens = field(factory=Screens)
     elsewhere: bool = False
+    # The last one, and what it was made of: all guests, and the hosts that were up.
+    _inventory: tuple[list[Guest], set[str], tuple[GuestState, ...]] | None = None
 
     async def check(self) -> None:
         check_writable(self.root)
@@ -188,8 +190,12 @@ class FakeHypervisor:
 
     async def inventory(self) -> tuple[GuestState, ...]:
         async with self.behaviour.around("inventory"):
-            up = {name for name, machine in self.machines.items() if machine.up}
-            return tuple(guest.state for guest in self.guests.values() if guest.spec.host in up)
+            up, guests = {name for name, machine in self.machines.items() if machine.up}, self.guests.values()
+            # What is kept in memory is the same list until something changes.
+            if self._inventory is None or self._inventory[0] is not guests or self._inventory[1] != up:
+                found = tuple(guest.state for guest in guests if guest.spec.host in up)
+                self._inventory = guests, up, found
+            return self._inventory[2]
 
     async def observe(self, id: str) -> GuestState:
         async with self.behaviour.around("observe", id):

@@ -41,7 +41,7 @@ class Store(Protocol[T]):
 
 
 def _others(memory: Memory[Any], _attribute: Any, objects: dict[str, T]) -> dict[str, T]:
-    memory._sorted = None
+    memory._sorted = memory._values = None
     return objects
 
 
@@ -49,6 +49,7 @@ def _others(memory: Memory[Any], _attribute: Any, objects: dict[str, T]) -> dict
 class Memory(Generic[T]):
     objects: dict[str, T] = field(factory=dict, on_setattr=_others)
     _sorted: list[str] | None = None  # their ids
+    _values: list[T] | None = None  # a list stays as it is once it was given away
 
     def get(self, id: str) -> T | None:
         return self.objects.get(id)
@@ -57,15 +58,18 @@ class Memory(Generic[T]):
         if id not in self.objects:
             self._sorted = None
         self.objects[id] = value
+        self._values = None
 
     def delete(self, id: str) -> None:
         if self.objects.pop(id, None) is not None:
-            self._sorted = None
+            self._sorted = self._values = None
 
     def values(self) -> list[T]:
         if self._sorted is None:
             self._sorted = sorted(self.objects)
-        return [self.objects[id] for id in self._sorted]
+        if self._values is None:
+            self._values = [self.objects[id] for id in self._sorted]
+        return self._values
 
 
 @frozen

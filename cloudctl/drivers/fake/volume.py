@@ -117,6 +117,8 @@ class FakeVolumeBackend:
     loose: Store[Loose]
     loose_snapshots: Store[Loose]
     elsewhere: bool = False
+    # The last one, and the volumes that it was made of.
+    _inventory: tuple[list[Volume], tuple[VolumeState, ...]] | None = None
 
     formats = ("qcow2",)
 
@@ -137,7 +139,11 @@ class FakeVolumeBackend:
 
     async def inventory(self) -> tuple[VolumeState, ...]:
         async with self.behaviour.around("inventory"):
-            return tuple(volume.state for volume in self.volumes.values())
+            volumes = self.volumes.values()
+            # What is kept in memory is the same list until something changes.
+            if self._inventory is None or self._inventory[0] is not volumes:
+                self._inventory = volumes, tuple(volume.state for volume in volumes)
+            return self._inventory[1]
 
     async def observe(self, id: str) -> VolumeState:
         async with self.behaviour.around("observe", id):
