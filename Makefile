@@ -85,7 +85,7 @@ bench: $(INSTALLED)
 	@set -e; for measure in benchmarks/core.py benchmarks/tasks.py benchmarks/cloud.py benchmarks/identity.py benchmarks/objects.py benchmarks/host.py benchmarks/many_hosts.py benchmarks/cluster.py benchmarks/processes.py benchmarks/ceph.py; do echo "== $$measure"; $(BIN)/python $$measure $(ARGS); done
 
 simulate: $(INSTALLED)
-	$(PYTEST) --quiet --tb=short --show-capture=no --durations=10 tests/instance_ha/simulation $(SIMULATED) $(ARGS)
+	$(BIN)/python -m tests.instance_ha.simulation $(if $(filter file,$(origin JOBS)),,--jobs=$(JOBS)) $(SIMULATED) $(ARGS)
 
 # Each of them runs, whatever became of those before it.
 clients: $(INSTALLED)

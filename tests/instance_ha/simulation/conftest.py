@@ -1,5 +1,6 @@
 """`pytest tests/instance_ha/simulation --seeds=1000 --first-seed=7` plays more, or another one; `--hosts=1000
---servers=20000` a larger one, `--days=30` a longer one."""
+--servers=20000` a larger one, `--days=30` a longer one. Many are
+played on all cores by `python -m tests.instance_ha.simulation`."""
 
 from __future__ import annotations
 

@@ -56,6 +56,9 @@ _open = select(Notification).where(Notification.status.in_(OPEN))
 _tasks = select(TaskRow.id).where(TaskRow.state.in_(UNDER_WAY)).limit(1)
 _others = _tasks.where(TaskRow.kind != RETURN.name)
 _taken = select(Member).where(Member.reserved_for.is_not(None))
+_servers = select(Server.id, Server.host, Server.vm_state, Server.task_state, Server.fault_message).where(
+    Server.deleted_at.is_(None)
+)
 _moved = select(Notification).where(Notification.number > bindparam("after")).order_by(Notification.number)
 
 
@@ -411,23 +414,23 @@ class World:
         host_of = {host.id: host.name for host in conn.execute(select(Host))}
         claims: dict[str, set[str]] = {}
         users: dict[str, set[str | None]] = {}  # volume → the hosts of the servers that have it
-        for each in conn.execute(select(Allocation)):
-            claims.setdefault(each.consumer_id, set()).add(host_of[each.provider_id])
+        for consumer_id, provider_id in conn.execute(select(Allocation.consumer_id, Allocation.provider_id)):
+            claims.setdefault(consumer_id, set()).add(host_of[provider_id])
         for host in conn.execute(select(Host)).all():
             assert host.up and not host.forced_down, self._story(f"{host.name} is not used again")
-        for server in conn.execute(select(Server).where(Server.deleted_at.is_(None))):
-            guest = self.hypervisor.guests.get(server.id)
-            story = f"{server.id} is {server.vm_state} on {server.host}: {server.fault_message}"
-            assert server.task_state is None and server.vm_state in ("active", "stopped", "error"), self._story(story)
-            assert claims.get(server.id) == {server.host}, self._story(f"{story}; it claims {claims.get(server.id)}")
-            if server.vm_state == "active":
+        for server, on, vm_state, task_state, fault in conn.execute(_servers):
+            guest = self.hypervisor.guests.get(server)
+            story = f"{server} is {vm_state} on {on}: {fault}"
+            assert task_state is None and vm_state in ("active", "stopped", "error"), self._story(story)
+            assert claims.get(server) == {on}, self._story(f"{story}; it claims {claims.get(server)}")
+            if vm_state == "active":
                 assert guest is not None and guest.power not in OFF, self._story(f"{story}; its guest is not on")
             if guest is not None:
-                assert guest.spec.host == server.host, self._story(f"{story}; its guest is on {guest.spec.host}")
+                assert guest.spec.host == on, self._story(f"{story}; its guest is on {guest.spec.host}")
             volumes = {each.volume_id for each in guest.spec.volumes} if guest is not None else set()
-            assert volumes == self.people.volumes[server.id], self._story(f"{story}; it has the volumes {volumes}")
+            assert volumes == self.people.volumes[server], self._story(f"{story}; it has the volumes {volumes}")
             for id in volumes:
-                users.setdefault(id, set()).add(server.host)
+                users.setdefault(id, set()).add(on)
         status = dict(conn.execute(select(Volume.id, Volume.status)).all())
         for disk in self.backend.volumes.values():
             where = users.pop(disk.id)
