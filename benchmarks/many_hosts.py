@@ -89,11 +89,12 @@ async def measured(reactor: Any, hosts: int, guests: int, seconds: float, direct
     ticking, looking = LoopingCall(tick), LoopingCall(lambda: ensureDeferred(look()))
     used, began = processor(), time.monotonic()
     ticking.start(TICK, now=False)
-    looking.start(ROUND)
+    looked = looking.start(ROUND)
     waited: Any = LoopingCall(lambda: None if time.monotonic() - began < seconds else waited.stop())
     await waited.start(1.0)
     looking.stop()
     ticking.stop()
+    await looked  # a round that is under way ends before the hosts are let go
     share = (processor() - used) / (time.monotonic() - began)
     print(f"{len(rounds)} rounds, {median(rounds):.2f} s each (longest {max(rounds):.2f}), {share:.1%} of a processor")
     print(f"a clock was {median(late) * 1000:.1f} ms late (longest {max(late) * 1000:.0f})")
