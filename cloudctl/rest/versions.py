@@ -79,7 +79,8 @@ def at(choices: Mapping[Version, T], version: Version) -> T:
 class Microversions:
     """The range of one API. `headers` are the legacy headers that hold a bare `X.Y`, in order of precedence.
 
-    `first` are those that win over `OpenStack-API-Version`, `after` those that it wins over.
+    `first` are those that win over `OpenStack-API-Version`, `after` those that it wins over. `aliases` are other names
+    of the service type that a request may use; the answer has `service_type`.
     """
 
     service_type: str
@@ -87,6 +88,7 @@ class Microversions:
     maximum: Version
     first: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
     _answers: dict[Version, Sequence[tuple[bytes, bytes]]] = field(factory=dict, init=False, eq=False, repr=False)
 
     def asked(self, headers: Headers) -> Version:
@@ -117,7 +119,7 @@ class Microversions:
         for line in headers.getRawHeaders("OpenStack-API-Version") or ():
             for part in line.split(","):
                 service, _, value = part.strip().partition(" ")
-                if service.lower() == self.service_type:
+                if service.lower() in (self.service_type, *self.aliases):
                     return value.strip()
         for name in self.after:
             if value := headers.getRawHeaders(name):

@@ -35,6 +35,10 @@ def test_the_version_used_is_told(demo: Any) -> None:
     assert answer.headers["Vary"] == "OpenStack-API-Version"
     assert answer.headers["x-compute-request-id"] == answer.headers["x-openstack-request-id"]
     assert demo.get(f"{V3}/volumes").headers["OpenStack-API-Version"] == "volume 3.0"
+    # By the types of the catalog, too; the answer is the same.
+    for service in ("block-storage", "volumev3", "Block-Storage"):
+        answer = demo.get(f"{V3}/volumes", headers={"OpenStack-API-Version": f"{service} 3.60"})
+        assert answer.headers["OpenStack-API-Version"] == "volume 3.60"
     assert demo.get(f"{V3}/volumes", headers=at("3.99")).status == 406
     assert demo.get(f"{V3}/volumes", headers=at("x")).status == 400
 

@@ -11,7 +11,8 @@ from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import Microversions
 
-VERSIONS = Microversions("volume", (3, 0), (3, 71))
+# By the catalog's types, too: a client that found the service by one of them names it so.
+VERSIONS = Microversions("volume", (3, 0), (3, 71), aliases=("block-storage", "volumev3"))
 
 
 @frozen
