@@ -250,6 +250,14 @@ def test_equal_rules_are_kept_once_and_only_unused_ones_can_be_deleted(keystone:
     assert keystone.ask("GET", f"{where}/{rule_id}", token=demo).status == 404
 
 
+def test_rules_keep_the_order_in_which_they_were_given(keystone: Any, demo: str) -> None:
+    paths = [f"/v3/{number}" for number in range(20)]
+    rules = [{**PROJECTS, "path": path} for path in paths]
+    assert [rule["path"] for rule in made(keystone, demo, access_rules=rules)["access_rules"]] == paths
+    where = f"/users/{keystone.made.demo_user_id}/access_rules"
+    assert [rule["path"] for rule in keystone.ask("GET", where, token=demo).json()["access_rules"]] == paths
+
+
 def test_the_rule_of_another_user_cannot_be_taken(keystone: Any, demo: str) -> None:
     rule = made(keystone, demo, access_rules=[PROJECTS])["access_rules"][0]["id"]
     admin = keystone.admin()
