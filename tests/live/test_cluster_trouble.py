@@ -80,6 +80,9 @@ def plugs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plugs:
 
 @pytest.fixture
 def line(postgresql_url: str) -> Iterator[Line]:
+    if not os.environ.get(ASKED_FOR):
+        pytest.skip(f"it takes minutes: {ASKED_FOR} runs it")
+    need(clusters.lacking() or no_line(), HOST)
     url = make_url(postgresql_url)
     made = Line(f"{url.host}:{url.port or 5432}")
     made.mend()
@@ -91,9 +94,6 @@ def line(postgresql_url: str) -> Iterator[Line]:
 def cluster(
     tmp_path_factory: pytest.TempPathFactory, postgresql_url: str, line: Line, plugs: Plugs
 ) -> Iterator[Cluster]:
-    if not os.environ.get(ASKED_FOR):
-        pytest.skip(f"it takes minutes: {ASKED_FOR} runs it")
-    need(clusters.lacking() or no_line(), HOST)
     directory = tmp_path_factory.mktemp("trouble")
     (directory / "disks").mkdir()
     url = make_url(postgresql_url).set(host="127.0.0.1", port=line.port).render_as_string(hide_password=False)
