@@ -29,8 +29,9 @@ PYTEST := $(PYTEST_ALONE) -n $(JOBS) --dist=worksteal
 # Where pytest keeps what it has compiled.
 COMPILED := tests/__pycache__
 
-CLIENTS := novaclient cinderclient glanceclient openstackclient openstack-objects osc-placement libcloud masakari rally \
-	ansible horizon nodepool swiftclient boto3 awscli s3fs rclone s3cmd restic duplicity sync
+CLIENTS := novaclient cinderclient glanceclient openstackclient openstack-objects osc-placement libcloud \
+	gophercloud masakari rally ansible horizon nodepool swiftclient boto3 awscli s3fs rclone s3cmd restic duplicity \
+	sync
 
 # How many simulations of docs/instance-ha.md are played, and how large and long each of them is.
 SIMULATED ?= --seeds=100 --hosts=100 --servers=2000 --days=30
