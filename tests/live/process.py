@@ -173,6 +173,8 @@ class LiveCloud:
             status, found, raw = error.code, error.headers, error.read()
         except HTTPException as error:
             raise ConnectionError(f"half an answer: {error!r}") from error
+        # Never right, and only the log says why.
+        assert status != 500, f"{method} {path}: {raw!r}\n{self.log.read_text()[-8000:]}"
         lower = {name.lower(): value for name, value in found.items()}
         return status, lower, json.loads(raw) if raw and "json" in lower.get("content-type", "") else None
 
