@@ -10,6 +10,7 @@ from cloudctl.compute.states import DELETING, ERROR, SOFT_DELETED
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.placement import claims
+from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Kind, Origin, Unasked
 from cloudctl.volume import attachments, volumes
@@ -77,10 +78,13 @@ def finish(conn: Connection, server_id: str, now: datetime, by: Origin, *, ports
 
     `ports_have_left`: all hosts have let go of the server's ports, see `network.ports.leaving`.
     """
+    server = servers.find(conn, server_id)
+    if server is not None:
+        quota.turn(conn, quotas.QUOTAS, server.project_id)
     release_devices(conn, server_id, now, by, made_only=False)
     networking.let_all_go(conn, server_id, now, by, have_left=ports_have_left)
     claims.release(conn, server_id)
-    if (server := servers.find(conn, server_id)) is not None:
+    if server is not None:
         shelving.forget_image(conn, server, now, by)
     migrations.close_all(conn, server_id, now)
     servers.remove(conn, server_id, now)

@@ -157,6 +157,7 @@ def change(conn: Connection, row: FloatingIp, changes: dict[str, Any], now: date
 def remove(conn: Connection, row: FloatingIp, now: datetime, by: Origin) -> None:
     """Delete a locked floating IP; its address is free at once. Raises Conflict while ports of it lead somewhere."""
     port_forwardings.check_whole(conn, row)
+    quotas.gives_back(conn, row.project_id)
     shown.port_changed(conn, row.port_id)
     RECORDS.delete(conn, row)
     ports.delete(conn, row.floating_port_id, now, by)

@@ -282,6 +282,7 @@ def remove(conn: Connection, row: Network, now: datetime, by: Origin) -> None:
             f"network, id for these ports is: {','.join(in_use)}.",
             type="NetworkInUse",
         )
+    quotas.gives_back(conn, row.project_id)
     if automatic is not None:
         dhcp_ports.remove(conn, automatic)
     for subnet_id in subnets_of(conn, [row.id]).get(row.id, ()):

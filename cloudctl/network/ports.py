@@ -400,6 +400,7 @@ def delete(conn: Connection, port_id: str, now: datetime, by: Origin, *, has_lef
 
 
 def _delete(conn: Connection, row: Port, uses: Uses, now: datetime, by: Origin, *, has_left: bool = False) -> None:
+    quotas.gives_back(conn, row.project_id)
     if uses.has_floating_ips:
         associations.forget_port(conn, row.id, now, by)
     if uses.is_of_trunk:

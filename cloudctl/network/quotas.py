@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cloudctl.db import Connection
 from cloudctl.db.totals import total
 from cloudctl.network.tables import (
     FloatingIp,
@@ -15,6 +16,7 @@ from cloudctl.network.tables import (
     SubnetPool,
     Trunk,
 )
+from cloudctl.rest import quota
 from cloudctl.rest.quota import UNLIMITED, Limited, Quotas
 
 
@@ -38,3 +40,9 @@ QUOTAS = Quotas(
     ),
     _told,
 )
+
+
+def gives_back(conn: Connection, project_id: str) -> None:
+    """The project's turn, before something of it is taken away: see `rest.quota.turn`. Of no project: nobody's."""
+    if project_id:
+        quota.turn(conn, QUOTAS, project_id)

@@ -120,6 +120,7 @@ def remove(conn: Connection, row: Router, now: datetime, by: Origin) -> None:
     if interfaces:
         shown = ",".join(interfaces[: networks.SHOWN_IDS])
         raise Conflict(f"Router {row.id} has ports still attached: {shown}.", type="RouterInUse")
+    quotas.gives_back(conn, row.project_id)
     router_gateways.take_away(conn, row, now, by)
     RECORDS.delete(conn, row)
     tasks.supersede(conn, kinds.DELETE_ROUTER, row.id, by)

@@ -211,6 +211,7 @@ def remove(conn: Connection, row: Subnet, now: datetime, by: Origin) -> None:
 
     Addresses that guests give themselves (SLAAC) are taken away instead.
     """
+    quotas.gives_back(conn, row.project_id)
     if addresses.is_automatic(row.ipv6_address_mode):
         fixed_ips.take_from_everybody(conn, row, now)
     dhcp_ports.leave(conn, row, now)

@@ -172,7 +172,11 @@ def check_totals(db: Database) -> Callable[[], Awaitable[Sequence[Finding]]]:
 
 
 def turn(conn: Connection, quotas: Quotas, whose: str) -> None:
-    """Until this transaction ends nobody else has the turn of this project, or of this user: who counts waits."""
+    """Until this transaction ends nobody else has the turn of this project, or of this user: who counts waits.
+
+    Who gives back and locks more than the row that goes takes it, too, and first: the database itself holds the sums
+    (`db.totals`) until the commit, so that one who came to them by another way would wait in a circle with who makes.
+    """
     if conn.dialect.name == "sqlite":
         return
     mine = {"of_service": quotas.service, "of_project": whose}

@@ -76,6 +76,12 @@ def network(conn: Connection, cidr: str | None = "10.0.0.0/24") -> str:
     return str(made.id)
 
 
+def external(conn: Connection) -> str:
+    made = networks.create(conn, "p", NewNetwork(external=True), NOW, NetworkOptions(), BY)
+    subnets.create(conn, made, "p", NewSubnet("203.0.113.0/24", 4), NOW, BY)
+    return str(made.id)
+
+
 def new_port(network_id: str, **fields: Any) -> Callable[[Connection], str]:
     return lambda conn: str(ports.create(conn, "p", NewPort(network_id, **fields), NOW, BY).id)
 
@@ -188,12 +194,7 @@ def test_one_rule_is_there_once(db: Database) -> None:
 class TestRouters:
     @pytest.fixture
     def outside(self, db: Database) -> str:
-        def make(conn: Connection) -> str:
-            made = networks.create(conn, "p", NewNetwork(external=True), NOW, NetworkOptions(), BY)
-            subnets.create(conn, made, "p", NewSubnet("203.0.113.0/24", 4), NOW, BY)
-            return str(made.id)
-
-        return str(db.transact(False, make))
+        return db.transact(False, external)
 
     @staticmethod
     def router(conn: Connection) -> str:
@@ -302,3 +303,30 @@ class TestRouters:
             return str(networks.create(conn, "p", wanted, NOW, NetworkOptions(), BY).id)
 
         assert Counter(at_once(db, *[make] * 6))["DefaultExternalNetworkExists"] == 5
+
+
+def test_who_makes_and_who_takes_away_do_not_wait_in_a_circle(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both come to the subnet's row and to the sums of the project: in one order, so that nothing is tried again."""
+    id = db.transact(False, network)
+    outside = db.transact(False, external)
+
+    def port_comes_and_goes(conn: Connection, gone: list[str]) -> None:
+        for each in gone:
+            ports.delete(conn, each, NOW, BY)
+        gone[:] = [new_port(id)(conn)]
+
+    def address_comes_and_goes(conn: Connection, gone: list[str]) -> None:
+        for each in gone:
+            floating_ips.remove(conn, floating_ips.get(conn, each, lock=True), NOW, BY)
+        gone[:] = [floating_ips.create(conn, "p", NewFloatingIp(outside), None, NOW, BY).id]
+
+    def turns(act: Callable[[Connection, list[str]], None]) -> None:
+        gone: list[str] = []
+        for _ in range(10):
+            db.transact(False, act, gone)
+
+    # The turn is a row, and the first of two who write it at once may have to give way.
+    db.transact(False, new_port(id))
+    monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        list(threads.map(turns, [port_comes_and_goes, address_comes_and_goes] * (AT_ONCE // 2)))
