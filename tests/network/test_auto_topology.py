@@ -63,18 +63,19 @@ def test_how_many_addresses_there_are(neutron: Neutron) -> None:
     neutron.create("port", network_id=network["id"])
     neutron.network(None, name="empty")
     shown = neutron.get(f"/network-ip-availabilities/{network['id']}", "admin")["network_ip_availability"]
+    # The port that gives out the addresses has one of each subnet.
     assert {name: shown[name] for name in ("network_id", "network_name", "total_ips", "used_ips", "project_id")} == {
-        "network_id": network["id"], "network_name": "n", "total_ips": 253 + 254, "used_ips": 2, "project_id": "demo",
+        "network_id": network["id"], "network_name": "n", "total_ips": 253 + 254, "used_ips": 4, "project_id": "demo",
     }  # fmt: skip
     details = [(each["subnet_name"], each["total_ips"], each["used_ips"]) for each in shown["subnet_ip_availability"]]
-    assert sorted(details) == [("", 253, 1), ("six", 254, 1)]
+    assert sorted(details) == [("", 253, 2), ("six", 254, 2)]
     # With one in the pool, and one beside it.
     neutron.create("port", network_id=network["id"], fixed_ips=[{"ip_address": "10.0.0.1"}])
     counts = neutron.get(f"/network-ip-availabilities/{network['id']}", "admin")["network_ip_availability"]
     names = ("total_ips_in_subnet", "total_ips_in_allocation_pool", "used_ips_in_subnet", "used_ips_in_allocation_pool")
-    assert [counts["ip_availability_details"][name] for name in names] == [254 + 255, 253 + 254, 3, 2]
+    assert [counts["ip_availability_details"][name] for name in names] == [254 + 255, 253 + 254, 5, 4]
     within = {each["subnet_name"]: each["ip_availability_details"] for each in counts["subnet_ip_availability"]}
-    assert [within[""][name] for name in names] == [254, 253, 2, 1]
+    assert [within[""][name] for name in names] == [254, 253, 3, 2]
     key = "network_ip_availabilities"
     assert len(neutron.get("/network-ip-availabilities", "admin")[key]) == 2
     (six,) = neutron.get("/network-ip-availabilities?ip_version=6&network_name=n", "admin")[key]

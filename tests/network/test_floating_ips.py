@@ -73,8 +73,8 @@ class TestAllocation:
 
     def test_its_port_is_hidden_and_protected(self, neutron: Neutron, external: Any) -> None:
         made = floating(neutron, external)
-        assert neutron.get("/ports")["ports"] == []
-        (port,) = neutron.get("/ports", "admin")["ports"]
+        assert neutron.ports() == []
+        (port,) = neutron.ports(user="admin")
         assert (port["device_id"], port["device_owner"]) == (made["id"], "network:floatingip")
         assert (port["project_id"], port["status"], port["security_groups"]) == ("", "N/A", [])
         neutron.refused(409, "ServicePortInUse", "DELETE", f"/ports/{port['id']}", user="admin")
@@ -86,7 +86,7 @@ class TestAllocation:
         made = floating(neutron, external)
         neutron.expect(204, "DELETE", f"/floatingips/{made['id']}")
         neutron.refused(404, "FloatingIPNotFound", "DELETE", f"/floatingips/{made['id']}")
-        assert neutron.get("/ports", "admin")["ports"] == []
+        assert neutron.ports(user="admin") == []
         assert floating(neutron, external)["floating_ip_address"] == made["floating_ip_address"]
 
     def test_those_that_lead_nowhere_go_with_their_network(self, neutron: Neutron, external: Any) -> None:
@@ -119,7 +119,7 @@ class TestAllocation:
         refused(neutron, 400, "BadRequest", external, "admin", floating_ip_address="2001:db8::9")
         assert floating(neutron, external)["floating_ip_address"] == "203.0.113.2"
         refused(neutron, 409, "IpAddressGenerationFailure", external)
-        assert len(neutron.get("/ports", "admin")["ports"]) == 1
+        assert len(neutron.ports(user="admin")) == 1
 
     def test_it_is_on_a_network_that_leads_out(self, neutron: Neutron, network: Any) -> None:
         told = refused(neutron, 400, "BadRequest", network)

@@ -63,7 +63,7 @@ class TestNames:
         port, other = neutron.create("port", **own), neutron.create("port", **own, dns_domain="example.com.")
 
         def shown() -> set[str]:
-            ports = neutron.get(f"/ports?network_id={network['id']}&limit=9")["ports"]
+            ports = neutron.ports(f"?network_id={network['id']}&limit=9")
             return {each["dns_assignment"][0]["fqdn"] for each in ports}
 
         assert shown() == {"web.openstacklocal.", "web.example.com."}

@@ -353,7 +353,7 @@ def check_network(neutron: Neutron, data: st.DataObject) -> None:
                 collection = seen.split("/")[1]
                 listed = neutron.get(f"{query}&network_id={network['id']}" if "subnets" in query else query, user)
                 assert len(listed[collection]) == sees
-            there = neutron.get(f"/ports?network_id={network['id']}", user)["ports"]
+            there = neutron.ports(f"?network_id={network['id']}", user)
             assert [each["id"] for each in there] == ([port["id"]] if owns or user == "service" else [])
             renamed = neutron.ask("PUT", path, {"network": {"name": "x"}}, user).status
             assert renamed == (200 if owns and user != "reader" else 403 if sees else 404)

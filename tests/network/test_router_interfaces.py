@@ -13,7 +13,7 @@ class TestInterfaces:
         network = neutron.network()
         made = neutron.router()
         joined = neutron.join(made, subnet_id=network["subnets"][0])
-        (port,) = neutron.get("/ports")["ports"]
+        (port,) = neutron.ports()
         assert joined == {
             "id": made["id"], "project_id": "demo", "tenant_id": "demo", "port_id": port["id"],
             "network_id": network["id"], "subnet_id": network["subnets"][0], "subnet_ids": network["subnets"],
@@ -28,10 +28,10 @@ class TestInterfaces:
     def test_it_parts_and_its_port_goes(self, neutron: Neutron) -> None:
         network = neutron.network()
         made = neutron.router(network)
-        joined = neutron.get("/ports")["ports"][0]
+        (joined,) = neutron.ports()
         parted = neutron.part(made, subnet_id=network["subnets"][0])
         assert (parted["port_id"], parted["subnet_ids"]) == (joined["id"], network["subnets"])
-        assert neutron.get("/ports")["ports"] == [] and held(neutron, made).interfaces == ()
+        assert neutron.ports() == [] and held(neutron, made).interfaces == ()
         refused(neutron, 404, "RouterInterfaceNotFoundForSubnet", made, REMOVE, subnet_id=network["subnets"][0])
 
     def test_a_port_becomes_an_interface(self, neutron: Neutron) -> None:
@@ -142,14 +142,14 @@ class TestWhatInterfacesKeepOthersFrom:
     def test_ports_of_routers_go_with_them(self, neutron: Neutron) -> None:
         network = neutron.network()
         neutron.router(network, external=neutron.external())
-        for port in neutron.get("/ports", "admin")["ports"]:
+        for port in neutron.ports(user="admin"):
             told = neutron.refused(409, "ServicePortInUse", "DELETE", f"/ports/{port['id']}", user="admin")
             assert told.endswith(f"has device owner {port['device_owner']}.")
 
     def test_ports_of_routers_stay_theirs(self, neutron: Neutron) -> None:
         network = neutron.network()
         made = neutron.router(network)
-        path = f"/ports/{neutron.get('/ports')['ports'][0]['id']}"
+        path = f"/ports/{neutron.ports()[0]['id']}"
         for fields in ({"device_id": "x"}, {"device_owner": ""}, {"binding:host_id": "h1"}):
             neutron.refused(409, "PortInUse", "PUT", path, {"port": fields}, "admin")
         neutron.expect(200, "PUT", path, {"port": {"name": "x", "device_id": made["id"]}})
@@ -176,7 +176,7 @@ class TestWhatInterfacesKeepOthersFrom:
     def test_addresses_of_an_interface_are_changed_if_they_fit(self, neutron: Neutron) -> None:
         network, other = neutron.network(), neutron.network("10.0.0.0/25")
         made = neutron.router(network)
-        path = f"/ports/{neutron.get('/ports')['ports'][0]['id']}"
+        path = f"/ports/{neutron.ports()[0]['id']}"
         neutron.expect(200, "PUT", path, {"port": {"fixed_ips": [{"ip_address": "10.0.0.9"}]}})
         assert held(neutron, made).interfaces[0].addresses == ("10.0.0.9/24",)
         neutron.refused(400, "BadRequest", "PUT", path, {"port": {"fixed_ips": []}})
@@ -184,7 +184,7 @@ class TestWhatInterfacesKeepOthersFrom:
 
     def test_an_interface_that_is_down_passes_nothing(self, neutron: Neutron) -> None:
         made = neutron.router(neutron.network())
-        port = neutron.get("/ports")["ports"][0]["id"]
+        port = neutron.ports()[0]["id"]
         neutron.expect(200, "PUT", f"/ports/{port}", {"port": {"admin_state_up": False}})
         assert held(neutron, made).interfaces == ()
         assert neutron.get(f"/ports/{port}")["port"]["status"] == "DOWN"

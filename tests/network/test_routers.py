@@ -145,7 +145,7 @@ class TestGateways:
         made, other = neutron.router(external=neutron.external()), neutron.external("198.51.100.0/24")
         moved = put(neutron, made, external_gateway_info={"network_id": other["id"]})["external_gateway_info"]
         assert [each["ip_address"] for each in moved["external_fixed_ips"]] == ["198.51.100.2"]
-        assert len(neutron.get("/ports", "admin")["ports"]) == 1
+        assert len(neutron.ports(user="admin")) == 1
 
     def test_administrators_choose_addresses_and_source_nat(self, neutron: Neutron) -> None:
         external = neutron.external()

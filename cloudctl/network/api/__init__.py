@@ -10,6 +10,7 @@ from zope.interface import Interface
 from cloudctl.db import Database
 from cloudctl.drivers.interfaces import (
     IConntrackHelpers,
+    IDhcpPorts,
     IGatewayLimits,
     ILocalIps,
     IManyGateways,
@@ -55,7 +56,7 @@ from cloudctl.network.api.security_group_rules import SECURITY_GROUP_RULES
 from cloudctl.network.api.security_groups import SECURITY_GROUPS
 from cloudctl.network.api.segments import PATHS_OF_RANGES, ranges
 from cloudctl.network.api.subnet_pools import SUBNET_POOLS, PoolPrefixes
-from cloudctl.network.api.subnets import SUBNETS
+from cloudctl.network.api.subnets import SERVED_SUBNETS, SUBNETS
 from cloudctl.network.api.tags import ResourceTags
 from cloudctl.network.api.trunks import TRUNKS, TrunkSubPorts
 from cloudctl.network.api.versions import Version, VersionList
@@ -98,7 +99,7 @@ def build(http: Http, db: Database, driver: Any, driver_name: str, options: Netw
         of_agents,
         *((agents.Scheduling(db, parts, of_agents, of_networks),) if chosen else ()),
         *((agents.RouterScheduling(db, parts, of_agents, of_routers),) if chosen and has_routers else ()),
-        Resource(db, SUBNETS.of(driver)),
+        Resource(db, (SERVED_SUBNETS if IDhcpPorts.providedBy(driver) else SUBNETS).of(driver)),
         Resource(db, PORTS.of(driver)),
         Resource(db, SECURITY_GROUPS),
         Resource(db, SECURITY_GROUP_RULES),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from attrs import frozen
+from attrs import evolve, frozen
 from sqlalchemy import Column, bindparam, select
 
 from cloudctl.db import Connection
 from cloudctl.drivers.interfaces import IRouteLeaks
 from cloudctl.errors import Invalid
-from cloudctl.network import networks, shares, subnet_pools, subnets
+from cloudctl.network import dhcp_ports, networks, shares, subnet_pools, subnets
 from cloudctl.network.addresses import parse_cidr
 from cloudctl.network.api import lists, sharing
 from cloudctl.network.api.attributes import Flag, Id, IpText, Text, Version
@@ -83,6 +83,13 @@ def create(conn: Connection, call: Call, owner: str | None, values: dict[str, An
     values = _given_cidr(conn, call, network, project, _paired(values))
     new = NewSubnet(pools=values.pop("allocation_pools", None), **values)
     return subnets.create(conn, network, project, new, call.now, call.caller)
+
+
+def _create_served(conn: Connection, call: Call, owner: str | None, values: dict[str, Any]) -> Subnet:
+    """As `create`, with the address of the network's DHCP port: left to the network's task, that is a commit more."""
+    made = create(conn, call, owner, values)
+    dhcp_ports.follow(conn, made.network_id, call.now)
+    return made
 
 
 def _given_cidr(conn: Connection, call: Call, network: Network, project: str, values: dict[str, Any]) -> dict[str, Any]:
@@ -188,3 +195,5 @@ SUBNETS = Declared(
         "delete": "Delete a subnet of which no port has an address.",
     },
 )
+# Where the driver gives out addresses.
+SERVED_SUBNETS = evolve(SUBNETS, create=_create_served)
