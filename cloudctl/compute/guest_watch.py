@@ -69,7 +69,7 @@ class GuestWatch(Service):
 
     def _begin(self, work: Any) -> None:
         self._round = ensureDeferred(work)
-        self._round.addErrback(lambda failure: log.failure("guests could not be compared", failure))
+        self._round.addErrback(lambda failure: log.failure("comparing the guests failed", failure))
         if self._round.called:
             self._ended(None)
         else:
@@ -90,7 +90,7 @@ class GuestWatch(Service):
                 except UnknownGuest:
                     decided.add(id)
                 except DriverError as error:
-                    log.warn("guest {id} cannot be seen: {error}", id=id, error=error)
+                    log.warn("the state of guest {id} is unknown: {error}", id=id, error=error)
             for start in range(0, len(found), BATCH):
                 some = found[start : start + BATCH]
                 undecided = await self.db.run(_compare, some)

@@ -133,7 +133,7 @@ class Line:
     def _tell_trouble(self, told: bool, error: Exception) -> bool:
         if not told and not self._stopping:
             why = str(error).strip().partition("\n")[0]
-            log.warn("the line to other processes is down, so this one looks by itself: {why}", why=why)
+            log.warn("the connection to the other processes is down; polling instead: {why}", why=why)
         return True
 
     def _sleep(self, seconds: float) -> None:

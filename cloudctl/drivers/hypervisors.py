@@ -83,7 +83,7 @@ class Hypervisors:
             for host in inventory:
                 if host.name in found:
                     having = self._hosts[host.name]
-                    log.error("hypervisors {one} and {two} both name a host {host}; it is left to the first",
+                    log.error("hypervisors {one} and {two} both have a host {host}; the first one keeps it",
                               one=having, two=driver, host=host.name)  # fmt: skip
                 else:
                     found[host.name], self._hosts[host.name] = host, driver

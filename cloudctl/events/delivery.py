@@ -71,7 +71,7 @@ class Ordering(Rounds):
         if self.clock.seconds() - self._trimmed_at >= TRIM:
             self._trimmed_at = self.clock.seconds()
             for name, count in await self.db.run(self._trim):
-                log.error("{count} events were too old before {name} took them", name=name, count=count)
+                log.error("{count} events expired before {name} accepted them", name=name, count=count)
 
     def _trim(self, conn: Connection) -> Sequence[tuple[str, int]]:
         end = outbox.trim(conn, utc(self.db.now(conn)), self.options.keep, self.options.most)
@@ -159,7 +159,9 @@ class Delivery(Following):
         if outcome.why is None:
             return True
         pause = receivers.fail(conn, self.receiver, self.owner, outcome.why, now)
-        log.warn("{name} takes no events for {pause} s: {why}", name=self.receiver, pause=pause, why=outcome.why)
+        log.warn(
+            "{name} accepts no events; retrying in {pause} s: {why}", name=self.receiver, pause=pause, why=outcome.why
+        )
         return False
 
 

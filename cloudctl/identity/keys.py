@@ -91,7 +91,10 @@ def ensure(conn: Connection, seal: Seal, purpose: str, directory: Path) -> None:
         return
     found = _from_files(directory)
     if found:
-        log.info("the keys in {directory} are in the database now; nobody reads them there", directory=str(directory))
+        log.info(
+            "the keys in {directory} were moved to the database; the directory is no longer read",
+            directory=str(directory),
+        )
     secrets.write(conn, seal, purpose, found or {STAGED: Fernet.generate_key(), 1: Fernet.generate_key()})
 
 

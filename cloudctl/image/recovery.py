@@ -41,7 +41,7 @@ def recover(db: Database, stores: Stores) -> None:
     if isinstance(arrival, KeptStore):
         removed = arrival.sweep(partial(db.transact, True, _known), now - YOUNG)
         if removed:
-            log.info("{count} contents that no image has were removed", count=removed)
+            log.info("removed the data of {count} images that are gone", count=removed)
     if stores.cache is not None:
         _recover_cache(db, stores.cache)
 
@@ -102,5 +102,5 @@ def _sweep(store: ImageStore, names: Iterable[str]) -> None:
     for name in names:
         path = store.directory / name
         if not is_held(path):
-            log.info("{path}: no image has this data; it is removed", path=str(path))
+            log.info("removed {path}: it belongs to no image", path=str(path))
             store.remove(path)

@@ -106,7 +106,7 @@ def take(conn: Connection, message: Message, options: InstanceHaOptions, now: da
                 made = notifications.create(conn, by, new, options, now).id
         except (Conflict, Invalid) as error:
             outcome = error.message
-            log.info("{type} of host {host} is dropped: {why}", type=message.type, host=message.host, why=outcome)
+            log.info("ignored {type} for host {host}: {why}", type=message.type, host=message.host, why=outcome)
     mine = Event.message_id == row["message_id"]
     conn.execute(Event.table.update().where(mine).values(outcome=made or outcome))
     return made

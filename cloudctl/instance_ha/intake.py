@@ -53,7 +53,7 @@ class BusIntake(Service):
     def startService(self) -> None:
         super().startService()
         beginning = call(self.source.listen, self.hear)
-        beginning.addErrback(lambda failure: log.failure("the bus could not be listened to", failure))
+        beginning.addErrback(lambda failure: log.failure("cannot listen on the bus", failure))
 
     async def hear(self, told: BusMessage) -> None:
         """Returns once it is known for good. Raises what the database raises: it is to come again."""
@@ -74,7 +74,7 @@ def message_of(told: BusMessage) -> Message | None:
     publisher = told.body.get("publisher_id")
     at = _time(told.body.get("timestamp"))
     if at is None:
-        log.warn("the message {id} on the bus has no timestamp, and is dropped", id=told.id)
+        log.warn("dropped message {id} on the bus: it has no timestamp", id=told.id)
         return None
     return Message(told.id, type, publisher if isinstance(publisher, str) else "", payload, at)
 

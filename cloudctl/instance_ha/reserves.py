@@ -61,7 +61,7 @@ def _join(conn: Connection, reserve: hosts.Host, name: str, now: datetime) -> li
             aggregates.add_host(conn, aggregate, reserve, now)
         except Conflict as error:
             # It is in, or in another zone: then what needs this one finds no room on it.
-            log.info("reserve {name}: {why}", name=reserve.name, why=error.message)
+            log.info("reserve host {name}: {why}", name=reserve.name, why=error.message)
         else:
             joined.append(aggregate.id)
     return joined
@@ -89,4 +89,4 @@ def _leave(conn: Connection, reserve: hosts.Host, joined: frozenset[str], now: d
             aggregates.remove_host(conn, aggregate, reserve, now)
         except (Conflict, NotFound) as error:
             # Somebody has put a server there, which needs its zone.
-            log.warn("reserve {name} stays in an aggregate: {why}", name=reserve.name, why=error.message)
+            log.warn("reserve host {name} could not leave an aggregate: {why}", name=reserve.name, why=error.message)

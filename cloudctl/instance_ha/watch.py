@@ -60,7 +60,7 @@ class HaWatch(Rounds):
             try:
                 return await self.network.silent_hosts()
             except DriverError as error:
-                log.warn("the network cannot tell which hosts it hears of: {error}", error=error)
+                log.warn("the network driver cannot tell which hosts are alive: {error}", error=error)
         return ()
 
     def _write(self, conn: Connection, silent: Collection[str]) -> None:

@@ -141,4 +141,4 @@ class Intake:
             try:
                 await self.run(self.store.remove, file_ids)
             except DriverError as error:
-                log.warn("data that nobody needs stay until the sweep: {error}", error=str(error))
+                log.warn("unused data stays until the next sweep: {error}", error=str(error))

@@ -44,7 +44,7 @@ class Orphans(Rounds):
                 while not is_empty:
                     is_empty, freed = await self.intake.db.run(remove_some, project_id)
                     await self.intake.remove(freed)
-                log.info("account AUTH_{id}: its project was deleted, and now its data", id=project_id)
+                log.info("account AUTH_{id}: its project was deleted, so its data was deleted", id=project_id)
 
 
 def look_at_some(conn: Connection, after: str, kept: float, now: datetime) -> tuple[Sequence[str], str | None]:

@@ -35,7 +35,7 @@ def sweep(db: Database, store: ObjectStore, before: float = math.inf) -> int:
             store.remove(left)
             removed += len(left)
     if removed:
-        log.info("{count} files that no object has are removed", count=removed)
+        log.info("removed {count} files that belong to no object", count=removed)
     return removed
 
 

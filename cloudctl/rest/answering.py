@@ -65,7 +65,7 @@ class Answering:
         if not self._gone:
             self._request.processingFailed(failure)
         elif not failure.check(CancelledError):
-            log.failure("the answer to a client that is gone", failure)
+            log.failure("the answer failed after its client had gone", failure)
 
     def _hung_up(self, _reason: Failure) -> None:
         self._gone = True

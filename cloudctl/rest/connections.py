@@ -86,7 +86,10 @@ class Connections:
         self._walk = self.clock.callLater(PERIOD, self._look)
         now = self.clock.seconds()
         for channel in [each for each in self.open if each.is_late(now, self.limits)]:
-            log.info("{client} does not get on with its request", client=host_of(channel.getPeer()) or "a client")
+            log.info(
+                "closed the connection of {client}: its request made no progress",
+                client=host_of(channel.getPeer()) or "a client",
+            )
             channel.forceAbortClient()
 
 

@@ -44,7 +44,7 @@ class Producer:
             try:
                 data = next(self._chunks, None)
             except (OSError, CloudError):
-                log.failure("a download broke off")
+                log.failure("a download was interrupted")
                 self._stopped = True
                 self._consumer.transport.abortConnection()
                 return

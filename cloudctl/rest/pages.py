@@ -72,7 +72,7 @@ async def send(pages: Pages, request: Any) -> None:
         # The client is gone.
         raise
     except Exception:  # whatever it is, half a list must not look like a whole one
-        log.failure("a list broke off")
+        log.failure("a list was interrupted")
         request.transport.abortConnection()
         return
     request.write(b"]}")

@@ -173,7 +173,7 @@ class Pipeline:
         except BodyError as error:
             return self._tell(request, *self.faults.of_body(error))
         except Exception:  # whatever a handler forgot: the client gets a 500, the log its traceback
-            log.failure("{request_id} {api}: unforeseen", request_id=request_id, api=self.api)
+            log.failure("{request_id} {api}: unexpected error", request_id=request_id, api=self.api)
             message = UNFORESEEN.format(request_id=request_id)
             return self._tell(request, 500, self.faults.envelope(500, message, "HTTPInternalServerError"))
         finally:

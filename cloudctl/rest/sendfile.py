@@ -78,7 +78,7 @@ class Sender:
         except ConnectionError:
             self._break_off()
         except (OSError, CloudError):
-            log.failure("a download broke off")
+            log.failure("a download was interrupted")
             self._break_off()
 
     def stopProducing(self) -> None:

@@ -46,7 +46,7 @@ async def send(stream: Stream, request: Any) -> None:
     except CancelledError:
         raise
     except Exception:  # whatever it is, the client must not believe that this was the end
-        log.failure("a stream broke off")
+        log.failure("a stream was interrupted")
         request.transport.abortConnection()
         return
     request.unregisterProducer()

@@ -317,9 +317,9 @@ class Engine(Service):
 
     def _tell_trouble(self, failure: Failure) -> None:
         if self._troubled:
-            log.warn("claiming tasks fails still: {why}", why=failure.getErrorMessage())
+            log.warn("claiming tasks still fails: {why}", why=failure.getErrorMessage())
         else:
-            log.failure("claiming tasks failed; trying again each second", failure)
+            log.failure("claiming tasks failed; retrying every second", failure)
         self._troubled = True
 
     # -- running
@@ -393,10 +393,10 @@ class Engine(Service):
             self.kill()
         elif failure.check(Lost):
             self.counts.lost += 1
-            log.info("task {id} ({kind}) is another process's now", id=task.id, kind=task.kind)
+            log.info("task {id} ({kind}) was taken over by another process", id=task.id, kind=task.kind)
         else:
             # The database is gone, or this is a bug of the engine. The next claim that works releases the task.
-            log.failure("task {id} ({kind}) stopped short; it will be resumed", failure, id=task.id, kind=task.kind)
+            log.failure("task {id} ({kind}) was interrupted; it will be resumed", failure, id=task.id, kind=task.kind)
             self._dropped.add(task.id)
 
     def _tell_idle(self) -> None:
@@ -421,7 +421,7 @@ class Engine(Service):
             cancelled = await self.db.run(self._renew_rows, frozenset(self._running))
         except Exception:
             # Whatever it is, the next renewal may work; if none does, the fence keeps the data right.
-            log.failure("renewing leases failed; tasks whose lease ends are run again")
+            log.failure("renewing leases failed; tasks whose leases expire will be run again")
             return
         for task_id in cancelled & self._running.keys():
             self._running[task_id].cancel()

@@ -87,7 +87,7 @@ class Peers(Rounds):
         dead = [owner for owner, since in self._missed.items() if now - since >= GRACE]
         if dead:
             taken = await self.db.run(take_over, dead)
-            log.warn("{count} processes are gone; {taken} tasks of theirs are due", count=len(dead), taken=taken)
+            log.warn("{count} processes died; {taken} of their tasks will be resumed", count=len(dead), taken=taken)
 
     def stopService(self) -> Deferred[None]:
         return ensureDeferred(self._leave(super().stopService()))

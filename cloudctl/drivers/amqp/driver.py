@@ -186,7 +186,7 @@ class AmqpBus:
             try:
                 message = _message(received)
             except ValueError as error:
-                log.warn("a message on the bus is none that is understood, and is dropped: {error}", error=error)
+                log.warn("dropped a message on the bus that is not understood: {error}", error=error)
             else:
                 assert self._hear is not None, "somebody listens"
                 await self._hear(message)
@@ -198,9 +198,9 @@ class AmqpBus:
         if self._service is None:
             return
         if failure.check(*TROUBLE):
-            log.warn("the bus is away: {why}", why=_told(failure.value))
+            log.warn("the bus cannot be reached: {why}", why=_told(failure.value))
         else:
-            log.failure("a message on the bus could not be taken, and comes again", failure)
+            log.failure("a message on the bus could not be processed; it will be redelivered", failure)
         if connection.transport is not None:
             connection.transport.loseConnection()
 

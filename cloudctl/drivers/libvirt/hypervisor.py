@@ -148,7 +148,9 @@ class Libvirt:
                 last = max(found, key=lambda host: found[host], default=None)
                 for host, made in found.items():
                     if last is not None and is_superseded(made, found[last]):
-                        log.warn("guest {id} is on {new} now: {old} drops it", id=id, new=last.name, old=host.name)
+                        log.warn(
+                            "guest {id} is on {new} now; dropped it from {old}", id=id, new=last.name, old=host.name
+                        )
                         await self.moves.clear(host, id, last)
 
     async def _made(self, host: Host, id: str) -> Made | None:

@@ -61,7 +61,7 @@ async def attended(
         try:
             await end()
         except DriverError as error:
-            log.warn("a migration that is late could not be ended: {why}", why=error)
+            log.warn("an overdue migration could not be ended: {why}", why=error)
 
     async def looked() -> None:
         nonlocal over

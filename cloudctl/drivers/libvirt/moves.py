@@ -146,7 +146,7 @@ class Moves:
         try:
             return await self._settled(id, to) is to
         except DriverError as error:
-            log.warn("it is not known yet on which side guest {id} is: {why}", id=id, why=error)
+            log.warn("it is not yet known on which side guest {id} runs: {why}", id=id, why=error)
             return False
 
     async def _take_back(self, to: Host, id: str) -> None:
@@ -155,7 +155,7 @@ class Moves:
             if await self.fleet.run(to, migration.standing, id) is Standing.ABSENT:
                 await self.fleet.run(to, lambda found: Storage(self.config, found).remove_all(id))
         except DriverError as error:
-            log.warn("host {host} keeps disks that were prepared for guest {id}: {why}", host=to.name, id=id, why=error)
+            log.warn("disks prepared for guest {id} remain on host {host}: {why}", host=to.name, id=id, why=error)
 
     async def _attended(
         self, source: Host, id: str, going: Coroutine[Any, Any, T], sent: Callable[[], bool] = lambda: True

@@ -134,7 +134,7 @@ class Daemon:
             return
         await self.running()
         self._expected = True
-        _log.info("stops the storage daemon: no volume is connected")
+        _log.info("stopping the storage daemon: no volume is connected")
         try:
             await self.ask("quit")
         except Gone:
@@ -173,7 +173,7 @@ class Daemon:
             raise
 
     async def _start(self) -> None:
-        _log.info("starts a storage daemon")
+        _log.info("starting a storage daemon")
 
         async def answers(pid: int) -> bool:
             try:

@@ -375,7 +375,7 @@ class NetnsBackend:
                 self._listen(network.spec)
             except DriverError as error:
                 # The next call for this network tries again. The others are served meanwhile.
-                _log.error("no metadata on network {id} yet: {error}", id=network.spec.id, error=error)
+                _log.error("metadata is not served on network {id} yet: {error}", id=network.spec.id, error=error)
 
     def _listen(self, spec: NetworkSpec) -> None:
         if self._has_metadata(spec):

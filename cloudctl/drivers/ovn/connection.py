@@ -233,7 +233,7 @@ class Connection(Generic[C]):
         try:
             self._run_once(interest)
         except Exception:  # whatever a server that is none may say: the next attempt begins anew
-            log.failure("the connection to the {name} is begun anew", name=self.database.name)
+            log.failure("reconnecting to the {name}", name=self.database.name)
             self._let_go()
             interest = Interest(milliseconds=BROKEN)
         if not self._is_closed:

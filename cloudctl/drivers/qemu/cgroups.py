@@ -72,7 +72,7 @@ class ControlGroups:
         except FileNotFoundError:
             pass  # it never had one
         except OSError as error:
-            _log.info("the control group {name} stays: {error}", name=name, error=error.strerror)
+            _log.info("the control group {name} was not removed: {error}", name=name, error=error.strerror)
 
     def _prepare(self, root: Path) -> None:
         """A group gives limits to those in it only if all above it do. What an operator's group has, it keeps."""

@@ -147,7 +147,7 @@ class RootDisks:
                 room = await self.ceph.room()
                 self._size = (room.used + room.free) // GIB
             except Unreachable as error:
-                log.warn("nobody tells how large pool {pool} is: {error}", pool=self.ceph.config.pool, error=error)
+                log.warn("the size of pool {pool} is unknown: {error}", pool=self.ceph.config.pool, error=error)
             self._told = now
         return self._size
 

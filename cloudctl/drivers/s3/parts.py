@@ -73,7 +73,7 @@ def _give_up(bucket: Bucket, key: str, upload: str) -> None:
         bucket.document("DELETE", key, upload)
     except DriverError as error:
         if not (isinstance(error, Refused) and gone(error)):
-            log.warn("an upload stays in the store until another start: {error}", error=str(error))
+            log.warn("an abandoned upload stays in the store until the next start: {error}", error=str(error))
 
 
 def sweep(bucket: Bucket, prefix: str, now: float) -> None:
@@ -81,7 +81,7 @@ def sweep(bucket: Bucket, prefix: str, now: float) -> None:
     for upload in _uploads(bucket, prefix):
         key, id = documents.text(upload, "Key"), documents.text(upload, "UploadId")
         if ID.fullmatch(key.removeprefix(prefix)) and documents.moment(upload, "Initiated") < now - ABANDONED:
-            log.info("the upload of {key} was abandoned and is given up", key=key)
+            log.info("aborted the abandoned upload of {key}", key=key)
             _give_up(bucket, key, f"uploadId={signature_v4.encoded(id.encode())}")
 
 

@@ -62,5 +62,5 @@ async def enabled(ctx: Context) -> list[Pool]:
             try:
                 found.append(Pool(host, await backend.capacity()))
             except DriverError as error:
-                log.warn("pool {host} does not answer, and gets no volumes: {why}", host=host, why=error)
+                log.warn("pool {host} does not answer and gets no volumes: {why}", host=host, why=error)
     return found
