@@ -66,16 +66,16 @@ from cloudctl.rest.app import ApiApp
 from cloudctl.rest.pipeline import Http, Pipeline
 from cloudctl.rest.sight import Sight
 
-# What an access rule may call this service, too.
+# What access rules may also call this service.
 TYPES = ("networking",)
-# What OpenStack's networking does with a record: it finds that first.
+# Methods for which OpenStack's networking looks up the record first.
 CHANGING = ("PUT", "DELETE")
 
 
 def build(http: Http, db: Database, driver: Any, driver_name: str, options: NetworkOptions) -> ApiApp:
-    """The tree under `/networking`. Without routers in the driver there are none in the API, nor floating IPs.
+    """The tree under `/networking`. If the driver has no routers, the API has neither routers nor floating IPs.
 
-    `driver_name`: what the configuration calls the driver.
+    `driver_name`: the driver's name in the configuration.
     """
     has_routers = IRouters.providedBy(driver)
     tags = ResourceTags(db)
@@ -89,7 +89,7 @@ def build(http: Http, db: Database, driver: Any, driver_name: str, options: Netw
     of_rules = qos_rules.offered(driver)
 
     def capable(needed: type[Interface], *made: Any) -> tuple[Any, ...]:
-        """What is offered with a driver that can do it."""
+        """`made`, if the driver is capable of it."""
         return made if needed.providedBy(driver) else ()
 
     resources = (

@@ -32,7 +32,7 @@ Change = Callable[[Connection, AddressGroup, Sequence[str], datetime, Origin], A
 
 
 def visible(conn: Connection, caller: Caller, id: str, lock: bool = False) -> AddressGroup:
-    """Raises NotFound, also to who wants to change one that is only shared with them: neutron tells them no more."""
+    """Raises NotFound, also when the caller wants to change a group that is only shared with them, as neutron does."""
     group = address_groups.visible(conn, caller, id, lock)
     if lock and not caller.may("network:address_groups:update", project_id=group.project_id):
         raise address_groups.not_found(id)
@@ -111,7 +111,7 @@ class GroupAddresses:
         body=Body(AddressesWish),
     )
     async def remove(self, call: Call, address_group_id: str, body: AddressesWish) -> Json:
-        """Take addresses out of an address group."""
+        """Remove addresses from an address group."""
         return {"address_group": await self.db.run(self._change, call, address_group_id, address_groups.take_out, body)}
 
     def _change(self, conn: Connection, call: Call, id: str, change: Change, body: AddressesWish) -> Json:

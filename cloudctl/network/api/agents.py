@@ -28,7 +28,7 @@ MOMENT = "%Y-%m-%d %H:%M:%S"
 
 
 def kinds_of(driver: Any) -> tuple[Kind, ...]:
-    """What the parts of a driver are. Where no port of a network gives out addresses, no part of it does."""
+    """The kinds of parts that a driver has. Where no port of a network gives out addresses, no part of it does."""
     gives_out, routes = IDhcpPorts.providedBy(driver), IRouters.providedBy(driver)
     only = driver.service_host() if IOneServiceHost.providedBy(driver) else ""
     serving = (*((ADDRESSES,) if gives_out else ()), *((ROUTERS,) if routes else ()))
@@ -36,7 +36,7 @@ def kinds_of(driver: Any) -> tuple[Kind, ...]:
 
 
 async def written(db: Database, call: Call, kinds: Sequence[Kind]) -> None:
-    """Each part has an id, and there are no others: it is seen to when somebody looks for them."""
+    """Give each part an id and forget all others; done when somebody looks for them."""
     if await db.scan(agents.differ, kinds):
         await db.run(agents.write, kinds, call.now)
 
@@ -53,7 +53,7 @@ def _alive(values: Sequence[str]) -> Condition:
 
 
 def _of_kind(name: str) -> Filter:
-    """By what follows from the kind of an agent."""
+    """A filter by what follows from the kind of an agent."""
 
     def test(values: Sequence[str]) -> Condition:
         return Agent.agent_type.in_([kind.name for kind in KINDS.values() if getattr(kind, name) in values])
@@ -73,7 +73,7 @@ _seen = select(Host.seen_at).where(Host.name == Agent.host).scalar_subquery()
 
 
 def _by_kind(name: str) -> ColumnElement[str]:
-    """What follows from the kind of an agent."""
+    """A sort key that follows from the kind of an agent."""
     return case({kind.name: getattr(kind, name) for kind in KINDS.values()}, value=Agent.agent_type, else_="")
 
 
@@ -81,7 +81,7 @@ def _by_kind(name: str) -> ColumnElement[str]:
 
 
 def of_host(say: Callable[[Agent, Host | None], Any]) -> View:
-    """What is shown of the host that an agent is on; None: that host is gone."""
+    """Shows something of the host that an agent is on; None: that host is gone."""
 
     def view(conn: Connection, call: Call, records: Sequence[Agent]) -> list[Any]:
         found = agents.hosts_of(conn)
@@ -91,7 +91,7 @@ def of_host(say: Callable[[Agent, Host | None], Any]) -> View:
 
 
 def configurations(kinds: Sequence[Kind]) -> View:
-    """How much each serves: the only one of its kind all that works."""
+    """How much each agent serves: the only one of its kind serves everything that works."""
     everything = any(kind.only for kind in kinds if kind.name == ROUTERS.name)
 
     def view(conn: Connection, call: Call, records: Sequence[Agent]) -> list[Json]:
@@ -220,7 +220,7 @@ class Scheduling:
 
     @routes.delete(f"{NETWORKS}/<network_id>", policy="network:agents:scheduling")
     async def serve_not(self, call: Call, agent_id: str, network_id: str) -> None:
-        """Let an agent give out the addresses of a network no more."""
+        """Stop an agent from giving out the addresses of a network."""
         await self.db.run(self._change, call, agent_id, agents.serve_not, network_id)
 
     def _change(self, conn: Connection, call: Call, id: str, change: Change, of: str) -> None:
@@ -261,7 +261,7 @@ class RouterScheduling:
 
     @routes.delete(f"{ROUTED}/<router_id>", policy="network:agents:scheduling")
     async def route_not(self, call: Call, agent_id: str, router_id: str) -> None:
-        """Take a router from an agent."""
+        """Take a router off an agent."""
         await self.db.run(self._change, call, agent_id, agents.route_not, router_id)
 
     def _change(self, conn: Connection, call: Call, id: str, change: Change, of: str) -> None:
@@ -269,5 +269,5 @@ class RouterScheduling:
 
 
 def places(driver: Any) -> bool:
-    """Whether it can be chosen which part serves what."""
+    """Whether administrators can choose which part serves what."""
     return bool(IServiceHosts.providedBy(driver))

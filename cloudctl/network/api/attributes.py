@@ -25,7 +25,7 @@ def _check_family(version: int) -> int:
     return version
 
 
-# Stock clients say it as text, too.
+# Stock clients also send it as text.
 Family = Annotated[int, Loose(), Check(_check_family)]
 
 
@@ -57,7 +57,7 @@ def owner_named(tenant_id: str | Missing, project_id: str | Missing) -> str | No
 
 
 def listed(body: T | list[T]) -> list[T]:
-    """What a create body asks for, one or many. Raises Invalid for an empty list."""
+    """What a create body requests, one or many. Raises Invalid for an empty list."""
     wanted = body if isinstance(body, list) else [body]
     if not wanted:
         raise Invalid("Resources required", type="HTTPBadRequest")
@@ -65,5 +65,5 @@ def listed(body: T | list[T]) -> list[T]:
 
 
 def enveloped(body: Any, key: str, plural: str, views: Sequence[Json]) -> Json:
-    """The answer to a create: in the form in which the body came."""
+    """The answer to a create, in the same form as the body."""
     return {plural: list(views)} if isinstance(body, list) else {key: views[0]}

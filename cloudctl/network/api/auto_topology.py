@@ -13,7 +13,7 @@ from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
 
 ONE = "/auto-allocated-topology/<project_id>"
-# How clients write that they mean their own project.
+# How clients denote their own project.
 OWN = ("null", "None", "")
 
 
@@ -26,9 +26,9 @@ class AutoTopologies:
 
     @routes.get(ONE, policy="network:auto_topology:show")
     async def show(self, call: Call, project_id: str) -> Json:
-        """Show the network that is a project's without anybody having made it; it is made when it is first asked for.
+        """Show the network that is made for a project automatically, on the first request.
 
-        `fields=dry-run`: only tell whether it could be.
+        `fields=dry-run`: only report whether it could be made.
         """
         project = _project(call, project_id)
         if "dry-run" in call.query.all("fields"):
@@ -43,7 +43,7 @@ class AutoTopologies:
 
     @routes.delete(ONE, policy="network:auto_topology:delete")
     async def delete(self, call: Call, project_id: str) -> None:
-        """Take the network away, with its router."""
+        """Delete the automatically made network with its router."""
         await self.db.run(self._delete, call, _project(call, project_id))
 
     def _delete(self, conn: Connection, call: Call, project: str) -> None:
@@ -51,7 +51,7 @@ class AutoTopologies:
 
 
 def _project(call: Call, named: str) -> str:
-    """Raises NotFound for another one than the caller's own, unless projects are no bounds."""
+    """Raises NotFound for a project other than the caller's own, unless the caller sees all."""
     project = call.project_id if named in OWN else named
     if not project or (project != call.project_id and not standard.sees_all(call.caller)):
         raise NotFound("The resource could not be found.")

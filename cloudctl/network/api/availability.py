@@ -23,7 +23,7 @@ def _of_family(values: Sequence[str]) -> Condition:
 
 
 def _each(say: Callable[[list[Use]], Any]) -> View:
-    """What the subnets of each network, or those of the families that are asked for, have."""
+    """Figures of the subnets of each network, or of those of the requested families."""
 
     def view(conn: Connection, call: Call, records: Sequence[Network]) -> list[Any]:
         found = availability.of_networks(conn, [network.id for network in records])

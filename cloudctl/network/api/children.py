@@ -1,4 +1,4 @@
-"""The Operations of what belongs to one record of another resource, declared as `resource` declares that one.
+"""The Operations of records that belong to one record of another resource, declared as `resource` declares that one.
 
     CONNTRACK_HELPERS = Children(
         "conntrack_helper", ConntrackHelper, of=routers, belongs=ConntrackHelper.router_id, key=ConntrackHelper.id,
@@ -6,7 +6,7 @@
 
     ChildResource(db, CONNTRACK_HELPERS)        # what `ApiApp` mounts
 
-Who may change them is who may change the record that they belong to, which is locked meanwhile.
+Callers who may change the parent record may change its children; the parent is locked meanwhile.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ R = TypeVar("R", bound=Record)
 
 @frozen(kw_only=True, eq=False)
 class Children(Generic[P, R]):
-    """Records of which each belongs to one parent.
+    """Records that each belong to one parent.
 
-    `belongs` is the column that says to which, `key` the one that paths name one by. `parent(conn, caller, id,
-    lock=…)` raises NotFound for the parent. `create(conn, call, parent, values)`, `change(conn, call, parent, record,
-    changes)` and `remove(conn, call, parent, record)` are given a locked parent. An Operation whose function is
-    missing is not offered.
+    `belongs` is the column that names the parent, `key` the one that identifies a record in paths. `parent(conn,
+    caller, id, lock=…)` raises NotFound for the parent. `create(conn, call, parent, values)`, `change(conn, call,
+    parent, record, changes)` and `remove(conn, call, parent, record)` get a locked parent. An Operation whose function
+    is missing is not offered.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Children(Generic[P, R]):
     create: Callable[[Connection, Call, P, dict[str, Any]], R] | None = None
     change: Callable[[Connection, Call, P, R, dict[str, Any]], R] | None = None
     remove: Callable[[Connection, Call, P, R], None] | None = None
-    shows: bool = True  # whether one can be asked for alone
+    shows: bool = True  # whether one can be shown alone
     title: str = ""
     noun: str = field(default=Factory(lambda self: f"a {self.name.replace('_', ' ')}", takes_self=True))
     plural: str = field(default=Factory(lambda self: f"{self.name}s", takes_self=True))
@@ -78,7 +78,7 @@ class Children(Generic[P, R]):
 
     @cached_property
     def routes(self) -> Routes:
-        """The Operations, named for the methods of ChildResource that answer them."""
+        """The Operations, named after the methods of ChildResource that answer them."""
         title = self.title or self.plural.replace("_", " ").capitalize()
         routes = Routes(title)
         several = f"{self.under}/<{self.parent_id}>/{self.path}"
@@ -111,7 +111,7 @@ class Children(Generic[P, R]):
 
 @frozen
 class ChildResource(Generic[P, R]):
-    """The Operations of declared children; `routes` says which."""
+    """The Operations of declared children; `routes` lists them."""
 
     db: Database
     declared: Children[P, R]
@@ -165,7 +165,7 @@ class ChildResource(Generic[P, R]):
         resource.offered(declared.remove)(conn, call, parent, declared.get(conn, parent, path[declared.id]))
 
     def changeable(self, conn: Connection, call: Call, path: dict[str, str]) -> P:
-        """The parent, locked, if the caller may change what belongs to it."""
+        """The parent, locked, if the caller may change its children."""
         declared = self.declared
         parent = declared.parent(conn, call.caller, path[declared.parent_id], lock=True)
         call.require(project_id=parent.project_id)

@@ -1,6 +1,6 @@
 """`/extensions`: what this API offers beyond the core, no more and no less. Reference: network.md, section 18.
 
-Clients ask here before they use a feature.
+Clients check here before they use a feature.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from cloudctl.rest.route import Routes
 
 @frozen
 class Extension:
-    """`needs`: the capability of a network driver without which there is nothing behind it."""
+    """`needs`: the capability that the network driver must have; None: any driver will do."""
 
     name: str
     description: str
@@ -52,7 +52,7 @@ class Extension:
         return {"alias": alias, **words, "updated": UPDATED, "links": []}
 
 
-# alias → what it is. Those without `needs` are true with every driver.
+# alias → extension. Those without `needs` are offered with every driver.
 KNOWN = {
     "address-group": Extension("Address Group", "Groups of addresses that rules name."),
     "address-scope": Extension("Address Scope", "Within one, addresses do not overlap."),
@@ -252,7 +252,7 @@ UPDATED = "2026-01-01T00:00:00-00:00"
 
 
 def offered(driver: Any) -> Mapping[str, Extension]:
-    """What there is with this network driver, by alias."""
+    """The extensions offered with this network driver, by alias."""
     return {alias: each for alias, each in sorted(KNOWN.items()) if each.needs is None or each.needs.providedBy(driver)}
 
 

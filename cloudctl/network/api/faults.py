@@ -10,7 +10,7 @@ from attrs import evolve
 from cloudctl.rest.body import Problem
 from cloudctl.rest.faults import Faults, JsonObject
 
-EMPTY = "zero-length"  # what the parser says of a body that is none
+EMPTY = "zero-length"  # the parser's word for an empty body
 INDEX = re.compile(r"(\[\d+\])+$")
 NAMES = re.compile(r"'([^']*)'")
 TOP = re.compile(r"\$(\.[^.\[]*){0,2}")
@@ -20,7 +20,7 @@ def _envelope(status: int, message: str, type: str) -> JsonObject:
     return {"NeutronError": {"type": type, "message": message, "detail": ""}}
 
 
-# What the strict reader of bodies says, and what clients of networking know it as.
+# Messages of the strict reader of bodies, and the wording that clients of networking know.
 WORDS: Sequence[tuple[re.Pattern[str], str]] = [
     (re.compile(pattern, re.DOTALL), words)
     for pattern, words in (
@@ -60,7 +60,7 @@ def _told(problem: Problem) -> str:
         return f"Unrecognized attribute(s) {_quoted(problem)}{_where(problem)}"
     if problem.kind == "required":
         return f"Failed to parse request. Required attribute {_quoted(problem)} not specified{_where(problem)}"
-    # One of a list is called by the list's name.
+    # An item of a list is called by the list's name.
     name = evolve(problem, path=INDEX.sub("", problem.path)).name
     return f"Invalid input for {name}. Reason: {_reason(problem.message)}{_where(problem)}"
 
@@ -78,7 +78,7 @@ def _quoted(problem: Problem) -> str:
 
 
 def _where(problem: Problem) -> str:
-    """Where it stands, if not in the only record of the body."""
+    """Where the problem is, unless it is in the only record of the body."""
     return "" if TOP.fullmatch(problem.path) else f" @ {problem.path}"
 
 

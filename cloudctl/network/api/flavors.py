@@ -25,12 +25,12 @@ Driver = Annotated[str, Length(0, 1024)]
 Meta = Annotated[str, Length(0, 4096)]
 Service = Literal["L3_ROUTER_NAT", "CORE", "FLAVORS", "METERING", "QOS", "TRUNK"]
 Profiles = Annotated[list[Id], Items(0, 100)]
-# What a null is in the domain.
+# What a null means in the domain.
 NULLS = {"description": "", "enabled": True}
 
 
 def _said(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A body in the words of the domain."""
+    """A body as the domain takes it."""
     return {name: NULLS[name] if value is None else value for name, value in values.items()}
 
 
@@ -56,7 +56,7 @@ def remove(conn: Connection, call: Call, flavor: Flavor) -> None:
 
 
 def may_remove(call: Call, record: Flavor | ServiceProfile) -> None:
-    """They are nobody's: the rule of the Operation has been asked."""
+    """They belong to no project: the Operation's own rule has been checked."""
 
 
 _c = Flavor
@@ -110,7 +110,7 @@ class ProfilesOfFlavor:
         body=Body(Chosen, "service_profile"),
     )
     async def bind(self, call: Call, flavor_id: str, body: Chosen) -> Json:
-        """Give a flavor a service profile."""
+        """Add a service profile to a flavor."""
         await self.db.run(self._bind, flavor_id, body.id)
         return {"service_profile": {"id": body.id}}
 
@@ -119,7 +119,7 @@ class ProfilesOfFlavor:
 
     @routes.delete("/flavors/<flavor_id>/service_profiles/<service_profile_id>", policy="network:flavors:update")
     async def unbind(self, call: Call, flavor_id: str, service_profile_id: str) -> None:
-        """Take a service profile from a flavor."""
+        """Remove a service profile from a flavor."""
         await self.db.run(self._unbind, flavor_id, service_profile_id)
 
     def _unbind(self, conn: Connection, flavor_id: str, profile_id: str) -> None:

@@ -1,4 +1,4 @@
-"""`/floatingip_pools`: where floating IPs can be had. Reference: network.md, section 8."""
+"""`/floatingip_pools`: where floating IPs can be allocated. Reference: network.md, section 8."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class FloatingIpPools:
 
     @routes.get("/floatingip_pools", policy="network:floatingips:list", pure=True)
     async def list(self, call: Call) -> Json:
-        """List the subnets that floating IPs have their addresses of."""
+        """List the subnets that floating IPs get their addresses from."""
         return await self._list(call)
 
     @routes.get("/floatingip-pools", policy="network:floatingips:list", pure=True)
     async def list_by_dashes(self, call: Call) -> Json:
-        """The same by the other name that clients call it by."""
+        """List the same by the other name that clients use."""
         return await self._list(call)
 
     async def _list(self, call: Call) -> Json:

@@ -54,9 +54,9 @@ def create(conn: Connection, call: Call, owner: str | None, values: dict[str, An
 
 
 def check(conn: Connection, call: Call, record: FloatingIp, changes: dict[str, Any]) -> dict[str, Any]:
-    """Where it shall lead, under "to". The port is locked before the floating IP: see `associations`."""
+    """The changes, with its new target under "to". The port is locked before the floating IP: see `associations`."""
     if not changes:
-        # One that says nothing leads nowhere.
+        # An empty request makes it lead nowhere.
         return {"to": None}
     port_id, fixed = changes.get("port_id"), changes.get("fixed_ip_address")
     to = _target(conn, call, record.project_id, record.floating_network_id, port_id, fixed)
@@ -79,7 +79,7 @@ def remove(conn: Connection, call: Call, record: FloatingIp) -> None:
 def _target(
     conn: Connection, call: Call, owner: str, network_id: str, port_id: str | None, fixed: str | None
 ) -> Target | None:
-    """Where a body wants a floating IP of `owner` to lead to. Locks the router and the port.
+    """Where a body wants a floating IP of `owner` to lead. Locks the router and the port.
 
     Raises Invalid, NotFound, Conflict.
     """
@@ -89,7 +89,7 @@ def _target(
         return None
     seen = ports.visible(conn, call.caller, port_id)
     to = associations.target(conn, seen, owner, network_id, fixed)
-    # What was read of it before the lock may be wrong by now: whatever it has, its row changes with that.
+    # What was read before the lock may be outdated by now: any change of what the port has also changes its row.
     port = ports.visible(conn, call.caller, port_id, lock=True)
     if port != seen and associations.target(conn, port, owner, network_id, fixed) != to:
         raise Conflict(f"Port {port_id} was changed at the same time.")
@@ -97,7 +97,7 @@ def _target(
 
 
 def _or_empty(column: Column[str | None]) -> ColumnElement[Any]:
-    """To sort by: NULL has no place in an order."""
+    """For sorting: NULL has no place in an order."""
     return func.coalesce(column, "")
 
 

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 # limit=0 is no limit, and none is the default.
 LIMITS = Limits(most=None, default=None, zero="most")
-# Without a limit everything comes, in pieces of so many.
+# Without a limit everything is returned, in pieces of this size.
 PAGE = 500
 RESERVED = frozenset({"fields", "limit", "marker", "page_reverse", "sort_key", "sort_dir"})
 
@@ -33,7 +33,7 @@ RESERVED = frozenset({"fields", "limit", "marker", "page_reverse", "sort_key", "
 class Collection:
     """A listed resource: its key in bodies, how it is listed, and what an unknown marker raises.
 
-    `of_caller`: filters that depend on who asks, beside those of `listing`.
+    `of_caller`: filters that depend on the caller, besides those of `listing`.
     """
 
     key: str
@@ -43,7 +43,7 @@ class Collection:
 
 
 def bad(message: str) -> Invalid:
-    """A refusal of the request's form rather than of what it says."""
+    """A refusal of the request's form rather than of its content."""
     return Invalid(message, type="HTTPBadRequest")
 
 
@@ -56,7 +56,7 @@ def truths(column: Column[bool]) -> Filter:
 
 
 def truths_of(name: str, holds: Callable[[bool], Condition]) -> Filter:
-    """As `truths`, of what is no column."""
+    """As `truths`, for anything that is not a column."""
 
     def test(values: Sequence[str]) -> Condition:
         found = [truth(value) for value in values]
@@ -68,7 +68,7 @@ def truths_of(name: str, holds: Callable[[bool], Condition]) -> Filter:
 
 
 def times(column: Column[datetime]) -> Filter:
-    """Within that second: more is not shown of a time."""
+    """Within that second: times are shown to the second."""
 
     def within(when: datetime) -> Condition:
         second = when.replace(microsecond=0)
@@ -96,7 +96,7 @@ def _times(test: Callable[[datetime], Condition]) -> Filter:
 
 
 def asked(call: Call, collection: Collection) -> Paging:
-    """The page that the query asks for. Raises Invalid."""
+    """The page that the query requests. Raises Invalid."""
     described = collection.listing
     known = RESERVED | described.filters.keys() | collection.of_caller.keys()
     unknown = [name for name in call.query if name not in known]
@@ -111,7 +111,7 @@ def asked(call: Call, collection: Collection) -> Paging:
 def fetch(
     conn: Connection, call: Call, collection: Collection, *visible: Condition, paging: Paging | None = None
 ) -> Page:
-    """A page (by default the one that is asked for) of the rows that meet `visible`.
+    """A page (by default the requested one) of the rows that meet `visible`.
 
     Raises Invalid, NotFound (the marker).
     """
@@ -144,7 +144,7 @@ def _order(call: Call, described: Listing) -> list[tuple[str, str]]:
 
 
 def answer(call: Call, collection: Collection, page: Page, views: Iterable[Json | orjson.Fragment]) -> Json:
-    """The body of a list: the records with the fields asked for, and the links of its page."""
+    """The body of a list: the records with the requested fields, and the links of its page."""
     made: Json = {collection.key: [narrowed(call, view) for view in views]}
     key = collection.listing.id.key
     links = _links(call, [getattr(row, key) for row in page.rows])
@@ -152,7 +152,7 @@ def answer(call: Call, collection: Collection, page: Page, views: Iterable[Json 
 
 
 def narrowed(call: Call, view: T) -> T:
-    """Only the `fields` that the query names, if it names any. What is JSON already is as it is."""
+    """Only the `fields` that the query names, if it names any. A view that is JSON already stays as it is."""
     wanted = call.query.all("fields")
     if not wanted or not isinstance(view, dict):
         return view
@@ -166,7 +166,7 @@ def _links(call: Call, ids: Sequence[str]) -> list[dict[str, str]]:
     reverse, full = call.query.flag("page_reverse"), len(ids) >= limit
     if not ids and not call.query.get("marker"):
         return []
-    # From behind the end one goes back to the last page, and from before the beginning to the first one.
+    # From past the end, the link leads back to the last page; from before the beginning, to the first one.
     last, first = (ids[-1], ids[0]) if ids else (None, None)
     links = []
     if full or reverse:

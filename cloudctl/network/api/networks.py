@@ -40,13 +40,13 @@ class SaidSegment:
 
 
 SaidSegments = Annotated[list[SaidSegment], Items(1, 64)]
-# Changed only by whom a rule of its own lets.
+# Each is changed only by callers whom its own rule permits.
 GUARDED = ("shared", "external", "is_default")
 PROVIDER, FOUND_BY = "network:networks:show:provider", "network:networks:find:provider"
 
 
 def types_of(driver: Any) -> tuple[str, ...]:
-    """What a network may be with a driver."""
+    """The types that a network may have with a driver."""
     return tuple(each for each in segments.TYPES if each != "geneve" or IGeneve.providedBy(driver))
 
 
@@ -58,7 +58,7 @@ def segment(types: Sequence[str], network_type: str | None, physical: str | None
 
 
 def _of_one_wire(name: str, type_: Any, filter: Callable[[Any], Any]) -> Attribute:
-    """Shown of a network that is on no other wire."""
+    """An attribute shown only for a network that is on one wire."""
     shown = of_each(lambda network: MISSING if network.more_segments else getattr(network, name))
     column = getattr(Network, name)
     named = f"provider:{name}"
@@ -83,7 +83,7 @@ def scope_of_family(version: int) -> Beside:
     return Beside(address_scopes.of_networks, lambda found, network: found.get((network.id, version)))
 
 
-# One for each cloud of a process that is set up otherwise.
+# One for each cloud of a process that is configured differently.
 @lru_cache(maxsize=64)
 def declared(options: NetworkOptions, types: tuple[str, ...]) -> Declared[Network]:
     def zones(subnets: Mapping[str, Sequence[str]], network: Network) -> list[str]:
@@ -173,7 +173,7 @@ def remove(conn: Connection, call: Call, network: Network) -> None:
 
 
 def _segments(call: Call, types: Sequence[str], values: dict[str, Any]) -> Sequence[Segment]:
-    """Takes what a body says of the wires out of it. Raises Forbidden, Invalid."""
+    """Takes the wires that a body names out of its values. Raises Forbidden, Invalid."""
     network_type, physical, number = (
         values.pop(name) for name in ("network_type", "physical_network", "segmentation_id")
     )

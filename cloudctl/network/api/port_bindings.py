@@ -73,7 +73,7 @@ class PortBindings:
 
     @routes.post(ALL, policy=RULE, status=201, body=Body(CreateBinding, KEY))
     async def create(self, call: Call, port_id: str, body: CreateBinding) -> Json:
-        """Let a further host have a port, which stays where it is."""
+        """Bind a port to a further host; it stays where it is."""
         return {KEY: await self.db.run(self._create, call, port_id, body)}
 
     def _create(self, conn: Connection, call: Call, port_id: str, body: CreateBinding) -> Json:
@@ -102,7 +102,7 @@ class PortBindings:
 
     @routes.delete(ONE, policy=RULE)
     async def delete(self, call: Call, port_id: str, host: str) -> None:
-        """Take a port away from a host."""
+        """Delete the binding of a port to a host."""
         await self.db.run(self._delete, call, port_id, host)
 
     def _delete(self, conn: Connection, call: Call, port_id: str, host: str) -> None:

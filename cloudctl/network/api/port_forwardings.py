@@ -114,7 +114,7 @@ class PortForwardings:
 
     @routes.post(ALL, policy=CHANGE, status=201, body=Body(CreateForwarding, KEY))
     async def create(self, call: Call, floatingip_id: str, body: CreateForwarding) -> Json:
-        """Let a port of a floating IP, or several, lead to a port of a fixed address."""
+        """Forward a port of a floating IP, or several, to ports of a fixed address."""
         return {KEY: await self.db.run(self._create, call, floatingip_id, body)}
 
     def _create(self, conn: Connection, call: Call, ip_id: str, body: CreateForwarding) -> Json:
@@ -169,7 +169,7 @@ def _owned(conn: Connection, call: Call, ip_id: str) -> FloatingIp:
 
 
 def _target(conn: Connection, call: Call, ip: FloatingIp, port_id: str, address: str | None) -> Target:
-    """Where it leads to. Locks the router and the port, which come before the floating IP: see `associations`."""
+    """Where it leads. Locks the router and the port, which come before the floating IP: see `associations`."""
     seen = ports.visible(conn, call.caller, port_id)
     to = associations.target(conn, seen, ip.project_id, ip.floating_network_id, address)
     port = ports.visible(conn, call.caller, port_id, lock=True)
@@ -179,7 +179,7 @@ def _target(conn: Connection, call: Call, ip: FloatingIp, port_id: str, address:
 
 
 def _spans(sent: dict[str, Any]) -> dict[str, int]:
-    """The first ports and how many they are, of what a body says. Raises Invalid."""
+    """The first ports of the ranges in a body, and the ranges' length. Raises Invalid."""
     found: dict[str, int] = {}
     counts = set()
     for side in ("internal", "external"):

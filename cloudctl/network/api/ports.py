@@ -63,8 +63,8 @@ def _with_fixed_ips(values: Sequence[str]) -> Condition:
         return Port.id.in_(select(a.port_id).where(*met))
     if wanted["subnet_id"]:
         return linked(Port.id, a.port_id, *met)
-    # No index knows parts of addresses. So the ports that the caller sees are gone through, until a page of them is
-    # full, and not the addresses of everybody.
+    # No index covers parts of addresses. So the ports that the caller sees are scanned until a page of them is full,
+    # and not the addresses of everybody.
     return referred(Port.id, a.port_id, *met)
 
 
@@ -111,7 +111,7 @@ class AddressPair:
 
 
 FixedIps = Annotated[list[FixedIp], Items(0, 100)]
-# More than the domain takes, so that its own error is the one that is seen.
+# More than the domain accepts, so that the client sees the domain's own error.
 AddressPairs = Annotated[list[AddressPair], Items(0, 100)]
 
 
@@ -162,7 +162,7 @@ def _check_profile(profile: dict[str, Any]) -> dict[str, Any]:
 def _check_levels(value: Any, left: int) -> None:
     if left < 0:
         raise ValueProblem(f"it has more than {PROFILE_DEPTH} levels")
-    # PostgreSQL gives 1e30 back as an integer, which no answer can hold.
+    # PostgreSQL returns 1e30 as an integer, which no answer can hold.
     if isinstance(value, int | float) and abs(value) > NUMBER_MOST:
         raise ValueProblem(f"{value} is beyond {NUMBER_MOST}")
     for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
@@ -185,7 +185,7 @@ Domain = Annotated[str, Length(0, 255), Check(names.check_domain)]
 
 
 def requests(wanted: Sequence[FixedIp] | None) -> tuple[FixedIpRequest, ...]:
-    """What a body asks for as the domain takes it."""
+    """What a body requests, as the domain takes it."""
     return tuple(FixedIpRequest(each.subnet_id, each.ip_address) for each in wanted or ())
 
 
@@ -233,11 +233,11 @@ def assignments(found: Addresses, port: Port) -> list[dict[str, str]]:
 
 
 def profiles(conn: Connection, call: Call, records: Sequence[Port]) -> list[dict[str, Any]]:
-    """Whether the guest is trusted is said there, too: to who binds the port."""
+    """The profile also tells whoever binds the port whether the guest is trusted."""
     return [port.profile if port.trusted is None else {**port.profile, "trusted": port.trusted} for port in records]
 
 
-# What a rule asks of a host: type and direction → resource class.
+# What a rule requests of a host: type and direction → resource class.
 ASKED = {
     ("minimum_bandwidth", "egress"): "NET_BW_EGR_KILOBIT_PER_SEC",
     ("minimum_bandwidth", "ingress"): "NET_BW_IGR_KILOBIT_PER_SEC",
@@ -248,7 +248,7 @@ ASKED = {
 
 
 def resource_requests(conn: Connection, call: Call, records: Sequence[Port]) -> list[dict[str, Any] | None]:
-    """What the rules of each port's policy ask of the host of its server."""
+    """What the rules of each port's policy request of its server's host."""
     of_networks = qos_policies.of_networks(conn, [port.network_id for port in records])
     policies = {port.id: qos_rules.policy_for(port, of_networks.get(port.network_id)) for port in records}
     found = qos_rules.of_policies(conn, sorted({policy for policy in policies.values() if policy is not None}))
@@ -267,7 +267,7 @@ def _request(port: Port, rules: Sequence[QosRule], wire: str | None) -> dict[str
         if not asked or (on_wire and wire is None):
             continue
         traits = [f"CUSTOM_PHYSNET_{_trait(wire)}", kind] if on_wire and wire is not None else [kind]
-        # Of a port and a type it is always the same.
+        # Always the same for a port and a type.
         id = str(uuid.uuid5(uuid.UUID(port.id), type))
         groups.append({"id": id, "required": traits, "resources": asked})
     if not groups:
@@ -339,7 +339,7 @@ def _check_fields(call: Call, network: Network, sent: dict[str, Any]) -> None:
 
 
 def _check_compute(call: Call, before: str, said: str) -> None:
-    """Raises Forbidden for who says that a port is a server's; whoever repeats what it says already may."""
+    """Raises Forbidden for marking a port as a server's, unless the request only repeats what it says already."""
     if said.startswith(port_bindings.OWNER) and said != before:
         call.require("network:ports:compute_owner")
 
@@ -348,7 +348,7 @@ def _without(values: dict[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key != name}
 
 
-# What a null is in the domain.
+# What a null means in the domain.
 NULLS: dict[str, Any] = {
     "device_id": "",
     "device_owner": "",
@@ -357,7 +357,7 @@ NULLS: dict[str, Any] = {
     "security_groups": (),
     "dhcp_options": (),
 }
-# What is kept as it is said, once it was checked.
+# Stored as requested, once checked.
 KEPT = (
     "vnic_type",
     "dns_name",
@@ -373,7 +373,7 @@ KEPT = (
 
 
 def _said(values: dict[str, Any]) -> dict[str, Any]:
-    """A body in the words of the domain."""
+    """A body as the domain takes it."""
     found = {name: NULLS[name] if value is None and name in NULLS else value for name, value in values.items()}
     if "dhcp_options" in found:
         found["dhcp_options"] = [asdict(each) for each in found["dhcp_options"]]

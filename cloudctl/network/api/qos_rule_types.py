@@ -25,7 +25,7 @@ def _choices(name: str, values: Sequence[Any]) -> Json:
 
 
 def parameters(declared: DeclaredRule) -> list[Json]:
-    """What a rule of a type may say."""
+    """The parameters that a rule of a type may have."""
     of: dict[str, Json] = {
         "direction": _choices("direction", declared.type.directions),
         "dscp_mark": _choices("dscp_mark", MARKS),
@@ -33,7 +33,7 @@ def parameters(declared: DeclaredRule) -> list[Json]:
     return [of.get(each.name) or _range(each.name) for each in declared.says]
 
 
-# Types that the driver obeys (which are those that are listed anyway), or all that there are.
+# Types that the driver obeys (those listed by default), or all types.
 WHICH = ("all_supported", "all_rules")
 
 

@@ -1,6 +1,6 @@
 """`/qos/policies/{id}/TYPE_rules`, and the same rules without their policy in the path.
 
-Reference: network.md, section 10. One declaration a type; the Operations are the same.
+Reference: network.md, section 10. There is one declaration per type; the Operations are the same.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _burst(name: str) -> Attribute:
 
 @frozen(eq=False)
 class DeclaredRule:
-    """A type of rules: `says` is what its body may have beside the id."""
+    """A type of rules: `says` is what its body may have besides the id."""
 
     type: Type
     says: tuple[Attribute, ...]
@@ -78,7 +78,7 @@ class DeclaredRule:
 
     @cached_property
     def routes(self) -> Routes:
-        """The Operations, named for the methods of QosRules that answer them."""
+        """The Operations, named after the methods of QosRules that answer them."""
         routes = Routes(TITLE)
         several = f"/qos/policies/<policy_id>/{self.name}s"
         one, alias = f"{several}/<{self.type.name}_id>", f"/qos/alias_{self.name}s/<{self.type.name}_id>"
@@ -137,7 +137,7 @@ def offered(driver: Any) -> list[DeclaredRule]:
 
 @frozen
 class QosRules:
-    """The Operations on rules of one type; `routes` says which."""
+    """The Operations on rules of one type; `routes` lists them."""
 
     db: Database
     declared: DeclaredRule
@@ -204,7 +204,7 @@ class QosRules:
         await self.db.run(self._alone, self._delete, call, self._id(path))
 
     def _alone(self, conn: Connection, do: Callable[..., Any], call: Call, id: str, *rest: Any) -> Any:
-        """`do` with the policy that a rule belongs to. Raises NotFound for the rule, whatever is not seen."""
+        """`do` with the policy that a rule belongs to. Any NotFound is raised for the rule."""
         policy_id = qos_rules.policy_of(conn, self.declared.type, id)
         if policy_id is None:
             raise qos_rules.not_found(id)

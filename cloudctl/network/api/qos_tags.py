@@ -1,4 +1,4 @@
-"""`/qos/policies/{id}/tags`: what `/policies/{id}/tags` is, where some clients look for it.
+"""`/qos/policies/{id}/tags`: the same as `/policies/{id}/tags`, at the path that some clients use.
 
 Reference: network.md, section 17.
 """
@@ -41,12 +41,12 @@ class QosPolicyTags:
 
     @routes.delete(TAGS, policy="network:tags:change")
     async def clear(self, call: Call, policy_id: str) -> None:
-        """Remove all tags of a QoS policy."""
+        """Remove all tags from a QoS policy."""
         await self.tags.clear(call, COLLECTION, policy_id)
 
     @routes.get(TAG, policy="network:tags:list", status=204)
     async def has(self, call: Call, policy_id: str, tag: str) -> None:
-        """Ask whether a QoS policy has a tag."""
+        """Check whether a QoS policy has a tag."""
         await self.tags.has(call, COLLECTION, policy_id, tag)
 
     @routes.put(TAG, policy="network:tags:change", status=201)
@@ -56,5 +56,5 @@ class QosPolicyTags:
 
     @routes.delete(TAG, policy="network:tags:change")
     async def remove(self, call: Call, policy_id: str, tag: str) -> None:
-        """Remove one tag of a QoS policy."""
+        """Remove one tag from a QoS policy."""
         await self.tags.remove(call, COLLECTION, policy_id, tag)

@@ -26,7 +26,7 @@ def _limit(default: Any = MISSING, type: Any = Value | Missing) -> Any:
     return field(type=type, default=default)
 
 
-# `check_limit`: a limit is checked against the use anyway, unless `force` is set.
+# `check_limit`: by default a limit is checked against the use, unless `force` is set.
 UpdateQuota: Any = make_class(
     "UpdateQuota",
     {each.name: _limit() for each in QUOTAS.resources} | {name: _limit(d, Flag) for name, d in OPTIONS.items()},
@@ -54,12 +54,12 @@ class ProjectQuotas:
 
     @routes.get("/quotas/tenant", policy="network:quotas:show")
     async def tenant(self, call: Call) -> Json:
-        """Which project the token is for."""
+        """Show which project the token is for, as a tenant."""
         return {"tenant": {"tenant_id": call.project_id}}
 
     @routes.get("/quotas/project", policy="network:quotas:show")
     async def project(self, call: Call) -> Json:
-        """Which project the token is for."""
+        """Show which project the token is for."""
         return {"project": {"project_id": call.project_id}}
 
     @routes.get("/quotas/<project_id>", policy="network:quotas:show")
@@ -82,7 +82,7 @@ class ProjectQuotas:
 
     @routes.get("/quotas/<project_id>/details.json", policy="network:quotas:show")
     async def details_json(self, call: Call, project_id: str) -> Json:
-        """The same, by the name that stock clients ask for."""
+        """Show the same, by the name that stock clients use."""
         return await self.details(call, project_id)
 
     @routes.put("/quotas/<project_id>", policy="network:quotas:update", body=Body(UpdateQuota, "quota"))
@@ -93,7 +93,7 @@ class ProjectQuotas:
 
     @routes.delete("/quotas/<project_id>", policy="network:quotas:delete")
     async def delete(self, call: Call, project_id: str) -> None:
-        """Go back to the default limits."""
+        """Reset the limits of a project to the defaults."""
         await self.db.run(quota.reset_limits, QUOTAS, project_id)
 
 

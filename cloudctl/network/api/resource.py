@@ -7,8 +7,8 @@
 
     Resource(db, SECURITY_GROUPS)        # what `ApiApp` mounts
 
-`Declared` says what is its own; `Resource` what all have in common: many at once, tags, `fields`, If-Match, links of
-pages. An Operation whose function is missing is not offered.
+`Declared` holds what is specific to one resource; `Resource` what all have in common: many at once, tags, `fields`,
+If-Match, links of pages. An Operation whose function is missing is not offered.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ class Declared(Generic[R]):
 
     `visible(conn, caller, id, lock=…)` raises NotFound. `create(conn, call, owner, values)` makes one record for the
     project that the body names, if any; `create_all` makes those of one request, where they depend on each other.
-    `check` comes before the revision is looked at: it refuses changes, or puts them in the domain's words;
-    `locks_first`: it locks what must be locked before the record is. `change` and `remove` get a locked record.
-    `may_remove` decides who may delete. `before_list` is for what a list makes. `says`: what docs/api.md tells of the
-    Operations that need more than their name.
+    `check` runs before the revision is compared: it refuses changes, or converts them to what the domain takes;
+    `locks_first`: it takes the locks that must precede the record's. `change` and `remove` get a locked record.
+    `may_remove` decides who may delete. `before_list` makes what a list creates. `says`: summaries in docs/api.md for
+    the Operations whose name does not suffice.
     """
 
     name: str
@@ -84,8 +84,8 @@ class Declared(Generic[R]):
     may_remove: Callable[[Call, R], None] = _require_owner
     remove: Callable[[Connection, Call, R], None] | None = None
     before_list: Callable[[Database, Call], Awaitable[None]] | None = None
-    filters: Mapping[str, Filter] = field(factory=dict)  # that are no attribute's own
-    of_caller: Mapping[str, Callable[[Caller], Filter]] = field(factory=dict)  # that depend on who asks
+    filters: Mapping[str, Filter] = field(factory=dict)  # that belong to no attribute
+    of_caller: Mapping[str, Callable[[Caller], Filter]] = field(factory=dict)  # that depend on the caller
     plural: str = field(default=Factory(lambda self: f"{self.name}s", takes_self=True))
     path: str = field(default=Factory(lambda self: f"/{self.plural}", takes_self=True))
     id: str = field(default=Factory(lambda self: f"{self.name}_id", takes_self=True))  # in paths
@@ -95,13 +95,13 @@ class Declared(Generic[R]):
     says: Mapping[str, str] = field(factory=dict)
     pure: bool = True
     needs: type[Interface] | None = None  # what the driver must be capable of
-    # The rule of who runs the cloud: to whoever does not pass it lists are empty, and there is no record of any id.
+    # A rule for operators: callers who do not pass it get empty lists, and every id is not found.
     sight: str | None = None
-    # Of the record, if it is another one after whatever changes what is shown of it: then pages are kept as JSON.
+    # A column of the record that every change of what is shown of it changes: then pages are cached as JSON.
     edition: Column[int] | None = None
 
     def of(self, driver: Any) -> Declared[R]:
-        """With the attributes that there are with this driver."""
+        """The same with the attributes that this driver supports."""
         left = [each for each in self.attributes if each.needs is None or each.needs.providedBy(driver)]
         return self if len(left) == len(self.attributes) else evolve(self, attributes=left)
 
@@ -126,7 +126,7 @@ class Declared(Generic[R]):
 
     @cached_property
     def routes(self) -> Routes:
-        """The Operations, named for the methods of Resource that answer them."""
+        """The Operations, named after the methods of Resource that answer them."""
         name, attributes, one = self.name, self.attributes, f"{self.path}/<{self.id}>"
         routes = Routes(self.title)
 
@@ -148,14 +148,14 @@ class Declared(Generic[R]):
 
 
 def _standard_filters(declared: Declared[Any]) -> dict[str, Filter]:
-    """What comes with the standard attributes that a resource shows."""
+    """The filters that come with the standard attributes that a resource shows."""
     shown, c = {each.name for each in declared.attributes}, declared.record.table.c
     found = {"changed_since": lists.since(c.updated_at)} if "updated_at" in shown else {}
     return found | (tags.filters(c.id) if "tags" in shown else {})
 
 
 def owners(record: type[Standard]) -> tuple[Attribute, ...]:
-    """Whose a record is, by both names."""
+    """The project that owns a record, under both names."""
     c = record
     return (
         Attribute("project_id", c.project_id, Project, post=MISSING, filter=any_of, sort=True),
@@ -166,7 +166,7 @@ def owners(record: type[Standard]) -> tuple[Attribute, ...]:
 def standard(
     record: type[Standard], *, description: Any = Text, changeable: bool = True, tagged: bool = True
 ) -> tuple[Attribute, ...]:
-    """The attributes of every record. `create` is given the `description` with what is the resource's own.
+    """The attributes of every record. `create` gets the `description` together with the resource's own attributes.
 
     `description`: its type in bodies. `changeable`: there is a PUT. `tagged`: a create body may have tags.
     """
@@ -192,7 +192,7 @@ def _tags(conn: Connection, call: Call, records: Sequence[Any]) -> list[list[str
 
 @frozen
 class Resource(Generic[R]):
-    """The Operations of one declared resource; `routes` says which."""
+    """The Operations of one declared resource; `routes` lists them."""
 
     db: Database
     declared: Declared[R]
@@ -226,7 +226,7 @@ class Resource(Generic[R]):
         return lists.answer(call, self.declared.collection, page, self._shown(conn, call, page.rows))
 
     def _piece(self, conn: Connection, call: Call, wanted: Paging) -> tuple[Sequence[Item], Paging | None]:
-        """A piece of a whole list, and how to ask for the next one, if there is one."""
+        """A piece of a whole list, and the paging for the next one, if there is one."""
         page = self._page(conn, call, wanted)
         views = [lists.narrowed(call, view) for view in self._shown(conn, call, page.rows)]
         if not page.more:
@@ -243,7 +243,7 @@ class Resource(Generic[R]):
         return self.declared.sight is None or call.may(self.declared.sight)
 
     def _shown(self, conn: Connection, call: Call, rows: Sequence[Any]) -> Sequence[Item]:
-        """What a page shows: of its records, or of their ids and editions."""
+        """What a page shows, given its records, or their ids and editions."""
         declared = self.declared
         if declared.edition is None:
             return self.views(conn, call, rows)

@@ -29,7 +29,7 @@ class RouterInterfaces:
 
     @routes.put("/routers/<router_id>/add_router_interface", policy="network:routers:update", body=Body(InterfaceWish))
     async def add(self, call: Call, router_id: str, body: InterfaceWish) -> Json:
-        """Join a subnet to a router, or a port with the subnets that it is on."""
+        """Attach a subnet to a router, or a port with the subnets that it is on."""
         return await self.db.run(self._add, call, router_id, body)
 
     def _add(self, conn: Connection, call: Call, router_id: str, body: InterfaceWish) -> Json:
@@ -50,7 +50,7 @@ class RouterInterfaces:
         "/routers/<router_id>/remove_router_interface", policy="network:routers:update", body=Body(InterfaceWish)
     )
     async def remove(self, call: Call, router_id: str, body: InterfaceWish) -> Json:
-        """Part a subnet from a router; the port that joined them goes."""
+        """Detach a subnet from a router, and delete the port between them."""
         return await self.db.run(self._remove, call, router_id, body)
 
     def _remove(self, conn: Connection, call: Call, router_id: str, body: InterfaceWish) -> Json:

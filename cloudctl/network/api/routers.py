@@ -47,7 +47,7 @@ from cloudctl.tasks import Origin
 KIND = "network:routers:kind"
 KINDS = {"distributed", "ha"}
 WAYS_OUT = {"enable_default_route_bfd": IWatchedGateways, "enable_default_route_ecmp": IManyGateways}
-# What a body says that NewRouter has.
+# Values of a body that NewRouter has.
 NEW = (
     "name",
     "description",
@@ -83,7 +83,7 @@ class GatewayInfo:
 
 @frozen
 class NoGateways:
-    """An empty mapping: so the `openstack` command says it, whatever it is told to unset."""
+    """An empty mapping, which the `openstack` command sends whatever it is asked to unset."""
 
 
 @frozen
@@ -97,7 +97,7 @@ class Route:
     nexthop: IpText
 
 
-# More than the domain takes, so that its own error is the one that is seen.
+# More than the domain accepts, so that the client sees the domain's own error.
 ExtraRoutes = Annotated[list[Route], Items(0, 100)]
 
 
@@ -107,7 +107,7 @@ class SomeRoutes:
 
 
 def external_gateways(conn: Connection, call: Call, records: Sequence[Router]) -> list[list[Json]]:
-    """The gateways of each, the one that is meant first."""
+    """The gateways of each router, the one of `external_gateway_info` first."""
     gateways = router_ports.all_gateways_of(conn, [router.id for router in records])
     every = [port for ports in gateways.values() for port in ports]
     addresses, policies = router_gateways.addresses_of(conn, every), router_gateways.policies_of(conn, every)
@@ -127,10 +127,10 @@ def external_gateway_info(conn: Connection, call: Call, records: Sequence[Router
     return [found[0] if found else None for found in external_gateways(conn, call, records)]
 
 
-# One for each cloud of a process that is set up otherwise.
+# One for each cloud of a process that is configured differently.
 @lru_cache(maxsize=64)
 def declared(options: NetworkOptions, has_kinds: bool, has_limits: bool) -> Declared[Router]:
-    """What the driver can: `has_kinds`, routers that are distributed or highly available; `has_limits`, gateways with
+    """What the driver can do: `has_kinds`, distributed or highly available routers; `has_limits`, gateways with
     policies.
     """
 
@@ -158,7 +158,7 @@ def declared(options: NetworkOptions, has_kinds: bool, has_limits: bool) -> Decl
         columns = {name: value for name, value in changes.items() if name in ("name", "description", "admin_state_up")}
         columns |= {name: changes[name] for name in KINDS | WAYS_OUT.keys() if changes.get(name) is not None}
         if "routes" in changes:
-            # The gateway may be what the present ones need and the new ones do not.
+            # The present routes may need a gateway that the new ones do not.
             columns["routes"] = []
         if columns:
             router = routers.change(conn, router, columns, *by)
@@ -220,7 +220,7 @@ def declared(options: NetworkOptions, has_kinds: bool, has_limits: bool) -> Decl
             Attribute("flavor_id", c.flavor_id, Id | None, post=None, filter=any_of, sort=True),
             Attribute("service_type_id", None, NoneType, post=None, view=always(None)),
             *standard(Router),
-            # Who may choose how a router is realised may know it.
+            # Shown to callers who may choose how a router is realised.
             Attribute(
                 "distributed", c.distributed, kind | None, post=MISSING, put=True, filter=lists.truths, rule=KIND
             ),
@@ -244,7 +244,7 @@ def remove(conn: Connection, call: Call, router: Router) -> None:
 
 
 def _with_kind(conn: Connection, call: Call, values: dict[str, Any]) -> dict[str, Any]:
-    """A body with how the router is made: as an administrator says, or as its flavor does.
+    """A body with how the router is made: as an administrator chooses, or as its flavor defines.
 
     Raises Forbidden, Invalid, NotFound (the flavor), Conflict (it is disabled).
     """
@@ -261,7 +261,7 @@ def _with_kind(conn: Connection, call: Call, values: dict[str, Any]) -> dict[str
 
 
 def _check_ways_out(call: Call, values: Mapping[str, Any]) -> None:
-    """Raises Forbidden for who may not choose how several gateways are used."""
+    """Raises Forbidden if the caller may not choose how several gateways are used."""
     if WAYS_OUT.keys() & values.keys():
         call.require("network:routers:gateway")
 
@@ -269,9 +269,9 @@ def _check_ways_out(call: Call, values: Mapping[str, Any]) -> None:
 def _gateway(
     conn: Connection, call: Call, body: GatewayInfo | None, has_limits: bool, chooses: bool = True
 ) -> Gateway | None:
-    """What a body asks for; None: no gateway. Raises Invalid, Forbidden, NotFound (the network, the policy).
+    """What a body requests; None: no gateway. Raises Invalid, Forbidden, NotFound (the network, the policy).
 
-    `chooses`: what it says is to be so, and not only which one is meant.
+    `chooses`: the body sets values, and does not only identify a gateway.
     """
     if body is None or not given(body):
         return None
@@ -313,14 +313,14 @@ class RouterRoutes:
         "/routers/<router_id>/add_extraroutes", policy="network:routers:update", body=Body(SomeRoutes, "router")
     )
     async def add(self, call: Call, router_id: str, body: SomeRoutes) -> Json:
-        """Add routes to those that a router has."""
+        """Add routes to a router."""
         return {"router": await self.db.run(self._change, call, router_id, extra_routes.merged, body)}
 
     @routes.put(
         "/routers/<router_id>/remove_extraroutes", policy="network:routers:update", body=Body(SomeRoutes, "router")
     )
     async def remove(self, call: Call, router_id: str, body: SomeRoutes) -> Json:
-        """Remove some of the routes that a router has."""
+        """Remove some of a router's routes."""
         return {"router": await self.db.run(self._change, call, router_id, extra_routes.without, body)}
 
     def _change(self, conn: Connection, call: Call, router_id: str, change: Change, body: SomeRoutes) -> Json:
@@ -345,7 +345,7 @@ class RouterGateways:
         "/routers/<router_id>/add_external_gateways", policy="network:routers:update", body=Body(SomeGateways, "router")
     )
     async def add(self, call: Call, router_id: str, body: SomeGateways) -> Json:
-        """Give a router more gateways."""
+        """Add gateways to a router."""
         return {"router": await self.db.run(self._do, call, router_id, router_gateways.add, body)}
 
     @routes.put(
@@ -363,12 +363,12 @@ class RouterGateways:
         body=Body(SomeGateways, "router"),
     )
     async def remove(self, call: Call, router_id: str, body: SomeGateways) -> Json:
-        """Take some of its gateways from a router."""
+        """Remove some of a router's gateways."""
         return {"router": await self.db.run(self._do, call, router_id, router_gateways.remove, body)}
 
     def _do(self, conn: Connection, call: Call, router_id: str, do: Do, body: SomeGateways) -> Json:
         router = changeable(conn, call, router_id)
-        # What is taken away is named as it was shown, with what only administrators choose.
+        # A gateway to remove is named as it was shown, including what only administrators choose.
         chooses = do is not router_gateways.remove
         said = [] if isinstance(body.external_gateways, NoGateways) else body.external_gateways
         wanted = [_gateway(conn, call, each, self.has_limits, chooses) for each in said]
@@ -377,7 +377,7 @@ class RouterGateways:
 
 
 def changeable(conn: Connection, call: Call, router_id: str) -> Router:
-    """The router, locked, if the caller may change the revision that they know."""
+    """The router, locked, if the caller may change it and its revision is the expected one."""
     router = routers.visible(conn, call.caller, router_id, lock=True)
     call.require(project_id=router.project_id)
     check_match(call, router)

@@ -34,7 +34,7 @@ def remove(conn: Connection, call: Call, template: RuleTemplate) -> None:
 
 
 def may_remove(call: Call, template: RuleTemplate) -> None:
-    """It is nobody's: the rule of the Operation has been asked."""
+    """It belongs to no project: only the Operation's own rule counts."""
     call.require("network:default_security_group_rules:delete")
 
 

@@ -23,7 +23,7 @@ from cloudctl.rest.listing import Condition, any_of, number
 from cloudctl.rest.resource import REQUIRED, Attribute, of_each
 
 Word = Annotated[str, Length(0, 255)]
-# A port number as it comes; the domain says what is wrong with it.
+# A port number as sent; the domain reports what is wrong with it.
 Port = Annotated[int, Loose()]
 
 # Built once: building a statement costs more than running it.
@@ -43,7 +43,7 @@ _rule = SecurityGroupRule
 
 
 def _of_network(values: Sequence[str]) -> Condition:
-    """By the prefix with its host bits cleared: a rule's meaning ends with it, unless that is everybody."""
+    """By the prefix with its host bits cleared: a rule's meaning ends with it, unless it matches every address."""
     found = [
         and_(_rule.ethertype == f"IPv{ip_network(value).version}", _rule.remote_ip_prefix.endswith("/0"))
         if value in rules.ANYWHERE
@@ -68,7 +68,7 @@ ATTRIBUTES = (
     Attribute("port_range_max", _rule.port_range_max, Port | None, post=None, filter=number, sort=True),
     Attribute("remote_ip_prefix", _rule.remote_ip_prefix, Word | None, post=None, filter=any_of, sort=True),
     Attribute("normalized_cidr", view=of_each(lambda rule: rules.normalized(rule.remote_ip_prefix))),
-    # One that is no UUID is unknown, like any other.
+    # Anything that is not a UUID is unknown, like any other.
     Attribute("remote_group_id", _rule.remote_group_id, Word | None, post=None, filter=any_of, sort=True),
     Attribute(
         "remote_address_group_id", _rule.remote_address_group_id, Word | None, post=None, filter=any_of, sort=True

@@ -22,7 +22,7 @@ from cloudctl.rest.resource import Attribute
 
 
 def rules(conn: Connection, call: Call, groups: Sequence[SecurityGroup]) -> list[list[Json]]:
-    """Those of each group, the oldest first."""
+    """The rules of each group, the oldest first."""
     found = security_groups.rules_of(conn, [group.id for group in groups])
     shown: dict[str, list[Json]] = {}
     for view in resource.views(conn, call, OF_RULES, [rule for some in found.values() for rule in some]):
@@ -54,7 +54,7 @@ def remove(conn: Connection, call: Call, group: SecurityGroup) -> None:
 
 
 async def ensure_default(db: Database, call: Call) -> None:
-    """A project's `default` group is made when it is first looked for."""
+    """Make a project's `default` group when it is first looked for."""
     project = call.project_id
     named = call.query.all("project_id") or call.query.all("tenant_id")
     if len(named) == 1 and sees_all(call.caller):

@@ -27,26 +27,26 @@ from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Condition, any_of, number
 from cloudctl.rest.resource import REQUIRED, Attribute, of_each
 
-# Clients call them by either.
+# Clients use either.
 PATHS_OF_RANGES = ("/network_segment_ranges", "/network-segment-ranges")
 Number = Annotated[int, Loose(), Range(0)]
 Physical = Annotated[str, Length(0, 64)]
 
 
 def everything(conn: Connection, caller: Caller) -> Condition:
-    """They are nobody's: the rule of the Operation says who may look."""
+    """They belong to no project: the rule of the Operation decides who may look."""
     return true()
 
 
 def may_remove(call: Call, record: Standard) -> None:
-    """It is for who administers the cloud: the rule of the Operation has been asked."""
+    """Only administrators may: the rule of the Operation has been checked."""
 
 
 # -- segments
 
 
 def visible(conn: Connection, caller: Caller, id: str, lock: bool = False) -> Segment:
-    """`lock`: its network is locked, too, and before it, as all do who change both."""
+    """`lock`: its network is locked, too, and first, as in all code that changes both."""
     found = segments.RECORDS.get(conn, id)
     if lock:
         networks.get(conn, found.network_id, lock=True)
@@ -63,7 +63,7 @@ def remove(conn: Connection, call: Call, row: Segment) -> None:
     network_segments.remove(conn, row, call.now, call.caller)
 
 
-# One for each cloud of a process that is set up otherwise.
+# One for each cloud of a process that is configured differently.
 @lru_cache(maxsize=64)
 def declared(options: NetworkOptions, types: tuple[str, ...], several: bool) -> Declared[Segment]:
     """`several`: a network may be on more than one."""
@@ -147,7 +147,7 @@ def remove_range(conn: Connection, call: Call, row: SegmentRange) -> None:
     segment_ranges.remove(conn, row)
 
 
-# One for each cloud of a process that is set up otherwise.
+# One for each cloud of a process that is configured differently.
 @lru_cache(maxsize=64)
 def ranges(options: NetworkOptions) -> Declared[SegmentRange]:
     async def before_list(db: Database, call: Call) -> None:

@@ -1,4 +1,4 @@
-"""`shared`: whether a record may be used by others, as one of them is told. Reference: network.md, section 11."""
+"""`shared`: whether others may use a record, as each caller sees it. Reference: network.md, section 11."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def shared(conn: Connection, call: Call, records: Sequence[Standard]) -> list[bo
 
 
 def filters(id: Column[str], object_type: str) -> Mapping[str, Callable[[Caller], Filter]]:
-    """The filter `shared` of records, or of what refers to them by `id`."""
+    """The filter `shared` of records, or of anything that refers to them by `id`."""
 
     def of(caller: Caller) -> Filter:
         condition = shares.shared_with(id, object_type, caller.project_id)

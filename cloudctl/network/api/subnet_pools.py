@@ -24,7 +24,7 @@ from cloudctl.rest.route import Routes
 
 Length = Annotated[int, Loose(), Range(0, 128)]
 Quota = Annotated[int, Loose(), Range(0)]
-# More than the domain takes, so that its own error is the one that is seen.
+# More than the domain accepts, so that the client sees the domain's own error.
 Prefixes = Annotated[list[IpText], Items(0, 100)]
 
 
@@ -119,7 +119,7 @@ class PoolPrefixes:
 
     @routes.put(f"{ONE}/remove_prefixes", policy=RULE, body=Body(SomePrefixes))
     async def remove(self, call: Call, subnetpool_id: str, body: SomePrefixes) -> Json:
-        """Take prefixes out of a subnet pool that no subnet has addresses of."""
+        """Remove prefixes from a subnet pool; no subnet may have addresses of them."""
         return {"prefixes": await self.db.run(self._remove, call, subnetpool_id, body)}
 
     def _remove(self, conn: Connection, call: Call, id: str, body: SomePrefixes) -> list[str]:
@@ -128,7 +128,7 @@ class PoolPrefixes:
 
     @routes.put(f"{ONE}/onboard_network_subnets", policy=RULE, body=Body(OfNetwork))
     async def onboard(self, call: Call, subnetpool_id: str, body: OfNetwork) -> Any:
-        """Make the subnets of a network a subnet pool's."""
+        """Move the subnets of a network into a subnet pool."""
         return await self.db.run(self._onboard, call, subnetpool_id, body.network_id)
 
     def _onboard(self, conn: Connection, call: Call, id: str, network_id: str) -> list[Json]:
@@ -139,7 +139,7 @@ class PoolPrefixes:
 
 
 def _changeable(conn: Connection, call: Call, id: str) -> SubnetPool:
-    """The pool, locked, if the caller may change the revision that they know."""
+    """The pool, locked, if the caller may change it and its revision is the expected one."""
     pool = subnet_pools.visible(conn, call.caller, id, lock=True)
     call.require(project_id=pool.project_id)
     check_match(call, pool)

@@ -25,7 +25,7 @@ from cloudctl.rest.listing import Filter, any_of, number
 from cloudctl.rest.resource import REQUIRED, Attribute
 
 POOLS_MOST = 100
-# More than the domain takes, so that its own error is the one that is seen.
+# More than the domain accepts, so that the client sees the domain's own error.
 SOME = Items(0, 100)
 
 # Built once: building a statement costs more than running it.
@@ -93,7 +93,7 @@ def _create_served(conn: Connection, call: Call, owner: str | None, values: dict
 
 
 def _given_cidr(conn: Connection, call: Call, network: Network, project: str, values: dict[str, Any]) -> dict[str, Any]:
-    """With the CIDR that a subnet pool gives, if the body asks for one. Raises Invalid, NotFound, Conflict."""
+    """The values with the CIDR that a subnet pool gives, if requested. Raises Invalid, NotFound, Conflict."""
     pool_id, length = values.pop("subnetpool_id", None), values.pop("prefixlen", None)
     if values.pop("use_default_subnetpool", False):
         if pool_id is not None:

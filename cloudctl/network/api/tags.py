@@ -96,12 +96,12 @@ class ResourceTags:
 
     @routes.delete(TAGS, policy="network:tags:change")
     async def clear(self, call: Call, collection: str, resource_id: str) -> None:
-        """Remove all tags of a record."""
+        """Remove all tags from a record."""
         await self.db.run(self._change, call, collection, resource_id, tags.replace, [])
 
     @routes.get(TAG, policy="network:tags:list", status=204)
     async def has(self, call: Call, collection: str, resource_id: str, tag: str) -> None:
-        """Ask whether a record has a tag."""
+        """Check whether a record has a tag."""
         if tag not in await self.db.read(self._of, call, collection, resource_id):
             raise tags.not_found(tag)
 
@@ -114,7 +114,7 @@ class ResourceTags:
 
     @routes.delete(TAG, policy="network:tags:change")
     async def remove(self, call: Call, collection: str, resource_id: str, tag: str) -> None:
-        """Remove one tag of a record."""
+        """Remove one tag from a record."""
         await self.db.run(self._change, call, collection, resource_id, tags.remove, tag)
 
     def _seen(self, conn: Connection, call: Call, collection: str, resource_id: str) -> Any:

@@ -117,7 +117,7 @@ class TrunkSubPorts:
 
     @routes.put(f"{ONE}/add_subports", policy="network:trunks:update", body=Body(MorePorts))
     async def add(self, call: Call, trunk_id: str, body: MorePorts) -> Json:
-        """Let a trunk carry more ports."""
+        """Add subports to a trunk."""
         return await self.db.run(self._add, call, trunk_id, body)
 
     def _add(self, conn: Connection, call: Call, id: str, body: MorePorts) -> Json:
@@ -126,7 +126,7 @@ class TrunkSubPorts:
 
     @routes.put(f"{ONE}/remove_subports", policy="network:trunks:update", body=Body(FewerPorts))
     async def remove(self, call: Call, trunk_id: str, body: FewerPorts) -> Json:
-        """Let a trunk carry fewer ports."""
+        """Remove subports from a trunk."""
         return await self.db.run(self._remove, call, trunk_id, body)
 
     def _remove(self, conn: Connection, call: Call, id: str, body: FewerPorts) -> Json:
@@ -136,7 +136,7 @@ class TrunkSubPorts:
 
 
 def _changeable(conn: Connection, call: Call, id: str) -> Trunk:
-    """The trunk, locked, if the caller may change the revision that they know."""
+    """The trunk, locked, if the caller may change it and its revision is the expected one."""
     trunk = trunks.visible(conn, call.caller, id, lock=True)
     call.require(project_id=trunk.project_id)
     check_match(call, trunk)

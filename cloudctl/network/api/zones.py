@@ -39,7 +39,7 @@ class Zones:
 
     @routes.get("/service-providers", policy="network:service_providers:list")
     async def providers(self, call: Call) -> Json:
-        """List the kinds of routers that one can choose among."""
+        """List the kinds of routers that can be chosen."""
         unknown = [name[:64] for name in call.query if name not in {*PROVIDER, *lists.RESERVED}]
         if unknown:
             raise lists.bad(f"{unknown} is invalid attribute for filtering")
@@ -48,7 +48,7 @@ class Zones:
 
 
 def kinds_of(driver: Any) -> tuple[str, ...]:
-    """What routers there are with a driver."""
+    """The kinds of routers that a driver supports."""
     if not IRouters.providedBy(driver):
         return ()
     return ("dvr", "dvrha", "ha", SINGLE) if IRouterKinds.providedBy(driver) else (SINGLE,)
