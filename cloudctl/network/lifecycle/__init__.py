@@ -1,4 +1,4 @@
-"""The durable work of networking: the driver holds what the database has, and forgets what it has not."""
+"""The durable work of networking: the driver holds what the database has, and forgets what it does not have."""
 
 from cloudctl.network.lifecycle.network import DELETE_NETWORK, ENSURE_NETWORK
 from cloudctl.network.lifecycle.port import DELETE_PORT, ENSURE_PORT

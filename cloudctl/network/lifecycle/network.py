@@ -15,7 +15,7 @@ from cloudctl.tasks.workflow import Task
 
 
 async def ensure(ctx: Context) -> None:
-    """The driver holds the network as it is now. One that is gone is left to its own task."""
+    """Make the driver hold the network as it is now. A deleted one is left to its own task."""
     driver = ctx.drivers.network
     spec, is_due = await ctx.read(_wanted, ctx.resource_id, IDhcpPorts.providedBy(driver))
     if is_due:
@@ -26,7 +26,7 @@ async def ensure(ctx: Context) -> None:
 
 
 def _wanted(conn: Connection, network_id: str, gives_out: bool) -> tuple[NetworkSpec | None, bool]:
-    """With whether the port that gives out its addresses has to follow it first."""
+    """The network, and whether the port that gives out its addresses has to follow it first."""
     return networks.driver_spec(conn, network_id), gives_out and dhcp_ports.is_due(conn, network_id)
 
 

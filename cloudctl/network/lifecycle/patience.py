@@ -1,4 +1,4 @@
-"""How long cleaning up is tried. Nobody else would do it, so it is never given up."""
+"""How long cleanup is retried. Nothing else would do it, so it is never given up."""
 
 from __future__ import annotations
 

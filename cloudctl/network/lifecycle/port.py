@@ -9,7 +9,7 @@ from cloudctl.tasks import Context, Step, Transient, Workflow
 
 
 async def ensure(ctx: Context) -> None:
-    """The driver holds the port where it is bound, and nowhere if it is not bound or gone."""
+    """Make the driver hold the port where it is bound, and nowhere if it is unbound or deleted."""
     wanted = await ctx.read(plugging.wiring, ctx.resource_id)
     host = "" if wanted is None else wanted.host
     left = ctx.args.get("left")
@@ -38,7 +38,7 @@ async def _ensure_bound(ctx: Context, wanted: plugging.Wiring) -> bool:
 
 
 async def _ensure_elsewhere(ctx: Context, wanted: plugging.Wiring) -> None:
-    """The driver holds the port on the other hosts that have a binding of it, too."""
+    """Make the driver hold the port on the other hosts that have a binding of it, too."""
     for host in await ctx.read(port_bindings.hosts_of, ctx.resource_id):
         try:
             binding = await plugging.hold(ctx, wanted, host)
@@ -46,7 +46,7 @@ async def _ensure_elsewhere(ctx: Context, wanted: plugging.Wiring) -> None:
             await ctx.write(port_bindings.failed, ctx.resource_id, host)
             continue
         if not await ctx.write(port_bindings.plugged, ctx.resource_id, host, binding):
-            # It has been taken away, or is the port's own host by now: a task that follows sees to it.
+            # The binding was removed, or is the port's own by now: a following task takes care of it.
             await plugging.take_back(ctx, wanted, host)
 
 

@@ -14,7 +14,7 @@ from cloudctl.tasks.workflow import Task
 
 
 async def ensure(ctx: Context) -> None:
-    """The driver holds the router as it is now. One that is gone is left to its own task."""
+    """Make the driver hold the router as it is now. A deleted one is left to its own task."""
     driver = ctx.drivers.network
     wanted = await ctx.read(routers.wiring, ctx.resource_id)
     if wanted is not None:
@@ -25,7 +25,7 @@ async def ensure(ctx: Context) -> None:
         try:
             await driver.ensure_router(wanted.router)
         except UnknownNetwork as error:
-            # Deleted since the router was read: it has left this network by now.
+            # The network was deleted after the router was read: the router has left it by now.
             raise Transient(str(error)) from error
     only = driver.service_host() if IOneServiceHost.providedBy(driver) else ""
     await ctx.commit(routers.realised, wanted, only)

@@ -10,7 +10,7 @@ from cloudctl.tasks import Context, Step, Wait, Workflow
 
 
 async def ensure(ctx: Context) -> None:
-    """The driver's ports in the group obey its rules of now."""
+    """Make the driver's ports in the group obey its current rules."""
     driver = ctx.drivers.network
     spec = await ctx.read(security_groups.driver_spec, ctx.resource_id)
     if spec is not None and ISecurityGroups.providedBy(driver):
@@ -26,7 +26,7 @@ async def ensure_absent(ctx: Context) -> Wait | None:
     try:
         await driver.ensure_security_group_absent(ctx.resource_id)
     except InUse:
-        # Ports that were in it are about to be told.
+        # Ports that were in it are about to be updated.
         return IN_USE
     return None
 
