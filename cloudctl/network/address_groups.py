@@ -17,7 +17,7 @@ from cloudctl.network.owned import Owned
 from cloudctl.network.tables import AddressGroup, RuleTemplate, SecurityGroupRule
 from cloudctl.tasks import Origin
 
-# Of one group: each stands in all rules that name it.
+# Addresses of one group: each of them appears in every rule that names the group.
 MOST = 5000
 UNKNOWN = "Address group {} could not be found"
 RECORDS = Owned(AddressGroup, UNKNOWN, "AddressGroupNotFound", shared=shares.ADDRESS_GROUP)
@@ -44,7 +44,7 @@ class NewAddressGroup:
 
 
 def create(conn: Connection, project_id: str, new: NewAddressGroup, now: datetime) -> AddressGroup:
-    """Raises Invalid for what is no CIDR, and for one that comes twice."""
+    """Raises Invalid for anything but a CIDR, and for duplicates."""
     bare = next((each for each in new.addresses if "/" not in each), None)
     if bare is not None:
         message = f"Invalid input for addresses. Reason: {bare[:64]!r} is not a recognized IP subnet: it has no mask."
@@ -59,7 +59,7 @@ def change(conn: Connection, group: AddressGroup, changes: Mapping[str, Any], no
 
 
 def add(conn: Connection, group: AddressGroup, more: Sequence[str], now: datetime, by: Origin) -> AddressGroup:
-    """Add addresses to a locked group. Raises Invalid if it has one already."""
+    """Add addresses to a locked group. Raises Invalid if it already has one of them."""
     wanted = parsed(more)
     known = set(group.addresses)
     if len(known) + len(wanted) > MOST:
@@ -72,7 +72,7 @@ def add(conn: Connection, group: AddressGroup, more: Sequence[str], now: datetim
 
 
 def take_out(conn: Connection, group: AddressGroup, fewer: Sequence[str], now: datetime, by: Origin) -> AddressGroup:
-    """Take addresses out of a locked group. Raises NotFound if it does not have one."""
+    """Take addresses out of a locked group. Raises NotFound if one of them is not in it."""
     unwanted = parsed(fewer)
     gone = set(unwanted)
     known = set(group.addresses)
@@ -97,7 +97,7 @@ def _set(conn: Connection, group: AddressGroup, addresses: list[str], now: datet
 
 
 def parsed(texts: Sequence[str]) -> list[str]:
-    """CIDRs, also of single addresses. Raises Invalid, also for one that comes twice."""
+    """CIDRs, also of single addresses. Raises Invalid, also for duplicates."""
     found = []
     for text in texts:
         try:

@@ -60,7 +60,7 @@ def create(conn: Connection, project_id: str, new: NewAddressScope, now: datetim
 
 
 def change(conn: Connection, scope: AddressScope, changes: Mapping[str, Any], now: datetime) -> AddressScope:
-    """Set the name of a locked scope, and `shared`, which stays. Raises Invalid."""
+    """Set the name of a locked scope, and `shared`, which cannot be withdrawn. Raises Invalid."""
     columns = dict(changes)
     if "shared" in columns:
         everybodys = shares.EVERYBODY in shares.with_whom(conn, scope.id)

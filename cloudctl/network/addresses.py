@@ -71,16 +71,16 @@ def parse_cidr(text: str, field: str = "cidr") -> Cidr:
 
 
 def hosts(cidr: Cidr) -> Range:
-    """The addresses that a host can have: not the network's and not the broadcast address, if there are such."""
+    """The addresses that a host can have: neither the network's nor the broadcast address, where those exist."""
     first, last = int(cidr.network_address), int(cidr.broadcast_address)
     if cidr.max_prefixlen - cidr.prefixlen <= 1:
         return Range(first, last)
-    # IPv6 knows no broadcast; its last address is an ordinary one, the first is the routers' anycast address.
+    # IPv6 has no broadcast: its last address is an ordinary one, and the first is the routers' anycast address.
     return Range(first + 1, last - 1 if cidr.version == 4 else last)
 
 
 def check_cidr(cidr: Cidr, enable_dhcp: bool) -> None:
-    """Raises Invalid for networks that cannot be a subnet's."""
+    """Raises Invalid for networks that a subnet cannot have."""
     if cidr.prefixlen == 0:
         raise Invalid("Invalid input for operation: 0 is not allowed as CIDR prefix length.")
     if cidr.version == 6 and int(cidr.network_address) == 0:

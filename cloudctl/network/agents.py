@@ -1,8 +1,7 @@
 """Agents: the parts of the network driver, each on its host. Reference: network.md, section 13.
 
-A driver works on every host that there is, so each host has one part of each kind that the driver can be; of some kinds
-one host alone may have one. What a part is like is the host's: it is alive while the host is. What administrators say
-of it is kept.
+A driver works on every host, so each host has one part of each kind that the driver has; some kinds may be on one host
+alone. A part takes its state from its host: it is alive while the host is. What administrators set on a part is stored.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Kind:
     name: str
     binary: str
     topic: str
-    only: str = ""  # the one host that has such a part; "": each has
+    only: str = ""  # the one host that has such a part; "": every host has one
 
 
 WIRES = Kind("Open vSwitch agent", "neutron-openvswitch-agent", "N/A")
@@ -56,11 +55,11 @@ _working = select(func.count()).select_from(Router.table).where(Router.host != "
 _routers_of = select(Router).where(Router.host == bindparam("host")).order_by(Router.id)
 
 
-# -- which there are
+# -- which exist
 
 
 def missing(conn: Connection, kinds_of_driver: Sequence[Kind]) -> list[tuple[str, str]]:
-    """(kind, host) of parts that nobody has asked for yet."""
+    """(kind, host) of parts without a record: nobody has queried them yet."""
     known = set(conn.execute(_known))
     names = [host.name for host in hosts.every(conn)]
     wanted = [(kind.name, name) for name in names for kind in kinds_of_driver if kind.only in ("", name)]
@@ -68,17 +67,17 @@ def missing(conn: Connection, kinds_of_driver: Sequence[Kind]) -> list[tuple[str
 
 
 def misplaced(conn: Connection, kinds_of_driver: Sequence[Kind]) -> list[Agent]:
-    """Parts on hosts that have none: another driver had them, or another host was the only one."""
+    """Records of parts on hosts that have none: another driver had them, or another host was the only one."""
     return [agent for kind in kinds_of_driver if kind.only for agent in of_kind(conn, kind) if agent.host != kind.only]
 
 
 def differ(conn: Connection, kinds_of_driver: Sequence[Kind]) -> bool:
-    """Whether the parts that are known are others than the driver's."""
+    """Whether the recorded parts differ from the driver's."""
     return bool(missing(conn, kinds_of_driver) or misplaced(conn, kinds_of_driver))
 
 
 def write(conn: Connection, kinds_of_driver: Sequence[Kind], now: datetime) -> None:
-    """Give each part an id, and forget those that there are not."""
+    """Give each part an id, and forget those that do not exist."""
     for agent in misplaced(conn, kinds_of_driver):
         remove(conn, agent)
     for kind, host in missing(conn, kinds_of_driver):
@@ -105,7 +104,7 @@ def change(conn: Connection, agent: Agent, changes: Mapping[str, Any], now: date
 
 
 def remove(conn: Connection, agent: Agent) -> None:
-    """Forget what was said of a part; one that is there comes back as a new one."""
+    """Forget what was set on a part; one that still exists comes back as a new one."""
     conn.execute(AgentAbsence.table.delete().where(AgentAbsence.agent_id == agent.id))
     RECORDS.delete(conn, agent)
 
@@ -114,7 +113,7 @@ def remove(conn: Connection, agent: Agent) -> None:
 
 
 def serving(conn: Connection, network: Network) -> list[Agent]:
-    """The parts that give out a network's addresses: all, but those that it was taken from."""
+    """The parts that give out a network's addresses: all except those that it was taken from."""
     absent = set(conn.scalars(_absent, {"network": network.id}))
     return [agent for agent in of_kind(conn, ADDRESSES) if agent.id not in absent]
 
@@ -125,7 +124,7 @@ def networks_of(conn: Connection, agent: Agent) -> Sequence[Network]:
 
 
 def serve(conn: Connection, caller: Caller, agent: Agent, network_id: str) -> None:
-    """A part gives out a network's addresses again. Raises NotFound, Conflict if it does."""
+    """Let a part give out a network's addresses again. Raises NotFound, Conflict if it already does."""
     _require(agent, ADDRESSES, opened=True)
     network = networks.visible(conn, caller, network_id, lock=True)
     if agent.id in {each.id for each in serving(conn, network)}:
@@ -136,7 +135,7 @@ def serve(conn: Connection, caller: Caller, agent: Agent, network_id: str) -> No
 
 
 def serve_not(conn: Connection, caller: Caller, agent: Agent, network_id: str) -> None:
-    """A part does not give out a network's addresses any more. Raises NotFound, Conflict if it does not."""
+    """Stop a part from giving out a network's addresses. Raises NotFound, Conflict if it does not do so."""
     _require(agent, ADDRESSES)
     network = networks.visible(conn, caller, network_id, lock=True)
     if agent.id not in {each.id for each in serving(conn, network)}:
@@ -165,7 +164,7 @@ def routing(conn: Connection, router: Router) -> list[Agent]:
 
 
 def route(conn: Connection, caller: Caller, agent: Agent, router_id: str) -> None:
-    """A router is on this part. Again is the same. Raises NotFound, Conflict if it is on another one."""
+    """Put a router on this part, unless it is there already. Raises NotFound, Conflict if it is on another one."""
     _require(agent, ROUTERS, opened=True)
     router = routers.visible(conn, caller, router_id, lock=True)
     if router.host == agent.host:
@@ -177,7 +176,7 @@ def route(conn: Connection, caller: Caller, agent: Agent, router_id: str) -> Non
 
 
 def route_not(conn: Connection, caller: Caller, agent: Agent, router_id: str) -> None:
-    """A router is on no part. Raises NotFound, Conflict if it is not on this one."""
+    """Take a router off this part. Raises NotFound, Conflict if it is not on it."""
     _require(agent, ROUTERS)
     router = routers.visible(conn, caller, router_id, lock=True)
     if router.host != agent.host:

@@ -1,7 +1,7 @@
-"""Where floating IPs lead to: a fixed address of a port, through a router. Reference: network-rules.md, section 7.
+"""Where floating IPs lead: to a fixed address of a port, through a router. Reference: network-rules.md, section 7.
 
-This knows nothing of how floating IPs are made (`floating_ips`), so that ports can ask here. Whoever needs several
-rows locks them in this order, so that nobody waits in a circle: router, port, floating IP.
+This does not depend on how floating IPs are made (`floating_ips`), so that ports can use it. Code that needs several
+rows locks them in this order, to avoid deadlocks: router, port, floating IP.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _inside, _outside = RouterPort.table.alias("inside"), RouterPort.table.alias("ou
 _there = IpAllocation.port_id == _inside.c.port_id, IpAllocation.subnet_id == bindparam("inside")
 _gateway_ip = select(Subnet.gateway_ip).where(Subnet.id == bindparam("inside")).scalar_subquery()
 _is_gateway_ip = IpAllocation.ip_address == _gateway_ip, IpAllocation.network_id == bindparam("through")
-# Routers with an interface inside and a gateway outside: first the one that has the subnet's gateway address. By the
-# network, since few routers are on it; the subnet may have many thousand addresses.
+# Routers with an interface inside and a gateway outside: first the one that has the subnet's gateway address. Searched
+# by network, since few routers are on it; the subnet may have many thousand addresses.
 _between = (
     select(Router.id)
     .join_from(_inside, _outside, _outside.c.router_id == _inside.c.router_id)
@@ -117,7 +117,7 @@ def into_subnet(conn: Connection, router_id: str, subnet_id: str) -> bool:
 def target(
     conn: Connection, port: Port, project_id: str, floating_network_id: str, fixed_ip_address: str | None
 ) -> Target:
-    """Where a floating IP of `project_id` on that network leads to if it shall lead to `port`. Locks the router.
+    """Where a floating IP of `project_id` on that network would lead if associated with `port`. Locks the router.
 
     `fixed_ip_address` None: the port's only IPv4 address. Raises Invalid, NotFound (no router leads there).
     """
@@ -184,7 +184,7 @@ def check_free(conn: Connection, wanted: Target, floating_network_id: str, but: 
 
 
 def forget_port(conn: Connection, port_id: str, now: datetime, by: Origin) -> None:
-    """The port is about to go: floating IPs lead nowhere, and keep their addresses."""
+    """The port is about to be deleted: its floating IPs lead nowhere, and keep their addresses."""
     for row in of_port(conn, port_id):
         standard.change(
             conn, FloatingIp.table, row.id, now, port_id=None, fixed_ip_address=None, router_id=None, status=DOWN
@@ -194,7 +194,7 @@ def forget_port(conn: Connection, port_id: str, now: datetime, by: Origin) -> No
 
 
 def check_deletable(conn: Connection, port_id: str, project_id: str) -> None:
-    """Raises Conflict if a floating IP of another project than this leads to the port."""
+    """Raises Conflict if a floating IP of a project other than this one leads to the port."""
     if any(row.project_id != project_id for row in of_port(conn, port_id)):
         message = f"Unable to complete operation on the port {port_id}, because it has an associated floating IP."
         raise Conflict(message, type="FipAssociated")
@@ -221,7 +221,7 @@ def bad(reason: str) -> Invalid:
 
 
 def found_status(conn: Connection, router_id: str, served: Sequence[Way], status: str) -> None:
-    """Set the status of those of `served` that still go where they went through it."""
+    """Set the status of those of `served` that still lead where they did, through this router."""
     same = {*served}
     rows = conn.execute(_otherwise, {"router": router_id, "not_yet": status}).all()
     for some in standard.batches([row[0] for row in rows if row in same]):

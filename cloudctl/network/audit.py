@@ -1,7 +1,7 @@
 """The audit of network backends: what they hold, compared with networks, ports, routers and security groups.
 
-What is missing, or not as it was wished, is made so by the task that would make it anew. What nobody knows is reported:
-it is nobody's to delete.
+Anything that is missing or differs from the database is mended by the task that would create it. Anything the database
+does not know is only reported: nobody is entitled to delete it.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _groups = select(SecurityGroup.id, SecurityGroup.updated_at)
 
 @frozen
 class Before:
-    """What the database said before the backend was asked: what changed since then is not in question."""
+    """What the database held before the backend was queried: anything changed since then is not judged."""
 
     at: datetime
     ids: frozenset[str]  # of all
 
 
 class Seen(NamedTuple):
-    """What the audit looks at of an object. `host` is that of a port."""
+    """What the audit looks at in an object. `host` is that of a port."""
 
     type: str
     id: str
@@ -66,7 +66,7 @@ def check(database: Database, backend: INetworkBackend) -> Callable[[], Awaitabl
         before = await database.scan(_before)
         found = await backend.inventory()
         drifted = await backend.drifted() if INetworkDrift.providedBy(backend) else frozenset()
-        # It reads every port, so it keeps nobody from writing.
+        # It reads every port, so it must not block writers.
         return await mended(database, _mend, await database.scan(compare, before, found, drifted))
 
     return round
@@ -78,7 +78,7 @@ def _before(conn: Connection) -> Before:
 
 
 def compare(conn: Connection, before: Before, found: NetworkInventory, drifted: frozenset[str]) -> list[Finding]:
-    """All differences; those that are `submitted` are yet to be."""
+    """All differences; those marked `submitted` are yet to be."""
     there = set(_there(found))
     findings, known = [], set(before.ids)
     for one in _all(conn):
@@ -129,7 +129,7 @@ def _finding(type: str, id: str, what: str, message: str, submitted: bool = Fals
 
 
 def _mend(conn: Connection, wanted: Sequence[tuple[str, str]]) -> set[str]:
-    """Those that now have a task; one that has other work by now is looked at in the next round."""
+    """Those that now have a task; an object that has other work by now is checked in the next round."""
     having = set()
     for type, id in wanted:
         record = RECORDS[type]

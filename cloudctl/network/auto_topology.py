@@ -1,4 +1,4 @@
-"""A network for who has none: made from the default pools, with a way out. Reference: network.md, section 14."""
+"""A network for projects without: made from the default pools, with a way out. Reference: network.md, section 14."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def check(conn: Connection) -> Needed:
 
 
 def ensure(conn: Connection, caller: Caller, project_id: str, options: NetworkOptions) -> str:
-    """The id of the project's network, which is made unless it is there.
+    """The id of the project's network, which is made unless it exists.
 
     Raises Conflict (nothing is prepared, there is no room), OverQuota.
     """
-    # Two that ask at once take turns.
+    # Concurrent requests take turns.
     queue.lock_resource(conn, "auto_topology", project_id)
     present = conn.execute(_of_project, {"project": project_id}).first()
     if present is not None and networks.find(conn, present.network_id) is not None:

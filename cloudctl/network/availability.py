@@ -28,7 +28,7 @@ _used = (
 
 @frozen
 class Use:
-    """`total`: in the subnet's allocation pools; `used`: of ports, in the pools or not; `pooled`: in the pools."""
+    """`total`: in the subnet's allocation pools; `used`: by ports, in the pools or not; `pooled`: used in the pools."""
 
     subnet: Subnet
     total: int
@@ -37,7 +37,7 @@ class Use:
 
     @property
     def hosts(self) -> int:
-        """What the subnet has for hosts, in the pools or not."""
+        """How many addresses the subnet has for hosts, in the pools or not."""
         return hosts(ip_network(self.subnet.cidr)).size
 
 

@@ -1,4 +1,4 @@
-"""What a new cloud has: an external network for everybody, and a network of the demo project with a way there."""
+"""What a new cloud has: an external network for everybody, and a network of the demo project with a route to it."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def bootstrap(
     options: NetworkOptions,
     has_routers: bool = True,
 ) -> None:
-    """Make the networks that are not there yet, each with a subnet, and a router between them if the driver has any.
+    """Make the networks that do not exist yet, each with a subnet, and a router between them if the driver has routers.
 
-    Before any project has a security group, write which rules they begin with.
+    Before that, while no project has a security group yet, write the rules that groups begin with.
     """
     rule_templates.write_shipped(conn, now)
     if not _has(conn, admin_project_id, PUBLIC):
@@ -50,7 +50,7 @@ def bootstrap(
         subnet = NewSubnet(options.public_cidr, 4, f"{PUBLIC}-subnet", enable_dhcp=False)
         _make(conn, admin_project_id, public, subnet, now, options)
         prefix = options.pool_cidr
-        # Once, with the external network: who takes either away is not given it again.
+        # Once, with the external network: neither is made again after somebody deletes it.
         if subnet_pools.default_of(conn, ip_network(prefix).version) is None:
             pool = NewSubnetPool(POOL, [prefix], default_prefixlen=_usual(prefix), is_default=True, shared=True)
             subnet_pools.make(conn, admin_project_id, pool, now)
@@ -62,7 +62,7 @@ def bootstrap(
 
 
 def _usual(prefix: str) -> int:
-    """How long the prefixes are that a pool gives, where nothing is said: 62 addresses of IPv4."""
+    """The default length of the prefixes that a pool gives: 62 addresses of IPv4."""
     return 26 if ip_network(prefix).version == 4 else 64
 
 

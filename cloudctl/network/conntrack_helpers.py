@@ -41,7 +41,7 @@ class NewHelper:
     helper: str
 
 
-# Whether a router has any: to be asked together with the router.
+# Whether a router has any: to be queried together with the router.
 any_of_router = select(ConntrackHelper.id).where(ConntrackHelper.router_id == Router.id).exists()
 # Built once: building a statement costs more than running it.
 _of_routers = (

@@ -1,6 +1,6 @@
 """What servers and other devices have through their ports: the addresses of many at once.
 
-By the ids of ports, which who has plugged them knows: `device_id` is for a port's owner to write.
+Looked up by port id, which the code that plugs a port knows: the port's owner may write anything into `device_id`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the guests behind ports are told by DHCP beside their addresses. Reference: network.md, section 6."""
+"""What DHCP tells the guests behind ports besides their addresses. Reference: network.md, section 6."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from cloudctl.errors import Invalid
 
 Option = dict[str, Any]  # {"opt_name", "opt_value", "ip_version"}
 
-# Those that may say nothing: an empty list of routers or routes.
+# Options whose value may be empty: no routers, or no routes.
 MAY_BE_EMPTY = ("router", "classless-static-route")
 
 
 def merged(present: Sequence[Option], wanted: Sequence[Option]) -> list[Option]:
-    """`present` with what a request says: another value, none any more (null), or one more. Raises Invalid."""
+    """`present` as a request changes it: a new value, a removal (null), or another option. Raises Invalid."""
     found = {_key(each): each for each in present}
     for each in wanted:
         value = each["opt_value"]

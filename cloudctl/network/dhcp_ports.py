@@ -1,10 +1,10 @@
 """The port from which a network's addresses are given out. Reference: network-rules.md, section 3, «Implicit ports».
 
-A network has one while a subnet of it has DHCP and a host serves it; the network's own task sees to that. Its addresses
-are the highest that are free: those of guests begin with the lowest, whichever is made first. Where one is left, it is
-a guest's, and the port does without. It counts as a port of the network's project, and is never refused by the quota.
+A network has one while one of its subnets has DHCP and a host serves it; the network's own task ensures this. The port
+takes the highest free addresses, since those of guests begin with the lowest, whichever is made first. The last free
+address is left for a guest. The port counts as one of the network's project, but the quota never refuses it.
 
-This knows nothing of how networks, subnets and ports are changed, so that those can ask here.
+This does not depend on how networks, subnets and ports are changed, so that those modules can use it.
 """
 
 from __future__ import annotations
@@ -62,18 +62,18 @@ def find(conn: Connection, network_id: str) -> Port | None:
 
 
 def is_one(conn: Connection, port: Port) -> bool:
-    """Whether the port is a network's own. Its `device_owner` alone says nothing: anyone may write that."""
+    """Whether the port is a network's own. Its `device_owner` alone proves nothing: anyone may write it."""
     return port.device_owner == DHCP and conn.scalar(_network_of, {"port": port.id}) is not None
 
 
 def idle(conn: Connection, network_id: str) -> Port | None:
-    """That of a network, if nobody has made anything else go by it: then it may leave."""
+    """The DHCP port of a network, if nothing else uses it: then it may be deleted."""
     port = find(conn, network_id)
     return None if port is None or any(port_uses.of(conn, port.id)) else port
 
 
 def changed(conn: Connection, port: Port, by: Origin) -> None:
-    """A user has changed it, or taken it away: then another one comes."""
+    """A user has changed the port, or deleted it: then the network gets another one."""
     tasks.submit_once(conn, kinds.ENSURE_NETWORK, port.network_id, by)
 
 
@@ -82,7 +82,7 @@ def changed(conn: Connection, port: Port, by: Origin) -> None:
 
 def is_due(conn: Connection, network_id: str) -> bool:
     """Whether `follow` would change anything."""
-    # A subnet without a free address is asked again each time: there may be one by now.
+    # A subnet without a free address is checked again each time: there may be one by now.
     rows = conn.execute(_state, {"network": network_id}).all()
     served = [has for enabled, mode, has in rows if enabled and not is_automatic(mode)]
     if not served or _host(conn, network_id) is None:
@@ -92,7 +92,7 @@ def is_due(conn: Connection, network_id: str) -> bool:
 
 def follow(conn: Connection, network_id: str, now: datetime) -> None:
     """The network has such a port, with an address of each subnet that has DHCP; or none, if no subnet has it."""
-    # In the order of all who take addresses.
+    # Locked in the order of all code that takes addresses.
     network = conn.execute(_held_network, {"network": network_id}).first()
     if network is None:
         return
@@ -112,7 +112,7 @@ def follow(conn: Connection, network_id: str, now: datetime) -> None:
 
 
 def _host(conn: Connection, network_id: str) -> str | None:
-    """One that gives out the network's addresses; "" while there are no hosts at all, None if it was taken from all."""
+    """A host that gives out the network's addresses; "" while there are no hosts, None if it was taken from all."""
     count, host = conn.execute(_hosts, {"network": network_id}).one()
     return host if count else ""
 
@@ -142,7 +142,7 @@ def _create(conn: Connection, network: Network, host: str, now: datetime) -> Por
 
 
 def _take(conn: Connection, port: Port, subnets: Sequence[Subnet]) -> bool:
-    """An address of each. One that has none left does without."""
+    """Take an address of each subnet that has one left, and say whether any was taken."""
     present = ipam.of_ports(conn, [port.id]).get(port.id, [])
     has, position = {each.subnet_id for each in present}, max((each.position + 1 for each in present), default=0)
     lacking = [each for each in subnets if each.id not in has]
@@ -151,7 +151,7 @@ def _take(conn: Connection, port: Port, subnets: Sequence[Subnet]) -> bool:
 
 
 def _give_back(conn: Connection, port: Port, subnets: Sequence[Subnet], kept: Sequence[Subnet] = ()) -> bool:
-    """Its addresses, but for those of the subnets that are `kept`; whether there were any."""
+    """Give back its addresses, except those on the subnets `kept`, and say whether there were any."""
     by_id, ids = {each.id: each for each in subnets}, {each.id for each in kept}
     left = [row for row in ipam.of_ports(conn, [port.id]).get(port.id, []) if row.subnet_id not in ids]
     for row in left:
@@ -160,7 +160,7 @@ def _give_back(conn: Connection, port: Port, subnets: Sequence[Subnet], kept: Se
 
 
 def leave(conn: Connection, subnet: Subnet, now: datetime) -> None:
-    """A locked subnet that is about to go: this port has no address there, and goes with the last one."""
+    """A locked subnet is about to be deleted: the port loses its address there, and is deleted with the last subnet."""
     port = idle(conn, subnet.network_id)
     if port is None:
         return
@@ -174,12 +174,12 @@ def leave(conn: Connection, subnet: Subnet, now: datetime) -> None:
 
 
 def remove(conn: Connection, port: Port) -> None:
-    """It is gone, and its addresses are nobody's."""
+    """Delete the port; nobody has its addresses any more."""
     tags.forget(conn, port.id)
     conn.execute(_free, {"port": port.id})
     conn.execute(_delete, {"port": port.id})
 
 
 def wired(conn: Connection, network_id: str) -> None:
-    """A driver has the network, and with it this port."""
+    """A driver holds the network, and with it this port."""
     conn.execute(_wired, {"network": network_id})

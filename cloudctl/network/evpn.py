@@ -1,6 +1,6 @@
-"""The VPN that a router is told of in, by its number (VNI). Neutron's extension `evpn`.
+"""The VPN in which a router is announced, by its number (VNI). Neutron's extension `evpn`.
 
-No two routers have the same one. They are not the numbers that networks have on the wire.
+No two routers have the same number. These are not the numbers that networks have on the wire.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cloudctl.network.tables import Router
 from cloudctl.tasks import queue
 
 MOST = 2**24 - 1
-ANY = 0  # what asks for a free one
+ANY = 0  # requests a free one
 
 # Built once: building a statement costs more than running it.
 _of = select(Router.id).where(Router.evpn_vni == bindparam("vni"))
@@ -22,8 +22,8 @@ _taken = select(Router.evpn_vni).where(Router.evpn_vni >= bindparam("least")).or
 
 
 def take(conn: Connection, wanted: int, options: NetworkOptions) -> int:
-    """The number for a router that is made in this transaction. Raises Conflict if another one has it, or all are."""
-    # Two that look at once take turns.
+    """The number for a router made in this transaction. Raises Conflict if it is taken, or if all are."""
+    # Concurrent requests take turns.
     queue.lock_resource(conn, "evpn", "numbers")
     if wanted == ANY:
         return _free(conn, options)
@@ -33,7 +33,7 @@ def take(conn: Connection, wanted: int, options: NetworkOptions) -> int:
 
 
 def _free(conn: Connection, options: NetworkOptions) -> int:
-    """The lowest within the configuration's."""
+    """The lowest free one in the configured range."""
     expected = options.vni_minimum
     for number in conn.scalars(_taken, {"least": options.vni_minimum}):
         if number != expected:

@@ -12,7 +12,7 @@ from cloudctl.network.tables import LONG, Standard
 
 
 class MeteringLabel(Standard, table="metering_labels"):
-    """What is counted of a project's routers; `shared`: of everybody's."""
+    """What is counted on a project's routers; `shared`: on everybody's."""
 
     name: Field[str] = text()
     description: Field[str] = text(LONG)
@@ -34,7 +34,7 @@ class MeteringRule(Standard, table="metering_label_rules"):
 
 
 class NetworkLog(Standard, table="network_logs"):
-    """What a driver shall write down of packets: of a security group (None: of all), on a port (None: on all)."""
+    """Which packets a driver shall log: of a security group (None: of all), on a port (None: on all)."""
 
     name: Field[str] = text()
     resource_type: Field[str] = text(64)
@@ -48,7 +48,7 @@ Index("ix_network_logs_project", NetworkLog.project_id, NetworkLog.id)
 
 
 class ServiceProfile(Standard, table="service_profiles"):
-    """How something of a flavor is made; it is nobody's."""
+    """How something of a flavor is made; it belongs to no project."""
 
     description: Field[str] = text(LONG)
     driver: Field[str] = text(1024)
@@ -62,10 +62,10 @@ class FlavorProfile(Record, table="flavor_service_profiles"):
 
 
 class SegmentRange(Standard, table="network_segment_ranges"):
-    """Numbers that networks on wires of a type may have: those of its project, or if it is `shared`, everybody's."""
+    """Numbers that networks on wires of a type may have: its project's networks, or everybody's if `shared`."""
 
     name: Field[str] = text()
-    default: Field[bool] = flag(False)  # as the configuration says it
+    default: Field[bool] = flag(False)  # as configured
     shared: Field[bool] = flag(True)
     network_type: Field[str] = text(16)
     physical_network: Field[str] = text(64)
@@ -77,7 +77,7 @@ Index("ix_network_segment_ranges_type", SegmentRange.network_type, SegmentRange.
 
 
 class ConntrackHelper(Record, table="conntrack_helpers"):
-    """A router follows connections of a protocol that names other ports in what it says."""
+    """A router follows connections of a protocol whose messages name other ports."""
 
     id: Field[str] = identifier(primary_key=True)
     router_id: Field[str] = column(String(64), ForeignKey("routers.id", ondelete="CASCADE"))
@@ -127,7 +127,7 @@ class LocalIpAssociation(Record, table="local_ip_associations"):
 
 
 class PortBinding(Record, table="port_bindings"):
-    """A host that a port is bound to beside its own: a server on its way has two. The port's row has the active one."""
+    """A host that a port is bound to besides its own: a migrating server has two. The port's row has the active one."""
 
     port_id: Field[str] = column(String(64), ForeignKey("ports.id", ondelete="CASCADE"), primary_key=True)
     host: Field[str] = column(String(255), primary_key=True)

@@ -1,7 +1,8 @@
 """Which addresses a port gets. Reference: network-rules.md, sections 1 and 2.
 
-What a request says becomes choices: a subnet and an address, or subnets of which the first with room gives its lowest
-free address. Choices that the port's present addresses meet keep them; the others are given back and taken anew.
+A request becomes choices: a subnet and an address, or several subnets, of which the first with room gives its lowest
+free address. A choice that a present address of the port meets keeps it; the other addresses are given back, and new
+ones taken.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class FixedIpRequest:
 
 @frozen
 class Choice:
-    """`address` of the only one of `subnets`; None: the lowest free one of the first of them with room."""
+    """`address` on the only one of `subnets`; None: the lowest free one on the first of them with room."""
 
     subnets: tuple[Subnet, ...]
     address: int | None = None
@@ -57,7 +58,7 @@ def assign(
     *,
     is_new: bool = False,
 ) -> list[str]:
-    """Give a port the addresses that were asked for (None: what a port gets by itself), and no others.
+    """Give a port the requested addresses (None: those it gets by default), and no others.
 
     `is_new`: it has none yet. Returns them in order. Raises Invalid, NotFound (a subnet), Conflict (taken, none left).
     """
@@ -82,14 +83,14 @@ def assign(
 
 
 def when(network: Network, owner: str, host: str, wanted: Sequence[FixedIpRequest] | None) -> str:
-    """When a new port is given addresses: on a network whose wires have subnets of their own, with its host."""
+    """When a new port gets addresses: once it has a host, on a network whose wires have subnets of their own."""
     if wanted is not None:
         return IMMEDIATE if wanted else NONE
     return DEFERRED if network.routed and not host and not owner.startswith(NETWORKS_OWN) else IMMEDIATE
 
 
 def release(conn: Connection, network_id: str, port_id: str) -> None:
-    """The port's addresses are free again."""
+    """Free the port's addresses."""
     present = ipam.of_ports(conn, [port_id]).get(port_id, [])
     if present:
         by_id = {row.id: row for row in _subnets_of(conn, network_id)}
@@ -98,7 +99,7 @@ def release(conn: Connection, network_id: str, port_id: str) -> None:
 
 
 def present_wish(conn: Connection, port_id: str) -> list[FixedIpRequest] | None:
-    """What would give a port the addresses that it has, but for those that follow from its MAC; None if it has none."""
+    """Requests for the addresses a port has, with those that follow from its MAC left open; None if it has none."""
     rows = conn.execute(
         select(IpAllocation.subnet_id, IpAllocation.ip_address, Subnet.ipv6_address_mode)
         .join_from(IpAllocation, Subnet, Subnet.id == IpAllocation.subnet_id)
@@ -119,13 +120,13 @@ def _subnets_of(conn: Connection, network_id: str) -> list[Subnet]:
 
 
 def _of_one_wire(conn: Connection, rows: Sequence[Subnet]) -> Sequence[Subnet]:
-    """The subnets of the first of the network's wires that has an address left of each family that it has."""
+    """The subnets of the network's first wire that has an address left of each of its families."""
     wires: dict[str | None, list[Subnet]] = {}
     for row in rows:
         wires.setdefault(row.segment_id, []).append(row)
     if len(wires) < 2:
         return rows
-    # If none has, the first is as good as any to say so.
+    # If none has, the first one reports it as well as any.
     return next((some for some in wires.values() if _has_room(conn, some)), next(iter(wires.values())))
 
 
@@ -144,9 +145,9 @@ def _by_itself(rows: Sequence[Subnet], mac: str, owner: str) -> list[Choice]:
 
 
 def _serving(rows: Sequence[Subnet], owner: str) -> list[Subnet]:
-    """Of each family: those that are meant for ports of this owner, or else those for ports of nobody in particular.
+    """Of each family: the subnets meant for ports of this owner, or else those meant for no owner in particular.
 
-    Raises Conflict if all are for others.
+    Raises Conflict if all are meant for others.
     """
     found: list[Subnet] = []
     for version in (4, 6):
@@ -243,9 +244,9 @@ def _is_hosts(address: addresses.Address, row: Subnet) -> bool:
 
 
 def _wrong_subnet(conn: Connection, subnet_id: str, network_id: str, port_id: str) -> CloudError:
-    """One that the port's project cannot see is answered like one that there is not.
+    """A subnet that the port's project cannot see is reported like one that does not exist.
 
-    For a port of no project whoever asks for the subnet has looked.
+    For a port of no project, the code that requests the subnet has already checked.
     """
     owner = conn.scalar(select(Port.project_id).where(Port.id == port_id))
     row = conn.execute(select(Subnet).where(Subnet.id == subnet_id)).first()
@@ -261,7 +262,7 @@ def _wrong_subnet(conn: Connection, subnet_id: str, network_id: str, port_id: st
 
 
 def _kept(choices: Sequence[Choice], present: Sequence[IpAllocation]) -> dict[int, IpAllocation]:
-    """Position of a choice → the present address that meets it: those for given addresses first."""
+    """Position of a choice → the present address that meets it; choices with a given address come first."""
     kept: dict[int, IpAllocation] = {}
     for given in (True, False):
         for position, choice in enumerate(choices):
@@ -297,7 +298,7 @@ def _taken(conn: Connection, choice: Choice, network_id: str, port_id: str, posi
 
 
 def give_everybody(conn: Connection, subnet: Subnet, now: datetime) -> None:
-    """A new automatic subnet: every port of its network has an address there from now on."""
+    """Give every port of its network an address on a new automatic subnet."""
     query = select(Port).where(
         Port.network_id == subnet.network_id,
         not_(Port.device_owner.startswith(ROUTERS, autoescape=True)),
@@ -313,7 +314,7 @@ def give_everybody(conn: Connection, subnet: Subnet, now: datetime) -> None:
 
 
 def take_from_everybody(conn: Connection, subnet: Subnet, now: datetime) -> None:
-    """An automatic subnet that is about to go: ports lose their addresses there, routers keep theirs."""
+    """An automatic subnet is about to be deleted: ports lose their addresses there, routers keep theirs."""
     query = (
         select(Port, IpAllocation.address)
         .join_from(IpAllocation, Port, Port.id == IpAllocation.port_id)

@@ -79,17 +79,17 @@ _holder = select(FlavorProfile.flavor_id).where(FlavorProfile.service_profile_id
 
 
 def seen_by_all(conn: Connection, caller: Caller) -> Condition:
-    """What is nobody's."""
+    """Everything: these records belong to no project."""
     return true()
 
 
 def visible(conn: Connection, caller: Caller, id: str, lock: bool = False) -> Flavor:
-    """Raises NotFound. `lock`: as of `Owned.find`."""
+    """Raises NotFound. `lock`: as for `Owned.find`."""
     return FLAVORS.get(conn, id, lock)
 
 
 def visible_profile(conn: Connection, caller: Caller, id: str, lock: bool = False) -> ServiceProfile:
-    """Raises NotFound. `lock`: as of `Owned.find`."""
+    """Raises NotFound. `lock`: as for `Owned.find`."""
     return PROFILES.get(conn, id, lock)
 
 
@@ -103,9 +103,9 @@ def profiles_of(conn: Connection, flavor_ids: Sequence[str]) -> dict[str, list[s
 
 
 def kind_of(conn: Connection, flavor_id: str) -> RouterKind:
-    """How a router of the flavor is made; the flavor now cannot go before this transaction ends.
+    """How a router of the flavor is made; the flavor cannot be deleted before this transaction ends.
 
-    Raises NotFound, Unavailable (it is disabled), Invalid (it says nothing of routers).
+    Raises NotFound, Unavailable (it is disabled), Invalid (it is not for routers).
     """
     flavor = FLAVORS.get(conn, flavor_id, lock=True)
     if not flavor.enabled:
@@ -142,7 +142,7 @@ def change(
 
 
 def remove(conn: Connection, flavor: Flavor) -> None:
-    """Delete a locked flavor. Raises Conflict while a router is of it."""
+    """Delete a locked flavor. Raises Conflict while a router has it."""
     if conn.scalar(_user, {"flavor": flavor.id}) is not None:
         raise Conflict(f"Flavor {flavor.id} is used by some service instance.", type="FlavorInUse")
     conn.execute(delete(FlavorProfile).where(FlavorProfile.flavor_id == flavor.id))
@@ -155,7 +155,7 @@ def _set_profiles(conn: Connection, flavor: Flavor, profiles: Sequence[str]) -> 
 
 
 def bind(conn: Connection, flavor: Flavor, profile_id: str) -> None:
-    """Give a locked flavor a profile. Raises NotFound, Conflict (it has it)."""
+    """Give a locked flavor a profile. Raises NotFound, Conflict (it already has it)."""
     profile = PROFILES.get(conn, profile_id, lock=True)
     if profile.id in profiles_of(conn, [flavor.id]).get(flavor.id, ()):
         message = f"Service Profile {profile.id} is already associated with flavor {flavor.id}."

@@ -1,6 +1,6 @@
 """Floating IPs: addresses of external networks that lead to fixed ones. Reference: network.md, section 8; rules, 7.
 
-How one leads somewhere is in `associations`.
+Where one leads is decided in `associations`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ find, get, visible, visible_to, not_found = (
 
 
 def ports_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, Port]:
-    """Id → port, for the details of where floating IPs lead to."""
+    """Id → port, for details of the ports that floating IPs lead to."""
     found: dict[str, Port] = {}
     for some in standard.batches(port_ids):
         found |= {row.id: row for row in conn.execute(_ports, {"ports": some})}
@@ -82,7 +82,7 @@ def check_network(conn: Connection, network: Network) -> None:
 def create(
     conn: Connection, project_id: str, wanted: NewFloatingIp, to: Target | None, now: datetime, by: Origin
 ) -> FloatingIp:
-    """Allocate an address, which leads to `to` at once. Its port, if any, is locked.
+    """Allocate an address that leads to `to` at once. The port of `to`, if any, is locked.
 
     Raises NotFound (network, subnet), Invalid, Conflict (taken, none left, the fixed address has one), OverQuota.
     """
@@ -94,7 +94,7 @@ def create(
     request = FixedIpRequest(wanted.subnet_id, wanted.address)
     if wanted.subnet_id is None and wanted.address is None:
         request = FixedIpRequest(ip_version=4)
-    # It belongs to no project, and to the floating IP once there is one.
+    # The port belongs to no project, and to the floating IP once that exists.
     new = NewPort(
         network.id,
         fixed_ips=(request,),
@@ -126,7 +126,7 @@ def create(
 
 
 def lead(conn: Connection, row: FloatingIp, to: Target | None, now: datetime, by: Origin, **changes: Any) -> FloatingIp:
-    """A locked floating IP leads to `to`, whose port is locked, or nowhere; and columns change.
+    """Make a locked floating IP lead to `to`, whose port is locked, or nowhere; and set columns.
 
     Raises Conflict if another one leads there.
     """
@@ -135,7 +135,7 @@ def lead(conn: Connection, row: FloatingIp, to: Target | None, now: datetime, by
         associations.check_free(conn, to, row.floating_network_id, but=row.id)
     leading = _leading(to)
     if to is None and row.port_id is None:
-        # Its ports may lead somewhere.
+        # Single ports of it may be forwarded.
         leading["router_id"] = row.router_id
     moved = any(getattr(row, name) != value for name, value in leading.items())
     led = standard.changed(conn, row, now, **changes, **leading, **({"status": DOWN} if moved else {}))
@@ -148,14 +148,14 @@ def lead(conn: Connection, row: FloatingIp, to: Target | None, now: datetime, by
 
 
 def change(conn: Connection, row: FloatingIp, changes: dict[str, Any], now: datetime, by: Origin) -> FloatingIp:
-    """Set columns of a locked floating IP, which leads where it did."""
+    """Set columns of a locked floating IP, which still leads where it did."""
     changed = standard.changed(conn, row, now, **changes)
     _follow_policy(conn, row, changed, now, by)
     return changed
 
 
 def remove(conn: Connection, row: FloatingIp, now: datetime, by: Origin) -> None:
-    """Delete a locked floating IP; its address is free at once. Raises Conflict while ports of it lead somewhere."""
+    """Delete a locked floating IP; its address is free at once. Raises Conflict while it has port forwardings."""
     port_forwardings.check_whole(conn, row)
     quotas.gives_back(conn, row.project_id)
     shown.port_changed(conn, row.port_id)
@@ -165,7 +165,7 @@ def remove(conn: Connection, row: FloatingIp, now: datetime, by: Origin) -> None
 
 
 def remove_unused(conn: Connection, network_id: str, now: datetime, by: Origin) -> None:
-    """Those of a network that is about to go which lead nowhere."""
+    """Delete the floating IPs that lead nowhere, on a network that is about to be deleted."""
     for row in conn.execute(_unused, {"network": network_id}).all():
         remove(conn, row, now, by)
 

@@ -1,8 +1,9 @@
-"""Address management: which addresses of a subnet are free, who has the others.
+"""Address management: which addresses of a subnet are free, and who has the others.
 
-What is free within the pools is kept as ranges, so taking the lowest free address, taking a given one and giving one
-back each read one row and write one or two, however large the subnet is. Whoever takes or gives holds the subnet's row
-until the commit (`lock`); the primary key of `ip_allocations` makes two holders of one address impossible anyway.
+Free addresses within the pools are stored as ranges, so taking the lowest free address, taking a given one and giving
+one back each read one row and write one or two, however large the subnet is. Code that takes or gives back an address
+locks the subnet's row until the commit (`lock`); the primary key of `ip_allocations` rules out two holders of one
+address anyway.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _move_range = update(FreeRange).where(
 
 
 def lock(conn: Connection, subnet_ids: Iterable[str]) -> None:
-    """Hold these subnets until the end of the transaction, in one order for all, so that nobody waits in a circle."""
+    """Lock these subnets until the end of the transaction, always in the same order, to avoid deadlocks."""
     wanted = sorted(set(subnet_ids))
     if wanted:
         conn.execute(select(Subnet.id).where(Subnet.id.in_(wanted)).order_by(Subnet.id).with_for_update())
@@ -65,14 +66,14 @@ def pools_of(subnet: Subnet) -> list[Range]:
 
 
 def lay_out(conn: Connection, subnet_id: str, pools: Sequence[Range]) -> None:
-    """Make the free ranges what these pools hold beside the allocations that there are."""
+    """Set the free ranges to what these pools hold besides the present allocations."""
     conn.execute(delete(FreeRange).where(FreeRange.subnet_id == subnet_id))
     taken = [int(address) for address in conn.scalars(_addresses(subnet_id))]
     _lay_out(conn, subnet_id, pools, taken)
 
 
 def lay_out_new(conn: Connection, subnet_id: str, pools: Sequence[Range]) -> None:
-    """As `lay_out`, of a subnet that has just been made."""
+    """As `lay_out`, for a subnet that has just been made."""
     _lay_out(conn, subnet_id, pools, ())
 
 
@@ -92,7 +93,7 @@ def with_room(conn: Connection, subnet_ids: Sequence[str]) -> set[str]:
 
 
 def free_in_pools(conn: Connection, subnet_ids: Sequence[str]) -> dict[str, int]:
-    """Subnet id → how many addresses of its pools nobody has. Those that have none left are missing."""
+    """Subnet id → how many addresses of its pools are free. Subnets that have none left are missing."""
     found: dict[str, int] = {}
     for row in conn.execute(_free, {"subnets": list(subnet_ids)}):
         found[row.subnet_id] = found.get(row.subnet_id, 0) + Range(int(row.first), int(row.last)).size
@@ -109,7 +110,7 @@ def take_lowest(conn: Connection, subnet: Subnet, port_id: str, position: int) -
 
 
 def take_highest(conn: Connection, subnet: Subnet, port_id: str, position: int) -> str | None:
-    """As `take_lowest`, from the other end of the last pool with room; the very last one is left to others."""
+    """As `take_lowest`, from the other end of the last pool with room; the very last free one is left for others."""
     rows = conn.execute(_highest, {"subnet": subnet.id}).all()
     if not rows or (len(rows) == 1 and rows[0].first == rows[0].last):
         return None
@@ -134,7 +135,7 @@ def take(conn: Connection, subnet: Subnet, address: int, port_id: str, position:
 
 
 def give_back(conn: Connection, subnet: Subnet, address: int) -> None:
-    """The address is free again, and at once. One that was free already stays so."""
+    """Free the address, at once. One that is free already stays so."""
     if conn.execute(_drop, {"of_subnet": subnet.id, "at": key(address)}).rowcount == 0:
         return
     for position, pool in enumerate(pools_of(subnet)):
@@ -177,7 +178,7 @@ def _allocate(conn: Connection, subnet: Subnet, address: int, port_id: str, posi
 
 
 def _free_range(conn: Connection, subnet_id: str, address: int) -> FreeRange | None:
-    """The free range that holds the address: the nearest one that begins at or below it, if it reaches so far."""
+    """The free range that holds the address: the nearest one that begins at or below it, if it reaches that far."""
     query = (
         select(FreeRange)
         .where(FreeRange.subnet_id == subnet_id, FreeRange.first <= key(address))
@@ -204,9 +205,9 @@ def _cut(conn: Connection, found: FreeRange, address: int) -> None:
 
 
 def _join(conn: Connection, subnet_id: str, pool: int, address: int) -> None:
-    """Add one address to the free ranges of a pool, one range with its neighbours."""
+    """Add one address to the free ranges of a pool, merged with its neighbours."""
     mine = {"of_subnet": subnet_id, "of_pool": pool}
-    # The nearest two that begin behind it at most: the one right behind it, if there is one, comes first.
+    # The nearest two that begin right after it or before: the one right after it, if there is one, comes first.
     near = conn.execute(_neighbours, {**mine, "from": key(address + 1)}).all()
     above = near[0] if near and int(near[0].first) == address + 1 else None
     below = next((each for each in near if each is not above), None)

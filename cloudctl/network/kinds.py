@@ -1,5 +1,5 @@
-"""What the driver has yet to do: to hold an object as the database has it when the task runs, or to forget one that the
-database does not have any more. It may take for ever: nobody else would do it.
+"""What the driver has yet to do: hold an object as the database has it when the task runs, or forget one that the
+database no longer has. It may take forever: nothing else would do it.
 """
 
 from __future__ import annotations

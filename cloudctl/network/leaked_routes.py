@@ -1,6 +1,6 @@
-"""Subnets that the wire below a router's gateway knows the way to. Neutron's extension `ovn-bgp`.
+"""Subnets that the wire below a router's gateway has routes to. Neutron's extension `ovn-bgp`.
 
-There they are all beside each other: no two may overlap.
+There they all share one address space: no two may overlap.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _others = select(Subnet.id, Subnet.cidr).where(
 
 
 def check(conn: Connection, subnet: Subnet) -> None:
-    """Whether the ways to a locked subnet can be told. Raises Invalid."""
+    """Check that routes to a locked subnet can be leaked. Raises Invalid."""
     if conn.scalar(_ways_out, {"network": subnet.network_id, "subnet": subnet.id}) is None:
         raise _bad(f"subnet {subnet.id} is on no router that has an external gateway")
-    # Two that are told at once take turns.
+    # Concurrent requests take turns.
     queue.lock_resource(conn, "subnet", "leaked ones")
     cidr = ip_network(subnet.cidr)
     for id, other in conn.execute(_others, {"version": subnet.ip_version, "but": subnet.id}):

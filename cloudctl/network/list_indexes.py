@@ -1,9 +1,9 @@
-"""Indexes by which lists find what is filtered and sorted by, beside those that `tables` has for what networking asks.
+"""Indexes for the columns that lists filter and sort by, besides those in `tables` for networking's own queries.
 
-Each ends with the id, in whose order pages come, and there are two: with the project before it, and without for who
-sees all. SQLite keeps no figures of its tables and takes the index that has most of what is asked for, so one alone
-would be taken for both. Where nearly all rows have one value the others alone are in them: such an index costs nobody
-anything who does not use what it is of (see `rest.ways`). What has none, and why: docs/internals.md, «Lists».
+Each ends with the id, the order in which pages come, and there are two: one that begins with the project, and one
+without it for callers who see all. SQLite keeps no statistics of its tables and takes the index that covers most of a
+query, so a single one would be taken for both. Where nearly all rows have one value, an index holds only the other
+rows: it costs nothing unless its column is used (see `rest.ways`). What has none, and why: docs/internals.md, «Lists».
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from cloudctl.rest.ways import declare_usual
 
 Named = tuple[Any, ...]  # an index: its name and its columns
 
-# Columns whose values say something of a row, or of very many. Times go without saying: see `TIMED`.
+# Columns whose values single out a row, or very many rows. For times see `TIMED`.
 TELLING: Mapping[type[Standard], Sequence[Column[Any]]] = {
     Network: (Network.name, Network.status, Network.mtu, Network.qos_policy_id),
     Subnet: (Subnet.name, Subnet.network_id, Subnet.cidr, Subnet.gateway_ip, Subnet.subnetpool_id, Subnet.segment_id),
@@ -81,7 +81,7 @@ TELLING: Mapping[type[Standard], Sequence[Column[Any]]] = {
     NdpProxy: (NdpProxy.name, NdpProxy.router_id, NdpProxy.port_id, NdpProxy.ip_address),
     LocalIp: (LocalIp.name, LocalIp.network_id, LocalIp.local_port_id, LocalIp.local_ip_address, LocalIp.ip_mode),
 }
-# Of these only who sees all is told, and the segments, templates, profiles and flavors are nobody's.
+# Shown only to callers who see all; segments, templates, profiles and flavors belong to no project.
 TOLD_TO_ALL: Mapping[type[Standard], Sequence[Column[Any]]] = {
     Network: (Network.network_type,),
     Segment: (Segment.network_id, Segment.physical_network, Segment.segmentation_id, Segment.name),
@@ -107,7 +107,7 @@ TOLD_TO_ALL: Mapping[type[Standard], Sequence[Column[Any]]] = {
         NetworkLog.target_id,
     ),
 }
-# What nearly all rows have.
+# Values that nearly all rows have.
 USUALLY: Mapping[type[Standard], Mapping[Column[Any], Any]] = {
     Network: {
         Network.description: "",
@@ -177,7 +177,7 @@ USUALLY: Mapping[type[Standard], Mapping[Column[Any], Any]] = {
     NdpProxy: {NdpProxy.description: ""},
     LocalIp: {LocalIp.description: ""},
 }
-# As above, of what only who sees all is told.
+# As above, for columns shown only to callers who see all.
 USUALLY_OF_ALL: Mapping[type[Standard], Mapping[Column[Any], Any]] = {
     Segment: {Segment.description: ""},
     RuleTemplate: {
@@ -199,7 +199,7 @@ USUALLY_OF_ALL: Mapping[type[Standard], Mapping[Column[Any], Any]] = {
         NetworkLog.enabled: True,
     },
 }
-# What shows when it was made. When it was changed would cost each change as much as making it.
+# Records that show when they were made. Indexing when they changed would make a change cost as much as a creation.
 TIMED = (
     Network, Subnet, Port, Router, FloatingIp, SecurityGroup, SecurityGroupRule, Trunk, SubnetPool, QosPolicy, NdpProxy,
     LocalIp,
@@ -230,5 +230,5 @@ def _declare() -> None:
 
 
 _declare()
-# A host has its ports, whoever's they are, and only who sees all is told of hosts.
+# A host has ports of any project, and only callers who see all are shown hosts.
 Index("ix_ports_host", Port.host, Port.id)

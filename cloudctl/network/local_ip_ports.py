@@ -1,6 +1,6 @@
 """Which ports a local IP leads to, each on its host.
 
-This knows nothing of how local IPs are made, so that ports can ask here.
+This does not depend on how local IPs are made, so that ports can use it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _of_port = (
     .where(LocalIpAssociation.fixed_port_id == bindparam("port"))
     .order_by(LocalIp.local_ip_address)
 )
-# Whether a local IP leads to a port: to be asked together with the port.
+# Whether a local IP leads to a port: to be queried together with the port.
 any_to_port = select(LocalIpAssociation.local_ip_id).where(LocalIpAssociation.fixed_port_id == Port.id).exists()
 
 
@@ -38,14 +38,14 @@ def has_any(conn: Connection, ip: LocalIp) -> bool:
 
 
 def is_made_for_one(conn: Connection, port: Port) -> bool:
-    """Whether the port is that of a local IP. Its `device_owner` alone says nothing: anyone may write that."""
+    """Whether the port is that of a local IP. Its `device_owner` alone proves nothing: anyone may write it."""
     if port.device_owner != OWNER:
         return False
     return conn.execute(_at, {"port": port.id}).first() is not None
 
 
 def associate(conn: Connection, row: LocalIp, port: Port, fixed_ip: str | None, by: Origin) -> LocalIpAssociation:
-    """On its host, the address of a locked local IP leads to the port. Raises Invalid, Conflict (it does)."""
+    """Let the address of a locked local IP lead to the port on its host. Raises Invalid, Conflict (it already does)."""
     this = LocalIpAssociation.local_ip_id == row.id, LocalIpAssociation.fixed_port_id == port.id
     if conn.execute(select(LocalIpAssociation).where(*this)).first() is not None:
         message = f"Port {port.id} is already associated with Local IP {row.id}."
@@ -69,7 +69,7 @@ def not_found(port_id: str) -> NotFound:
 
 
 def address_of(conn: Connection, port: Port, wanted: str | None) -> str:
-    """The address of a port that is meant. Raises Invalid."""
+    """The address of a port that a request means. Raises Invalid."""
     found = [row.ip_address for row in ipam.of_ports(conn, [port.id]).get(port.id, ())]
     if wanted is not None:
         address = str(parse_address(wanted, "address"))

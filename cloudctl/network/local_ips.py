@@ -35,7 +35,7 @@ class NewLocalIp:
 
 
 def create(conn: Connection, project_id: str, new: NewLocalIp, port: Port, now: datetime) -> LocalIp:
-    """One with an address of a port, which stays whoever's it is. Raises Invalid, Conflict."""
+    """Create one with an address of a port, whose owner does not change. Raises Invalid, Conflict."""
     made = LocalIp(
         **standard.new(project_id, now, description=new.description),
         name=new.name,
@@ -54,12 +54,12 @@ def create(conn: Connection, project_id: str, new: NewLocalIp, port: Port, now: 
 def create_on(
     conn: Connection, project_id: str, new: NewLocalIp, network_id: str, now: datetime, by: Origin
 ) -> LocalIp:
-    """One with a port of its own on a network, and its IPv4 address. Raises what `ports.create` raises, Invalid."""
+    """Create one with a port of its own on a network, and its IPv4 address. Raises as `ports.create`, and Invalid."""
     fixed = None if new.address is None else (FixedIpRequest(ip_address=new.address),)
     wanted = NewPort(network_id, fixed_ips=fixed, device_owner=local_ip_ports.OWNER, port_security_enabled=False)
     port = ports.create(conn, project_id, wanted, now, by)
     if new.address is None:
-        # On a network with IPv6, too, the port has several.
+        # On a network that also has IPv6, the port has several.
         found = (row.ip_address for row in ipam.of_ports(conn, [port.id]).get(port.id, ()))
         address = next((each for each in found if ip_address(each).version == 4), None)
         if address is None:

@@ -1,4 +1,4 @@
-"""What is to be written down of the packets that security groups let through or drop. Neutron's extension `logging`."""
+"""Which of the packets that security groups let through or drop are to be logged. Neutron's extension `logging`."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _events = (
     )
     .distinct()
 )
-# Whether anything is written down at all: to be asked together with a port.
+# Whether anything is logged at all: to be queried together with a port.
 any_enabled = select(NetworkLog.id).where(NetworkLog.enabled.is_(True)).exists()
 
 
 @frozen
 class NewLog:
-    """Of `resource_id`, a security group, and of the port `target_id`; None: of all."""
+    """Logs packets of `resource_id`, a security group, and of the port `target_id`; None: of all."""
 
     name: str = ""
     description: str = ""
@@ -64,20 +64,20 @@ def change(conn: Connection, log: NetworkLog, changes: dict[str, Any], now: date
 
 
 def remove(conn: Connection, log: NetworkLog, by: Origin) -> None:
-    """Delete a locked log. Those of a security group or a port go with it."""
+    """Delete a locked log. Logs of a security group or a port are deleted with it."""
     RECORDS.delete(conn, log)
     _follow(conn, log, by)
 
 
 def events(conn: Connection, port: Port, group_ids: Sequence[str]) -> tuple[str, ...]:
-    """What is written down of a port in these groups: ACCEPT, DROP."""
+    """What is logged of a port in these groups: ACCEPT, DROP."""
     of = {"project": port.project_id, "port": port.id, "groups": list(group_ids)}
     found = set(conn.scalars(_events, of))
     return ("ACCEPT", "DROP") if ALL in found else tuple(sorted(found))
 
 
 def _follow(conn: Connection, log: NetworkLog, by: Origin) -> None:
-    """The ports that a driver holds, and that the log is about, are told."""
+    """Update the ports that a driver holds and the log is about."""
     query = select(Port.id).where(Port.realised.is_(True), Port.project_id == log.project_id)
     if log.target_id is not None:
         query = query.where(Port.id == log.target_id)

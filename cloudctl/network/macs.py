@@ -13,7 +13,7 @@ from cloudctl.network.tables import Port
 
 PREFIX = "fa:16:3e"
 TRIES = 16
-# Neutron takes all others, those of groups, too: stock tools set 11:22:33:44:55:66 of ports that are not in use.
+# Neutron accepts all others, multicast ones too: stock tools set 11:22:33:44:55:66 on ports that are not in use.
 NOBODYS = ("0" * 12, "f" * 12)
 DIGITS = re.compile(r"[0-9a-f]{12}")
 

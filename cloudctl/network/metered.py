@@ -1,4 +1,4 @@
-"""What meters have counted, for whoever runs the cloud: nothing of it is in neutron's API. See `metering`."""
+"""What meters have counted, for the cloud's operator: neutron's API shows none of it. See `metering`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _log = Logger()
 
-FRESH_SECONDS = 5.0  # the driver is asked no more often: whoever scrapes brings no token
+FRESH_SECONDS = 5.0  # the driver is queried no more often: a scrape needs no token
 LABELS = ("label_id", "label", "router_id", "project_id")
 
 # Built once: building a statement costs more than running it.
@@ -41,10 +41,10 @@ class Meters:
     clock: IReactorTime
     _lock: DeferredLock = field(factory=DeferredLock)
     _read_at: float | None = None
-    _read: tuple[Metered, ...] | None = None  # None: the driver could not tell
+    _read: tuple[Metered, ...] | None = None  # None: the driver could not report it
 
     async def look(self) -> Sequence[Metric]:
-        # Not before somebody scrapes: a start does not need it.
+        # Imported at the first scrape: startup does not need it.
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         found = await self._counted()
@@ -52,7 +52,7 @@ class Meters:
         packets = CounterMetricFamily("cloudctl_metering_packets", "Packets that labels have counted.", labels=LABELS)
         sizes = CounterMetricFamily("cloudctl_metering_bytes", "Bytes of these packets.", labels=LABELS)
         for each in found or ():
-            # One of a label or a router that has just gone is gone here, too.
+            # Counters of a label or a router that was just deleted are left out.
             if each.meter_id in labels and each.router_id in routers:
                 values = [each.meter_id, labels[each.meter_id], each.router_id, routers[each.router_id]]
                 packets.add_metric(values, each.packets)
@@ -76,7 +76,7 @@ class Meters:
         try:
             return await self.driver.metered()
         except DriverError as error:
-            # What else is on the page does not go with it.
+            # The rest of the page is still served.
             _log.error("the counters of meters cannot be read: {error}", error=error)
             return None
 

@@ -1,4 +1,4 @@
-"""Metering: what of the traffic through a project's routers is counted. Neutron's extension `metering`."""
+"""Metering: which traffic through a project's routers is counted. Neutron's extension `metering`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _labels = (
     .where(or_(MeteringLabel.project_id == bindparam("project"), MeteringLabel.shared.is_(True)))
     .order_by(MeteringLabel.id)
 )
-# Whether anything of a router is counted: to be asked together with the router.
+# Whether anything is counted on a router: to be queried together with the router.
 any_of_router = (
     select(MeteringLabel.id)
     .where(or_(MeteringLabel.project_id == Router.project_id, MeteringLabel.shared.is_(True)))
@@ -48,7 +48,7 @@ class NewLabel:
 
 @frozen
 class NewRule:
-    """Traffic from or to outside addresses: in `remote`, or from `source` to `destination`; any where none is said."""
+    """Traffic from or to outside addresses: in `remote`, or from `source` to `destination`; any where none is given."""
 
     direction: str
     remote_ip_prefix: str | None = None
@@ -102,7 +102,7 @@ def _meet(one: str | None, other: str | None) -> bool:
 
 
 def _follow(conn: Connection, label: MeteringLabel, by: Origin) -> None:
-    """The routers that the label counts are told."""
+    """Update the routers that the label counts on."""
     query = _routers if label.shared else _routers.where(Router.project_id == label.project_id)
     for router_id in conn.scalars(query).all():
         tasks.submit_once(conn, kinds.ENSURE_ROUTER, router_id, by)
@@ -112,7 +112,7 @@ def _follow(conn: Connection, label: MeteringLabel, by: Origin) -> None:
 
 
 def driver_specs(conn: Connection, project_id: str) -> tuple[Meter, ...]:
-    """What is counted of a project's routers. Labels without rules count nothing."""
+    """What is counted on a project's routers. Labels without rules count nothing."""
     found = []
     for label in conn.execute(_labels, {"project": project_id}).all():
         rules: Sequence[MeteringRule] = conn.execute(_rules, {"label": label.id}).all()

@@ -1,4 +1,4 @@
-"""Names of ports in DNS: what they may be, and which name each address has. Reference: network.md, section 6."""
+"""Names of ports in DNS: which are valid, and which name each address has. Reference: network.md, section 6."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from cloudctl.db import Connection
 from cloudctl.network.standard import batches
 from cloudctl.network.tables import Network, Port
 
-# Built once: building a statement costs more than running it. Its empty name is no parameter: SQLite would plan it anew
-# at each run, as there is an index of those that have one.
+# Built once: building a statement costs more than running it. Its empty name is not a parameter: SQLite would plan it
+# again at each run, since an index covers only those that have a name.
 _domains = (
     select(Port.id, Network.dns_domain)
     .join_from(Port, Network, Network.id == Port.network_id)
     .where(Port.id.in_(bindparam("ports", expanding=True)), Network.dns_domain != literal_column("''"))
 )
 LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
-# What every port is in that names no other domain.
+# The domain of every port that names no other one.
 DOMAIN = "openstacklocal."
 
 
@@ -41,7 +41,7 @@ def check_domain(text: str) -> str:
 
 
 def domains_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, str]:
-    """Port id → the domain of its network. Those of networks without one are missing."""
+    """Port id → the domain of its network. Ports of networks without one are missing."""
     found: dict[str, str] = {}
     for some in batches(port_ids):
         found |= dict(conn.execute(_domains, {"ports": some}).all())

@@ -1,7 +1,7 @@
 """NDP proxies: routers that answer outside for IPv6 addresses that are inside. Neutron's extension `l3-ndp-proxy`.
 
-What is inside and outside is in one address scope, so that nobody else has the address. This knows nothing of how
-ports and routers are made, so that they can ask here.
+Inside and outside are in one address scope, so that nobody else has the address. This does not depend on how ports and
+routers are made, so that they can use it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RECORDS = Owned(NdpProxy, "Ndp proxy {} could not be found.", "NDPProxyNotFound"
 
 @frozen
 class NewNdpProxy:
-    """`ip_address` None: the first one of the port that is of IPv6."""
+    """`ip_address` None: the port's first IPv6 address that the router leads to."""
 
     name: str = ""
     description: str = ""
@@ -58,7 +58,7 @@ _scope = (
 def create(
     conn: Connection, project_id: str, new: NewNdpProxy, router: Router, port: Port, now: datetime, by: Origin
 ) -> NdpProxy:
-    """The locked router answers for an address of the port. Raises Invalid, Conflict."""
+    """Let the locked router answer for an address of the port. Raises Invalid, Conflict."""
     if not router.enable_ndp_proxy:
         message = f"The enable_ndp_proxy parameter of router {router.id} must be set as True while create ndp proxy."
         raise Conflict(message, type="RouterNDPProxyNotEnable")
@@ -94,7 +94,7 @@ def remove(conn: Connection, row: NdpProxy, by: Origin) -> None:
 
 
 def forget_port(conn: Connection, port_id: str, by: Origin) -> None:
-    """The port is about to go, and its proxies with it: their routers are told."""
+    """The port is about to be deleted, and its proxies with it: update their routers."""
     for router_id in conn.scalars(_routers_of_port, {"port": port_id}).all():
         tasks.submit_once(conn, kinds.ENSURE_ROUTER, router_id, by)
 
@@ -103,12 +103,12 @@ def forget_port(conn: Connection, port_id: str, by: Origin) -> None:
 
 
 def check_possible(conn: Connection, router: Router) -> None:
-    """Raises Conflict unless the router has a gateway in an address scope of IPv6."""
+    """Raises Conflict unless the router has a gateway in an IPv6 address scope."""
     _scope_outside(conn, router)
 
 
 def is_possible(conn: Connection, router_id: str) -> bool:
-    """Whether the router's gateway has an address of IPv6, in an address scope."""
+    """Whether the router's gateway has an IPv6 address, in an address scope."""
     gateway = router_ports.gateways_of(conn, [router_id]).get(router_id)
     if gateway is None or (gateway.network_id, 6) not in address_scopes.of_networks(conn, [gateway.network_id]):
         return False
@@ -117,7 +117,7 @@ def is_possible(conn: Connection, router_id: str) -> bool:
 
 
 def check_still_possible(conn: Connection, router: Router) -> None:
-    """Raises Conflict if the router's gateway has lost its addresses of IPv6 and the router answers there."""
+    """Raises Conflict if the router's gateway has lost its IPv6 addresses while the router may answer there."""
     if router.enable_ndp_proxy and not is_possible(conn, router.id):
         message = (
             f"Can't remove the IPv6 subnet from external gateway of router {router.id}, the IPv6 subnet in use by the "
@@ -157,7 +157,7 @@ def _scope_outside(conn: Connection, router: Router) -> str:
 
 
 def _address(conn: Connection, router: Router, port: Port, wanted: str | None) -> tuple[str, str]:
-    """(address, subnet id): that of the port which is wanted, or the first one that the router leads to."""
+    """(address, subnet id): the requested one of the port, or the first one that the router leads to."""
     found = [
         (row.ip_address, row.subnet_id)
         for row in ipam.of_ports(conn, [port.id]).get(port.id, ())

@@ -1,8 +1,8 @@
-"""Networks of several wires: segments that come and go, and subnets that are on one of them. Neutron's extensions
+"""Networks on several wires: their segments come and go, and each subnet may be on one of them. Neutron's extensions
 `multi-provider` and `segment`.
 
-Every host reaches every wire. A port is on one: all its addresses are of the subnets there. Where that is follows from
-its host, so a port that has none is given its addresses when it is bound.
+Every host reaches every wire. A port is on one wire: all its addresses are from the subnets there. The host determines
+which wire that is, so a port without a host gets its addresses when it is bound.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def create(
 
 
 def remove(conn: Connection, row: Segment, now: datetime, by: Origin) -> None:
-    """Take a network, which is locked, from a wire. Raises Conflict if subnets are there, or if it is the only one."""
+    """Take a locked network off a wire. Raises Conflict if subnets are on it, or if it is the only one."""
     on_it = conn.scalars(_subnets, {"segment": row.id}).all()
     if on_it:
         raise _in_use(row, f"The segment is still associated with subnet(s) {', '.join(on_it)}")
@@ -81,7 +81,7 @@ def _in_use(row: Segment, reason: str) -> Conflict:
 def check_new_subnet(
     conn: Connection, network: Network, others: Collection[str | None], segment_id: str | None
 ) -> None:
-    """`others`: the segments of the subnets that there are. Raises NotFound, Invalid."""
+    """`others`: the segments of the present subnets. Raises NotFound, Invalid."""
     if segment_id is not None:
         _check_of(conn, network.id, segment_id)
     if {each is None for each in others} - {segment_id is None}:
@@ -93,7 +93,7 @@ def check_new_subnet(
 
 
 def check_changed_subnet(conn: Connection, row: Subnet, segment_id: str | None) -> None:
-    """Whether the only subnet of a network on one wire may say so. Raises NotFound, Invalid."""
+    """Check that the only subnet of a network on one wire may name that wire. Raises NotFound, Invalid."""
     if row.segment_id is not None or segment_id is None:
         message = "A subnet that is already associated with a segment cannot have its segment association changed."
         raise Invalid(message, type="SubnetSegmentAssociationChangeNotAllowed")
@@ -105,7 +105,7 @@ def check_changed_subnet(conn: Connection, row: Subnet, segment_id: str | None) 
 
 
 def subnets_changed(conn: Connection, network_id: str, now: datetime) -> None:
-    """Subnets came or went: whether they say where they are is the network's to know."""
+    """Subnets came or went: the network records whether they name their segments."""
     routed = any(each is not None for each in conn.scalars(_of_subnets, {"network": network_id}))
     standard.change(conn, Network.table, network_id, now, routed=routed)
 

@@ -1,4 +1,4 @@
-"""Networks: who sees them, what may become of them. Reference: network.md, section 2; network-rules.md, section 5."""
+"""Networks: who sees them, and how they may change. Reference: network.md, section 2; network-rules.md, section 5."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Origin, queue
 
-# The least that each family can work with, bytes.
+# The smallest MTU that each family can work with, bytes.
 MTU_LEAST = {4: 68, 6: 1280}
 SHOWN_IDS = 20
 # What ports show of their network, and servers of their ports.
@@ -70,7 +70,7 @@ class NewNetwork:
 
 
 RECORDS = Owned(Network, "Network {} could not be found.", "NetworkNotFound", shared=shares.NETWORK)
-# `lock` of a network: nobody else makes a port or a subnet on it, either.
+# While a network is locked, nobody else makes a port or a subnet on it, either.
 find, get, visible, visible_to, not_found = (
     RECORDS.find,
     RECORDS.get,
@@ -81,7 +81,7 @@ find, get, visible, visible_to, not_found = (
 
 # Built once: building a statement costs more than running it.
 _pinned_by_id = select(Network).where(Network.id == bindparam("wanted")).with_for_update(read=True, key_share=True)
-# With the port that gives out addresses and each of its own, in the one statement that every plugging needs anyway.
+# With the port that gives out addresses, and that port's own, in the one statement that every plugging needs anyway.
 _subnets = (
     select(Subnet, DhcpPort.port_id, Port.mac_address, Port.admin_state_up, IpAllocation.ip_address)
     .join_from(Subnet, DhcpPort, DhcpPort.network_id == Subnet.network_id, isouter=True)
@@ -97,7 +97,7 @@ _subnet_ids = (
 )
 
 
-# Whether an agent stays away from a network: to be asked together with the network.
+# Whether an agent stays away from a network: to be queried together with the network.
 any_absence = select(AgentAbsence.agent_id).where(AgentAbsence.network_id == Network.id).exists()
 _with_absence = select(Network, any_absence).where(Network.id == bindparam("wanted"))
 _absences = (
@@ -110,7 +110,7 @@ _physical = select(Network.id, Network.physical_network).where(
     Network.id.in_(bindparam("networks", expanding=True)), Network.physical_network.is_not(None)
 )
 _ports = select(Port.id).where(Port.network_id == bindparam("network"), Port.id != bindparam("but")).limit(SHOWN_IDS)
-# Nothing is written where it is so already.
+# Nothing is written if the network has this status already.
 _found = (
     update(Network)
     .where(Network.id == bindparam("network"), Network.status != bindparam("found"))
@@ -128,7 +128,7 @@ def attachable(conn: Connection, caller: Caller, network_id: str) -> Network:
 
 
 def check_choice(caller: Caller, row: Network) -> None:
-    """Whether the caller may say which addresses a port there has, and what it lets through: that is the owner's.
+    """Check that the caller may choose a port's addresses there, and what it lets through: that is up to the owner.
 
     Raises Forbidden.
     """
@@ -136,12 +136,12 @@ def check_choice(caller: Caller, row: Network) -> None:
 
 
 def is_shared(conn: Connection, caller: Caller, row: Network) -> bool:
-    """Whether the caller's project may put ports on it: by being let in, for its owner may anyway."""
+    """Whether a share lets the caller's project put ports on it; its owner may anyway."""
     return shares.reaches(conn, row.id, caller.project_id, shares.SHARED)
 
 
 def usable(conn: Connection, caller: Caller) -> list[Network]:
-    """What a server of the caller's project is put on unasked: its own networks and shared ones; up, not external."""
+    """Where a server of the caller's project is put by default: its own networks and shared ones; up, not external."""
     shared = shares.seen(conn, shares.NETWORK, caller.project_id, shares.SHARED)
     ours = or_(Network.project_id == caller.project_id, Network.id.in_(shared))
     query = select(Network).where(ours, Network.external.is_(False), Network.admin_state_up.is_(True))
@@ -149,7 +149,7 @@ def usable(conn: Connection, caller: Caller) -> list[Network]:
 
 
 def pinned(conn: Connection, network_id: str) -> Network:
-    """The network, which now cannot go before this transaction ends. Raises NotFound."""
+    """The network, which cannot be deleted before this transaction ends. Raises NotFound."""
     row = conn.execute(_pinned_by_id, {"wanted": network_id}).first()
     if row is None:
         raise not_found(network_id)
@@ -294,7 +294,7 @@ def remove(conn: Connection, row: Network, now: datetime, by: Origin) -> None:
 
 
 def checked_mtu(mtu: int, wires: Sequence[Segment], options: NetworkOptions) -> int:
-    """Raises Invalid for more than each of the wires carries."""
+    """Raises Invalid if any of the wires carries less."""
     most = min(wire.mtu(options) for wire in wires)
     if mtu > most:
         raise Invalid(f"Invalid input for operation: Requested MTU is too big, maximum is {most}.")
@@ -310,7 +310,7 @@ def check_mtu_of_family(mtu: int, ip_version: int, network_id: str) -> None:
 
 
 def check_zones(hints: Sequence[str], options: NetworkOptions) -> None:
-    """Raises NotFound for a zone that there is not."""
+    """Raises NotFound for a zone that does not exist."""
     for name in hints:
         if name != options.availability_zone:
             raise NotFound(f"AvailabilityZone {name} could not be found.", type="AvailabilityZoneNotFound")
@@ -320,14 +320,14 @@ def _check_default(conn: Connection, external: bool) -> None:
     """Raises Invalid for a network that is not external, Conflict if another one is the default."""
     if not external:
         raise Invalid("Invalid input for is_default. Reason: only an external network can be the default one.")
-    # Two that are made at once take turns.
+    # Concurrent requests take turns.
     queue.lock_resource(conn, "network", "the default one")
     if conn.execute(select(Network.id).where(Network.is_default.is_(True))).first() is not None:
         raise Conflict("A default external network already exists.", type="DefaultExternalNetworkExists")
 
 
 def _check_unused(conn: Connection, network_id: str) -> None:
-    """Raises Conflict if routers or floating IPs go by this external network."""
+    """Raises Conflict if routers or floating IPs use this external network."""
     floating = select(FloatingIp.id).where(FloatingIp.floating_network_id == network_id).limit(1)
     if router_ports.is_gateway_anywhere(conn, network_id) or conn.execute(floating).first() is not None:
         message = (
@@ -347,7 +347,7 @@ def driver_spec(conn: Connection, network_id: str) -> NetworkSpec | None:
 
 
 def spec_of(conn: Connection, row: Network, has_absences: bool) -> NetworkSpec:
-    """The same of one that was read already."""
+    """The same for one that was read already."""
     subnets, dhcp_port = _served(conn, row.id)
     return NetworkSpec(
         id=row.id,
@@ -366,7 +366,7 @@ def spec_of(conn: Connection, row: Network, has_absences: bool) -> NetworkSpec:
 
 
 def _served(conn: Connection, network_id: str) -> tuple[tuple[SubnetSpec, ...], DhcpPortSpec | None]:
-    """The subnets, and the port that gives out their addresses. While that is down nobody gives out any."""
+    """The subnets, and the port that gives out their addresses. While the port is down, nobody does."""
     subnets: dict[str, Subnet] = {}
     addresses: list[str] = []
     port: tuple[str, str] | None = None
@@ -396,5 +396,5 @@ def _subnet_spec(row: Subnet, enable_dhcp: bool) -> SubnetSpec:
 
 
 def found_status(conn: Connection, network_id: str, status: str) -> None:
-    """What the driver made of it. Its revision stays: the wish has not changed."""
+    """Record what the driver made of it. The revision stays: what was requested has not changed."""
     conn.execute(_found, {"network": network_id, "found": status})

@@ -1,4 +1,4 @@
-"""What an operator can set of the networking service: the table `[network]` of the configuration."""
+"""What an operator can set for the networking service: the table `[network]` of the configuration."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class NetworkOptions:
     # Of the networks that bootstrap makes: the external one, and that of the demo project.
     public_cidr: str = field(default="172.24.4.0/24", validator=_cidr)
     private_cidr: str = field(default="10.0.0.0/24", validator=_cidr)
-    # Of the default subnet pool that it makes: networks for who has none are made of it.
+    # Of the default subnet pool that bootstrap makes: networks for projects without one are made from it.
     pool_cidr: str = field(default="10.128.0.0/9", validator=_cidr)
 
     def __attrs_post_init__(self) -> None:

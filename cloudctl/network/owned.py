@@ -1,4 +1,4 @@
-"""The records of one table as all modules read them: which there are, who sees them, and when one is gone.
+"""The records of one table as all modules read them: which exist, who sees them, and how one is deleted.
 
 SCOPES = Owned(AddressScope, "Address scope {} could not be found", "AddressScopeNotFound", shared="address_scope")
 find, get, visible, visible_to, not_found = SCOPES.find, SCOPES.get, SCOPES.visible, SCOPES.visible_to, …
@@ -24,10 +24,10 @@ R = TypeVar("R", bound=Standard)
 
 @frozen(eq=False)
 class Owned(Generic[R]):
-    """Records that belong to projects. `shared`: the type of object that a share calls them, if they can be shared."""
+    """Records that belong to projects. `shared`: their type of object in shares, if they can be shared."""
 
     record: type[R]
-    unknown: str  # what is said of an id that there is not
+    unknown: str  # the message for an unknown id
     type: str
     shared: str | None = None
 
@@ -56,21 +56,21 @@ class Owned(Generic[R]):
         return conn.execute(self._locked_by_id if lock else self._by_id, {"wanted": id}).first()
 
     def get(self, conn: Connection, id: str, lock: bool = False) -> R:
-        """Raises NotFound. `lock`: as of `find`."""
+        """Raises NotFound. `lock`: as for `find`."""
         row = self.find(conn, id, lock)
         if row is None:
             raise self.not_found(id)
         return row
 
     def visible(self, conn: Connection, caller: Caller, id: str, lock: bool = False) -> R:
-        """The record, if the caller may see it. Raises NotFound. `lock`: as of `find`."""
+        """The record, if the caller may see it. Raises NotFound. `lock`: as for `find`."""
         row = self.find(conn, id, lock)
         if row is None or not self.is_seen(conn, caller, row):
             raise self.not_found(id)
         return row
 
     def usable(self, conn: Connection, caller: Caller, id: str) -> R:
-        """As `visible`, for who refers to it: it now cannot go before this transaction ends."""
+        """As `visible`, for code that refers to it: it cannot be deleted before this transaction ends."""
         row = conn.execute(self._pinned_by_id, {"wanted": id}).first()
         if row is None or not self.is_seen(conn, caller, row):
             raise self.not_found(id)
@@ -90,7 +90,7 @@ class Owned(Generic[R]):
         return shares.visible_to(conn, caller, self.record, self.shared)
 
     def delete(self, conn: Connection, row: R) -> None:
-        """The record is gone, with its tags and its shares."""
+        """Delete the record with its tags and its shares."""
         tags.forget(conn, row.id)
         if self.shared is not None:
             shares.forget(conn, row.id)

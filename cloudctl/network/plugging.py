@@ -1,7 +1,7 @@
 """Ports on hosts: what steps do with the driver, for compute's workflows and for our own.
 
-A driver call cannot be taken back by the database, so each of these looks again after it: if the port was bound
-elsewhere meanwhile, or deleted, what the call made is taken away.
+The database cannot roll back a driver call, so each of these checks again after it: if the port was bound elsewhere
+meanwhile, or deleted, what the call made is removed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ async def hold(ctx: Context, wanted: Wiring, host: str) -> PortBinding:
 
 
 async def plug(ctx: Context, port_id: str, host: str) -> PortSpec:
-    """Put the port on the host that it is bound to; its specification with the binding there.
+    """Put the port on the host that it is bound to; returns its specification with the binding there.
 
     May be repeated. Raises NotFound if it is gone, Conflict if it is bound elsewhere, and the driver's errors.
     """
@@ -66,7 +66,7 @@ async def plug(ctx: Context, port_id: str, host: str) -> PortSpec:
 
 
 async def take_back(ctx: Context, wanted: Wiring, host: str) -> None:
-    """Undo `hold` for a port that is not bound to `host` any more: `ports.plugged` says so. May be repeated."""
+    """Undo `hold` for a port that is no longer bound to `host`, as `ports.plugged` reports. May be repeated."""
     await ctx.drivers.network.ensure_port_absent(wanted.port.id, host)
     await ctx.write(_forget_what_is_gone, wanted)
 
@@ -84,7 +84,7 @@ def _unplugged(conn: Connection, port_id: str, host: str | None) -> None:
 
 
 def _forget_what_is_gone(conn: Connection, wanted: Wiring) -> None:
-    """Objects that `hold` may have made again after they were deleted."""
+    """Delete objects that `hold` may have made again after they were deleted."""
     if networks.find(conn, wanted.network.id) is None:
         tasks.supersede(conn, kinds.DELETE_NETWORK, wanted.network.id, Unasked())
     left = security_groups.names(conn, [group.id for group in wanted.groups])

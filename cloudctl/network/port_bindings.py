@@ -1,6 +1,6 @@
-"""Bindings of a port: the active one, which its row has, and those of further hosts, to one of which it may move.
+"""Bindings of a port: the active one, which its row holds, and those on other hosts, to one of which it may move.
 
-Neutron's extension `binding-extended`; what migrates servers from outside uses it. Reference: network.md, section 6.
+Neutron's extension `binding-extended`; external tools that migrate servers use it. Reference: network.md, section 6.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def get(conn: Connection, port: Port, host: str) -> tuple[PortBinding, str]:
 
 
 def create(conn: Connection, port: Port, new: NewBinding, now: datetime, by: Origin) -> PortBinding:
-    """A further host can have the port. Raises Invalid (it is no server's), Conflict (that host has a binding)."""
+    """Bind the port to a further host. Raises Invalid (it is not a server's), Conflict (that host has a binding)."""
     if not port.device_owner.startswith(OWNER):
         message = (
             f"Invalid input for operation: port {port.id} of {port.device_owner or 'nobody'} has one binding only."
@@ -106,7 +106,7 @@ def change(
 
 
 def activate(conn: Connection, port: Port, host: str, now: datetime, by: Origin) -> PortBinding:
-    """The port is on this host from now on, and can go back. Raises NotFound, Conflict (it is there)."""
+    """Move the port to this host; it can go back later. Raises NotFound, Conflict (it is there already)."""
     row, status = get(conn, port, host)
     if status == ACTIVE:
         message = f"Binding for port {port.id} on host {host} is already active."
@@ -121,7 +121,7 @@ def activate(conn: Connection, port: Port, host: str, now: datetime, by: Origin)
 
 
 def remove(conn: Connection, port: Port, host: str, now: datetime, by: Origin) -> None:
-    """The host has the port no more. Raises NotFound."""
+    """Remove the host's binding of the port. Raises NotFound."""
     _, status = get(conn, port, host)
     if status == ACTIVE:
         ports.change(conn, port, {"host": ""}, now, by)
@@ -134,12 +134,12 @@ def remove(conn: Connection, port: Port, host: str, now: datetime, by: Origin) -
 
 
 def hosts_of(conn: Connection, port_id: str) -> Sequence[str]:
-    """The hosts that have the port beside its own."""
+    """The hosts that have the port besides its own."""
     return [row.host for row in conn.execute(_of_port, {"port": port_id})]
 
 
 def plugged(conn: Connection, port_id: str, host: str, binding: Plug) -> bool:
-    """A driver holds the port there, too. False if that host has no binding of it any more."""
+    """A driver holds the port there, too. False if that host no longer has a binding of it."""
     changes = {"vif_type": binding["vif_type"], "vif_details": dict(binding.get("vif_details") or {})}
     return conn.execute(_plugged, {"of": port_id, "on": host, **changes}).rowcount == 1
 

@@ -78,7 +78,7 @@ def not_found(id: str) -> NotFound:
 def create(
     conn: Connection, ip: FloatingIp, to: Target, wanted: NewForwarding, now: datetime, by: Origin
 ) -> PortForwarding:
-    """Raises Invalid (another one is in the way), Conflict (an address leads as a whole)."""
+    """Raises Invalid (it conflicts with another one), Conflict (either address is associated as a whole)."""
     made = PortForwarding(
         id=new_id(),
         floatingip_id=ip.id,
@@ -120,7 +120,7 @@ def remove(conn: Connection, ip: FloatingIp, row: PortForwarding, now: datetime,
 
 
 def forget_port(conn: Connection, port_id: str, now: datetime, by: Origin) -> None:
-    """The port is about to go: nothing leads to it."""
+    """The port is about to be deleted: nothing may lead to it."""
     for row in conn.execute(_to_port, {"port": port_id}).all():
         conn.execute(_drop, {"wanted": row.id})
         ip = conn.execute(select(FloatingIp).where(FloatingIp.id == row.floatingip_id)).one()
@@ -128,7 +128,7 @@ def forget_port(conn: Connection, port_id: str, now: datetime, by: Origin) -> No
 
 
 def check_whole(conn: Connection, ip: FloatingIp) -> None:
-    """Raises Conflict for a floating IP whose ports lead somewhere: it can neither go nor lead as a whole."""
+    """Raises Conflict for a floating IP with port forwardings: it can neither be deleted nor lead as a whole."""
     rows = of_ips(conn, [ip.id]).get(ip.id)
     if rows:
         message = f"Floating IP {ip.id} in use by Port Forwarding resources {[row.id for row in rows]}."
@@ -143,7 +143,7 @@ def _led(conn: Connection, ip: FloatingIp, router_id: str, now: datetime, by: Or
 
 
 def _left(conn: Connection, ip: FloatingIp, now: datetime, by: Origin) -> None:
-    """A forwarding has gone; with the last one the floating IP goes nowhere."""
+    """A forwarding was deleted; after the last one, the floating IP goes through no router."""
     more: dict[str, Any] = {} if of_ips(conn, [ip.id]) else {"router_id": None, "status": DOWN}
     standard.change(conn, FloatingIp.table, ip.id, now, **more)
     if ip.router_id is not None:

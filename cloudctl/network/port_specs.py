@@ -1,4 +1,4 @@
-"""Ports as drivers shall hold them: everything that their network, groups, policies and trunks say of them."""
+"""Ports as drivers shall hold them: everything that follows from their network, groups, policies and trunks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def driver_spec(conn: Connection, port_id: str) -> PortSpec:
 
 
 def held(conn: Connection, port_id: str) -> tuple[Port, PortSpec, Network, bool] | None:
-    """The port, how a driver shall hold it, its network, and whether an agent stays away from that one.
+    """The port, how a driver shall hold it, its network, and whether an agent stays away from that network.
 
     None if there is no such port.
     """

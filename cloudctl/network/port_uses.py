@@ -1,4 +1,4 @@
-"""What goes by a port. Most ports have nothing of it, so all is asked at once before anybody looks closer."""
+"""What uses a port. Most ports have no such use, so all uses are queried at once before anything looks closer."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ class Uses(NamedTuple):
 
 
 def of(conn: Connection, port_id: str) -> Uses:
-    """Of a locked port: nothing of it comes or goes meanwhile."""
+    """The uses of a locked port: none is added or removed meanwhile."""
     return Uses(*conn.execute(_uses, {"port": port_id}).one())

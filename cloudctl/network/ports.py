@@ -70,13 +70,13 @@ _plugged = (
 )
 
 FLOATING = "network:floatingip"
-# What the ports of floating IPs, which nothing is plugged into, have for a status.
+# The status of floating IPs' ports, which nothing is plugged into.
 NOT_APPLICABLE = "N/A"
 
 
 @frozen
 class NewPort:
-    """`fixed_ips`, `mac_address`, `security_groups`, `port_security_enabled`: None is what a port gets by itself."""
+    """`fixed_ips`, `mac_address`, `security_groups`, `port_security_enabled`: None is what a port gets by default."""
 
     network_id: str
     name: str = ""
@@ -93,7 +93,7 @@ class NewPort:
     profile: Mapping[str, Any] = field(factory=dict)
     qos_policy_id: str | None = None
     dhcp_options: Sequence[dict[str, Any]] = ()
-    kept: Mapping[str, Any] = field(factory=dict)  # other columns, as they are said
+    kept: Mapping[str, Any] = field(factory=dict)  # other columns, as requested
 
 
 # -- who sees what
@@ -119,9 +119,9 @@ def visible(conn: Connection, caller: Caller, port_id: str, lock: bool = False) 
 
 
 def usable(conn: Connection, caller: Caller, port_id: str, lock: bool = False) -> Port:
-    """The port, for who gives it to a server, a trunk or the like. Raises NotFound, Forbidden.
+    """The port, to be given to a server, a trunk or the like. Raises NotFound, Forbidden.
 
-    To see it is not enough: the owner of a shared network sees what others have there.
+    Seeing it is not enough: the owner of a shared network sees what others have there.
     """
     row = visible(conn, caller, port_id, lock)
     caller.require("network:ports:update", project_id=row.project_id)
@@ -199,7 +199,7 @@ def create(
     by: Origin,
     everybodys_groups: bool = False,
 ) -> Port:
-    """A port with its addresses. `everybodys_groups`: security groups of other projects are taken, too.
+    """Create a port with its addresses. `everybodys_groups`: security groups of other projects are accepted, too.
 
     Raises NotFound (network, subnet, group), Invalid, Conflict (no address left; address or MAC taken), OverQuota.
     """
@@ -339,7 +339,7 @@ def change(
 
 
 def _check_bound(row: Port, changes: Mapping[str, Any]) -> None:
-    """Raises Conflict for another kind of interface, or another place in its host, of a port that a host has."""
+    """Raises Conflict if the kind of interface, or its place in the host, would change while a host has the port."""
     policy = row.numa_affinity_policy
     if row.host and changes.get("numa_affinity_policy", policy) != policy:
         raise Conflict(
@@ -389,9 +389,9 @@ def delete_by_user(conn: Connection, row: Port, now: datetime, by: Origin, privi
 
 
 def delete(conn: Connection, port_id: str, now: datetime, by: Origin, *, has_left: bool = False) -> None:
-    """The port is gone and its addresses are free; the driver lets go of it by a task. An unknown id is no error.
+    """Delete the port and free its addresses; a task makes the driver release it. An unknown id is not an error.
 
-    `has_left`: after `leaving` the driver has let go, so nothing is left to do unless somebody has plugged it again.
+    `has_left`: after `leaving` the driver has released it, so nothing is left to do unless it was plugged again.
     """
     row = find(conn, port_id, lock=True)
     if row is None:
@@ -421,7 +421,7 @@ def _delete(conn: Connection, row: Port, uses: Uses, now: datetime, by: Origin, 
 
 
 def bind(conn: Connection, port_id: str, device_id: str, host: str, device_owner: str, now: datetime) -> Port:
-    """The port is a device's, on a host ("": not known yet). Again is the same.
+    """Give the port to a device, on a host ("": not known yet). May be repeated.
 
     Raises NotFound, Conflict if another device has it.
     """
@@ -444,7 +444,7 @@ def bind(conn: Connection, port_id: str, device_id: str, host: str, device_owner
 
 
 def unbind(conn: Connection, port_id: str, now: datetime) -> None:
-    """The port is nobody's and on no host; the driver lets go of it by a task. An unknown id is no error."""
+    """Take the port from its device and its host; a task makes the driver release it. An unknown id is not an error."""
     row = find(conn, port_id, lock=True)
     if row is None or not (row.device_id or row.device_owner or row.host):
         return
@@ -456,7 +456,7 @@ def unbind(conn: Connection, port_id: str, now: datetime) -> None:
 
 
 def leave_host(conn: Connection, port_id: str, now: datetime) -> None:
-    """The driver has let go of it: it stays its device's, and is on no host for now. An unknown id is no error."""
+    """The driver has released it: it stays its device's, and is on no host for now. An unknown id is not an error."""
     row = find(conn, port_id, lock=True)
     if row is not None and row.host:
         away = {"host": "", "vif_type": UNBOUND, "vif_details": {}, "status": "DOWN", "realised": False}
@@ -464,7 +464,7 @@ def leave_host(conn: Connection, port_id: str, now: datetime) -> None:
 
 
 def plugged(conn: Connection, port_id: str, host: str, binding: PortBinding) -> bool:
-    """A driver holds the port on this host. False if that is not (any more) the host that it is bound to."""
+    """A driver holds the port on this host. False if the port is not, or no longer, bound to that host."""
     changes = {"vif_type": binding["vif_type"], "vif_details": dict(binding.get("vif_details") or {})}
     if conn.execute(_plugged, {"wanted": port_id, "on": host, **changes}).rowcount == 0:
         return False
@@ -473,7 +473,7 @@ def plugged(conn: Connection, port_id: str, host: str, binding: PortBinding) -> 
 
 
 def leaving(conn: Connection, port_ids: Sequence[str]) -> None:
-    """To be said before the driver is asked to let go of the ports everywhere: who plugs one after this says so."""
+    """Call this before the driver is asked to release the ports everywhere: a later plugging marks its port again."""
     conn.execute(_leaving, {"ports": list(port_ids)})
 
 

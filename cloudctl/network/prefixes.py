@@ -9,21 +9,21 @@ from typing import Any
 from cloudctl.errors import Invalid
 from cloudctl.network.addresses import Cidr, Range, parse_cidr, written
 
-LEAST = {4: 8, 6: 64}  # prefix length of what a pool gives, where nothing is said
+LEAST = {4: 8, 6: 64}  # prefix length of what a pool gives by default
 BITS = {4: 32, 6: 128}
-# Of one pool. They are compared with each other while nobody else may write.
+# Prefixes of one pool. They are compared with each other while nobody else may write.
 MOST = 200
 QUOTA_LENGTH = {4: 32, 6: 64}  # prefix length of the unit that a pool's quota counts in
 
 
 def joined(cidrs: Iterable[Cidr]) -> list[Cidr]:
-    """Sorted, none within another, halves made one. All are of one family."""
+    """Sorted, none within another, adjacent halves merged. All are of one family."""
     found: Any = list(cidrs)
     return [*collapse_addresses(found)]
 
 
 def parsed(texts: Sequence[str]) -> list[Cidr]:
-    """What a pool is given. Raises Invalid: none, no CIDR, or of both families."""
+    """The prefixes that a request gives a pool. Raises Invalid: too many, none, not a CIDR, or of both families."""
     if len(texts) > MOST:
         raise Invalid(f"Invalid input for operation: a subnet pool has at most {MOST} prefixes.", type="InvalidInput")
     if not texts:
@@ -36,7 +36,7 @@ def parsed(texts: Sequence[str]) -> list[Cidr]:
 
 
 def of(texts: Iterable[str]) -> list[Cidr]:
-    """What a pool has."""
+    """The prefixes that a pool has."""
     return [ip_network(text) for text in texts]
 
 
@@ -58,7 +58,7 @@ def overlap(some: Iterable[Cidr], others: Sequence[Cidr]) -> Cidr | None:
 
 
 def without(prefixes: Iterable[Cidr], fewer: Sequence[Cidr]) -> list[Cidr]:
-    """What is left of prefixes."""
+    """What is left of `prefixes` without `fewer`."""
     left = list(prefixes)
     for unwanted in fewer:
         rest: list[Any] = []

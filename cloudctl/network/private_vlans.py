@@ -1,7 +1,7 @@
-"""Private VLANs: whom a port of a network reaches. Neutron's extension `pvlan`.
+"""Private VLANs: which ports of its network a port reaches. Neutron's extension `pvlan`.
 
-On a network with `pvlan` a port is promiscuous (it reaches all), isolated (the promiscuous ones alone), or of a
-community (those, and the others of it). A filter keeps them apart, so such a port has its filter on.
+On a network with `pvlan` a port is promiscuous (it reaches all), isolated (it reaches only promiscuous ones), or in a
+community (it also reaches the others in it). A filter keeps the latter two apart, so their port security is on.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _all_or_none = (
 
 
 def of_new(enabled: bool, kept: Mapping[str, Any], secure: bool) -> dict[str, Any]:
-    """The columns of a new port, of what is asked for. Raises Invalid."""
+    """The columns of a new port, from what is requested. Raises Invalid."""
     return _checked(enabled, kept.get("pvlan_type"), kept.get("pvlan_community"), secure)
 
 
@@ -48,7 +48,7 @@ def of_changed(conn: Connection, row: Port, changes: Mapping[str, Any]) -> dict[
     if not asked and (secure or row.pvlan_type in (None, PROMISCUOUS)):
         return {}
     type = changes.get("pvlan_type", row.pvlan_type)
-    # Who leaves a community does not have to say so twice.
+    # A port that leaves a community need not clear its name as well.
     community = changes.get("pvlan_community", row.pvlan_community if type == COMMUNITY else None)
     return _checked(bool(conn.scalar(_of_network, {"network": row.network_id})), type, community, secure)
 
@@ -69,20 +69,20 @@ def _checked(enabled: bool, type: str | None, community: str | None, secure: boo
 
 
 def network_changed(conn: Connection, network: Network, enabled: bool, by: Origin) -> None:
-    """A locked network begins or ends: its ports are all promiscuous, or are nothing."""
+    """A locked network turns PVLAN on or off: its ports all become promiscuous, or have no type."""
     for id in conn.scalars(_apart, {"network": network.id}).all():
         tasks.submit_once(conn, kinds.ENSURE_PORT, id, by)
     conn.execute(_all_or_none, {"network": network.id, "on": enabled})
 
 
 def check_network(enabled: bool, secure: bool) -> None:
-    """Raises Invalid for a network whose ports have no filter by themselves."""
+    """Raises Invalid for a network whose ports have no filter by default."""
     if enabled and not secure:
         raise Invalid("Bad network request: a network with PVLAN has its port security on.", type="BadRequest")
 
 
 def isolation(row: Port) -> Isolation | None:
-    """What a driver shall hold of it."""
+    """How a driver shall isolate the port."""
     return None if row.pvlan_type in (None, PROMISCUOUS) else Isolation(row.pvlan_community)
 
 

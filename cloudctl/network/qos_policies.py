@@ -1,6 +1,6 @@
 """QoS policies: who sees them, and who may put one on a network or a port. Reference: network.md, section 10.
 
-What a policy holds is in `qos_rules`. A port's own policy goes before its network's.
+A policy's rules are in `qos_rules`. A port's own policy takes precedence over its network's.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class NewPolicy:
 
 
 RECORDS = Owned(QosPolicy, "QoS policy {} could not be found.", "QosPolicyNotFound", shared=shares.QOS_POLICY)
-# `lock` of a policy: nobody else changes its rules, or puts it on anything, either.
+# While a policy is locked, nobody else changes its rules, or puts it on anything, either.
 find, get, visible, visible_to, not_found = (
     RECORDS.find,
     RECORDS.get,
@@ -62,9 +62,9 @@ def of_networks(conn: Connection, network_ids: Sequence[str]) -> dict[str, str]:
 
 
 def check_set(conn: Connection, caller: Caller, present: str | None, wanted: str | None) -> str | None:
-    """What the caller may put in the place of `present`; a policy that now cannot go before this transaction ends.
+    """`wanted`, if the caller may replace `present` by it; it cannot be deleted before this transaction ends.
 
-    Raises NotFound for one that the caller does not see, Forbidden for taking one away that they do not see.
+    Raises NotFound for a policy that the caller does not see, Forbidden for removing one that they do not see.
     """
     if wanted == present:
         return wanted
@@ -77,7 +77,7 @@ def check_set(conn: Connection, caller: Caller, present: str | None, wanted: str
 
 
 def default_of(conn: Connection, project_id: str) -> str | None:
-    """The id of the policy that new networks of a project get; it now cannot go before this transaction ends."""
+    """The id of the policy that new networks of a project get; it cannot be deleted before this transaction ends."""
     return conn.scalar(_pinned_default, {"project": project_id})
 
 
@@ -85,7 +85,7 @@ def default_of(conn: Connection, project_id: str) -> str | None:
 
 
 def create(conn: Connection, project_id: str, wanted: NewPolicy, now: datetime) -> QosPolicy:
-    """A policy without rules. Raises Conflict for a second default of the project."""
+    """Create a policy without rules. Raises Conflict for a second default of the project."""
     if wanted.is_default:
         _check_default(conn, project_id)
     new = standard.new(project_id, now, description=wanted.description)
@@ -117,7 +117,7 @@ def remove(conn: Connection, row: QosPolicy) -> None:
 
 def _check_default(conn: Connection, project_id: str) -> None:
     """Raises Conflict if the project has a default policy."""
-    # Two that are made at once take turns.
+    # Concurrent requests take turns.
     queue.lock_resource(conn, "qos_policy", f"the default one of {project_id}")
     if default_of(conn, project_id) is not None:
         message = f"A default QoS policy exists for project {project_id}."

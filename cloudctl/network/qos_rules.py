@@ -1,7 +1,7 @@
 """The rules of QoS policies, and what they make of a port. Reference: network.md, section 10; network-rules.md, 12.
 
-A rule is of a type, says one number (and how much more may come at once), and most are for one direction, as the guest
-sees it. A limit of 0 is none: the direction is as free as without the rule.
+A rule has a type and one number (and how much more may come at once), and most apply to one direction, as the guest
+sees it. A limit of 0 is no limit: the direction is as free as without the rule.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ GUARANTEED = Type("minimum_bandwidth", needs=IGuaranteedRates, at_most="bandwidt
 PACKETS = Type("packet_rate_limit", needs=IPacketLimits, at_least="minimum_packet_rate")
 GUARANTEED_PACKETS = Type("minimum_packet_rate", (*BOTH, ANY), at_most="packet_rate_limit")
 TYPES = {each.name: each for each in (BANDWIDTH, MARKING, GUARANTEED, PACKETS, GUARANTEED_PACKETS)}
-# What servers are placed by.
+# Types by which servers are placed.
 PLACED_BY = (GUARANTEED.name, GUARANTEED_PACKETS.name)
 
 
 @frozen
 class NewRule:
-    """`value` in 1000 bit/s, 1000 packets/s, or the mark; `burst`: 0 is what fits to the rate."""
+    """`value` in 1000 bit/s, 1000 packets/s, or the mark; `burst`: 0 is one that fits the rate."""
 
     type: Type
     value: int
@@ -118,7 +118,7 @@ def policy_of(conn: Connection, type: Type, rule_id: str) -> str | None:
 
 
 def add(conn: Connection, policy: QosPolicy, wanted: NewRule, now: datetime, by: Origin) -> QosRule:
-    """Raises Conflict if the policy says that already, or something that contradicts it."""
+    """Raises Conflict if the policy already has such a rule, or one that contradicts it."""
     made = QosRule(
         id=new_id(),
         policy_id=policy.id,
@@ -202,7 +202,7 @@ class Obeyed:
 
 
 def of_port(conn: Connection, port: Port, network_policy_id: str | None) -> Obeyed:
-    """What holds for a port: by its own policy, or else by its network's."""
+    """What applies to a port: by its own policy, or else by its network's."""
     policy_id = policy_for(port, network_policy_id)
     if policy_id is None:
         return Obeyed()
@@ -220,7 +220,7 @@ def of_port(conn: Connection, port: Port, network_policy_id: str | None) -> Obey
 
 
 def limits_of(conn: Connection, policy_id: str | None) -> tuple[BandwidthLimit, ...]:
-    """The bandwidth that a policy lets through."""
+    """The bandwidth limits of a policy."""
     if policy_id is None:
         return ()
     return tuple(
@@ -231,7 +231,7 @@ def limits_of(conn: Connection, policy_id: str | None) -> tuple[BandwidthLimit, 
 
 
 def policy_for(port: Port, network_policy_id: str | None) -> str | None:
-    """A network's policy is for what is plugged into it, and not for the network's own devices."""
+    """A network's policy applies to what is plugged into it, and not to the network's own devices."""
     if port.qos_policy_id is not None or port_security.is_network_owned(port.device_owner):
         return port.qos_policy_id
     return network_policy_id
@@ -244,7 +244,7 @@ def _follow_their_network() -> ColumnElement[bool]:
 
 
 def _ensure_ports(conn: Connection, which: ColumnElement[bool], by: Origin) -> None:
-    """Those that a driver holds, or is about to."""
+    """Update the ports that a driver holds, or is about to."""
     query = select(Port.id).where(which, or_(Port.realised.is_(True), Port.host != "")).order_by(Port.id)
     for port_id in conn.scalars(query):
         tasks.submit_once(conn, kinds.ENSURE_PORT, port_id, by)

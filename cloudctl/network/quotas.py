@@ -43,6 +43,6 @@ QUOTAS = Quotas(
 
 
 def gives_back(conn: Connection, project_id: str) -> None:
-    """The project's turn, before something of it is taken away: see `rest.quota.turn`. Of no project: nobody's."""
+    """Take the project's turn before deleting something of it: see `rest.quota.turn`. No project has no turn."""
     if project_id:
         quota.turn(conn, QUOTAS, project_id)

@@ -35,7 +35,7 @@ find, get, visible, visible_to, not_found = (
     RECORDS.visible_to,
     RECORDS.not_found,
 )
-# Type of object → what shows the caller one of them.
+# Type of object → the function that reads one if the caller may see it.
 OBJECTS: Mapping[str, Any] = {
     shares.NETWORK: networks.visible,
     shares.QOS_POLICY: qos_policies.visible,
@@ -86,7 +86,8 @@ def change(conn: Connection, caller: Caller, policy: RbacPolicy, changes: Mappin
     _check_target(caller, policy.action, target)
     record = _object(conn, policy)
     _check_new(conn, record, policy.action, target)
-    # As if it were withdrawn, even from whom the new target means; but a router of that one's stays on its outside.
+    # As if it were withdrawn, even from projects that the new target covers; but that target's routers may stay on an
+    # external network.
     stays = target if policy.action == EXTERNAL else ""
     shares.check_unused(conn, policy.object_type, record, policy.action, policy.target, _in_use(policy), stays)
     changed = standard.changed(conn, policy, caller.now, target=target)
@@ -95,22 +96,22 @@ def change(conn: Connection, caller: Caller, policy: RbacPolicy, changes: Mappin
 
 
 def remove(conn: Connection, policy: RbacPolicy, now: datetime) -> None:
-    """Withdraw a share. Raises Conflict while somebody uses the object by it."""
+    """Withdraw a share. Raises Conflict while somebody uses the object through it."""
     record = _object(conn, policy)
     shares.check_unused(conn, policy.object_type, record, policy.action, policy.target, _in_use(policy))
     RECORDS.delete(conn, policy)
-    # A network that nobody may put a router on leads nowhere.
+    # A network that nobody may put a router on is not external.
     inside = policy.action == EXTERNAL and not shares.with_whom(conn, record.id, EXTERNAL)
     standard.change(conn, type(record).table, record.id, now, **({"external": False} if inside else {}))
 
 
 def _object(conn: Connection, policy: RbacPolicy) -> Standard:
-    """What a policy shares, locked: it goes with its policies."""
+    """The object that a policy shares, locked: deleting it deletes its policies."""
     return Owned(shares.TABLES[policy.object_type], "{}", "HTTPNotFound").get(conn, policy.object_id, lock=True)
 
 
 def _check_target(caller: Caller, action: str, target: str) -> None:
-    """Raises Forbidden for a share with everybody, and for any of an external network."""
+    """Raises Forbidden unless the caller may share with everybody, or an external network, where that is meant."""
     if target == EVERYBODY:
         caller.require("network:rbac_policies:everybody")
     if action == EXTERNAL:
@@ -130,7 +131,7 @@ def _check_scope(conn: Connection, record: Standard, target: str) -> None:
 
 
 def _check_new(conn: Connection, record: Standard, action: str, target: str) -> None:
-    """Raises Conflict if the object is shared so already."""
+    """Raises Conflict if the object already has this share."""
     if target in shares.with_whom(conn, record.id, action):
         raise Conflict("An RBAC policy already exists with those values.", type="DuplicateRbacPolicy")
 

@@ -38,9 +38,9 @@ _policies = select(Port.id, Port.qos_policy_id).where(
 
 @frozen
 class Gateway:
-    """`fixed_ips` None: what a port gets by itself, or what the present one on that network has.
+    """`fixed_ips` None: what a port gets by default, or what the present gateway on that network has.
 
-    `sets_policy`: whether `qos_policy_id` is meant; if not it is none, or that of the present one.
+    `sets_policy`: whether `qos_policy_id` counts; if not, the policy is none, or that of the present gateway.
     """
 
     network_id: str
@@ -71,13 +71,13 @@ def set(conn: Connection, router: Router, wanted: Gateway, now: datetime, by: Or
 
 
 def clear(conn: Connection, router: Router, now: datetime, by: Origin) -> None:
-    """Take its gateways, if it has any, from a locked router. Raises Conflict if floating IPs or routes need one."""
+    """Remove any gateways from a locked router. Raises Conflict if floating IPs or routes need one."""
     if take_away(conn, router, now, by):
         _changed(conn, router, now, by, enable_snat=True, enable_ndp_proxy=False)
 
 
 def take_away(conn: Connection, router: Router, now: datetime, by: Origin) -> bool:
-    """Remove the ports that are gateways; whether there were any. Raises Conflict if floating IPs need one."""
+    """Remove the ports that are gateways, and say whether there were any. Raises Conflict if floating IPs need one."""
     present = router_ports.all_gateways_of(conn, [router.id]).get(router.id, [])
     for each in present:
         _remove(conn, router, each, now, by)
@@ -99,9 +99,9 @@ def add(conn: Connection, router: Router, wanted: Sequence[Gateway], now: dateti
 
 
 def alter(conn: Connection, router: Router, wanted: Sequence[Gateway], now: datetime, by: Origin) -> None:
-    """Change those gateways of a locked router that are meant: see `_meant`. Raises as `set`, and NotFound.
+    """Change the gateways of a locked router that `wanted` means: see `_meant`. Raises as `set`, and NotFound.
 
-    One that has none is given these: clients that speak of several set the first one by this, too.
+    A router without any gets these: clients that know of several gateways set the first one this way, too.
     """
     if not router_ports.all_gateways_of(conn, [router.id]):
         add(conn, router, wanted, now, by)
@@ -112,14 +112,14 @@ def alter(conn: Connection, router: Router, wanted: Sequence[Gateway], now: date
 
 
 def remove(conn: Connection, router: Router, wanted: Sequence[Gateway], now: datetime, by: Origin) -> None:
-    """Take those gateways from a locked router that are meant. Raises NotFound, Conflict."""
+    """Remove the gateways that `wanted` means from a locked router. Raises NotFound, Conflict."""
     for port in _meant(conn, router, wanted):
         _remove(conn, router, port, now, by)
     _changed(conn, router, now, by)
 
 
 def _meant(conn: Connection, router: Router, wanted: Sequence[Gateway]) -> list[RouterPort]:
-    """The gateway that each is about: one on its network that has an address of it, or the only other one there.
+    """The gateway that each one means: on its network, one that has an address it names, or the only other one.
 
     Raises NotFound, Invalid.
     """
@@ -168,7 +168,7 @@ def _changed(conn: Connection, router: Router, now: datetime, by: Origin, **colu
 
 
 def _add(conn: Connection, router: Router, wanted: Gateway, position: int, now: datetime, by: Origin) -> None:
-    # It belongs to no project: who owns the router sees what `external_gateway_info` tells.
+    # The port belongs to no project: the router's owner sees what `external_gateway_info` shows.
     new = NewPort(
         wanted.network_id,
         fixed_ips=wanted.fixed_ips,
@@ -214,7 +214,7 @@ def _remove(conn: Connection, router: Router, present: RouterPort, now: datetime
 
 
 def _check(conn: Connection, router: Router, port_id: str) -> None:
-    """Raises Invalid for addresses that the outside's own router has, or that are inside, too."""
+    """Raises Invalid for addresses that the external network's own router has, or that are also inside."""
     for address in ipam.of_ports(conn, [port_id]).get(port_id, ()):
         gateway_ip = conn.scalar(select(Subnet.gateway_ip).where(Subnet.id == address.subnet_id))
         if address.ip_address == gateway_ip:
@@ -223,7 +223,7 @@ def _check(conn: Connection, router: Router, port_id: str) -> None:
 
 
 def policies_of(conn: Connection, gateways: Sequence[RouterPort]) -> dict[str, str]:
-    """Id of the port of a gateway → its QoS policy. Those without one are missing."""
+    """Id of a gateway's port → its QoS policy. Ports without one are missing."""
     found: dict[str, str] = {}
     for some in standard.batches([each.port_id for each in gateways]):
         rows = conn.execute(_policies, {"ports": some})
@@ -232,5 +232,5 @@ def policies_of(conn: Connection, gateways: Sequence[RouterPort]) -> dict[str, s
 
 
 def addresses_of(conn: Connection, gateways: Sequence[RouterPort]) -> dict[str, list[dict[str, str]]]:
-    """Id of the port of a gateway → its addresses, as `external_fixed_ips` has them."""
+    """Id of a gateway's port → its addresses, as `external_fixed_ips` has them."""
     return ports.fixed_ips_of(conn, [each.port_id for each in gateways])

@@ -1,4 +1,4 @@
-"""On which host a router is: an alive one with few of them. `agents` moves them."""
+"""Which host a router is on: a live one with few routers. `agents` moves them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _loads = select(Router.host, func.count()).group_by(Router.host)
 
 
 def of_connected(conn: Connection, router: Router) -> dict[str, str]:
-    """What changes of a router that is given a port. Before the first it is on no host: administrators may choose."""
+    """What changes on a router that gets a port. Before its first it is on no host: administrators may choose."""
     return {} if router.host else {"host": choose(conn)}
 
 
 def choose(conn: Connection) -> str:
-    """ "" if no host is alive that an administrator has not closed."""
+    """ "" if there is no live host except those that an administrator has closed."""
     closed = set(conn.scalars(_closed))
     alive = [host.name for host in hosts.every(conn) if hosts.is_alive(host) and host.name not in closed]
     loads: dict[str, int] = dict(conn.execute(_loads)) if len(alive) > 1 else {}

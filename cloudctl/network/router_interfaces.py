@@ -22,7 +22,7 @@ from cloudctl.tasks import Origin
 
 @frozen
 class Interface:
-    """What was added or removed: a port, and the subnets of it that are meant."""
+    """What was added or removed: a port, and those of its subnets that are meant."""
 
     port_id: str
     network_id: str
@@ -32,7 +32,7 @@ class Interface:
 def add_subnet(
     conn: Connection, router: Router, subnet: Subnet, now: datetime, by: Origin, foreign: bool = False
 ) -> Interface:
-    """The locked router has the gateway address of a subnet (a row that the caller may see) on a port of its own.
+    """Give the locked router the gateway address of a subnet (a row that the caller may see) on a port of its own.
 
     `foreign`: also a subnet of another project. Raises Invalid, Conflict (the address is taken), OverQuota.
     """
@@ -77,7 +77,7 @@ def _ipv6_port(conn: Connection, router_id: str, network_id: str) -> str | None:
 
 
 def add_port(conn: Connection, router: Router, port: Port, now: datetime, by: Origin) -> Interface:
-    """A locked port becomes an interface of a locked router, with the addresses that it has.
+    """Make a locked port an interface of a locked router, with the addresses that it has.
 
     Raises Invalid, Conflict (it is in use).
     """
@@ -101,10 +101,10 @@ def add_port(conn: Connection, router: Router, port: Port, now: datetime, by: Or
 def remove(
     conn: Connection, router: Router, port_id: str | None, subnet_id: str | None, now: datetime, by: Origin
 ) -> Interface:
-    """Take an interface, named by its port, a subnet of it, or both, from a locked router. Its port goes.
+    """Remove an interface, named by its port, a subnet of it, or both, from a locked router, and delete its port.
 
-    By the subnet alone, a port with other subnets keeps those. Raises NotFound, Invalid, Conflict (floating IPs or
-    routes need it).
+    If only the subnet is named, a port with other subnets keeps those. Raises NotFound, Invalid, Conflict (floating
+    IPs or routes need it).
     """
     port = _interface(conn, router, port_id, subnet_id)
     on = list(dict.fromkeys(subnet.id for subnet in router_ports.subnets_of_port(conn, port.id)))

@@ -1,7 +1,7 @@
-"""The ports that are a router's own: its interfaces and its gateway. What they may be, and who looks for them.
+"""The ports that are a router's own: its interfaces and its gateway. Their rules, and queries about them.
 
-`routers` and its neighbours make and remove them. This knows nothing of those, so that ports, subnets and networks can
-ask here. Reference: network-rules.md, section 6.
+`routers` and its neighbours make and remove them. This does not depend on those, so that ports, subnets and networks
+can use it. Reference: network-rules.md, section 6.
 """
 
 from __future__ import annotations
@@ -87,12 +87,12 @@ def addresses_of(conn: Connection, router_id: str) -> list[RouterAddress]:
 
 
 def gateways_of(conn: Connection, router_ids: Sequence[str]) -> dict[str, RouterPort]:
-    """Router id → the port that is its gateway, where one is spoken of. Routers without one are missing."""
+    """Router id → the port that is its gateway, where only one is meant. Routers without one are missing."""
     return {router_id: rows[0] for router_id, rows in all_gateways_of(conn, router_ids).items()}
 
 
 def all_gateways_of(conn: Connection, router_ids: Sequence[str]) -> dict[str, list[RouterPort]]:
-    """Router id → the ports that are its gateways, the one that is meant first. Routers without any are missing."""
+    """Router id → the ports that are its gateways, that of `gateways_of` first. Routers without any are missing."""
     found: dict[str, list[RouterPort]] = {}
     for some in standard.batches(router_ids):
         for row in conn.execute(_gateways, {"routers": some}):
@@ -119,7 +119,7 @@ def holds(conn: Connection, subnet_id: str, address: str) -> bool:
 def check_addresses(
     conn: Connection, router_id: str, port_id: str | None, wanted: Iterable[Subnet], is_gateway: bool = False
 ) -> None:
-    """Whether a port with addresses on these subnets fits beside the router's other ports.
+    """Check that a port with addresses on these subnets is compatible with the router's other ports.
 
     `port_id`: the port itself, if it is one of the router's already. Several gateways may be on one network. Raises
     Invalid.
@@ -141,7 +141,7 @@ def check_addresses(
 
 
 def check_families(conn: Connection, router_id: str, network_id: str, port_id: str, wanted: Sequence[Subnet]) -> None:
-    """Whether an interface may have addresses on these subnets: all of IPv6 of a network are on one port.
+    """Check that an interface may have addresses on these subnets: all IPv6 ones of a network are on one port.
 
     Raises Invalid.
     """
@@ -157,7 +157,7 @@ def check_families(conn: Connection, router_id: str, network_id: str, port_id: s
 
 
 def subnets_of_port(conn: Connection, port_id: str) -> list[Subnet]:
-    """The subnets that a port has addresses on; one as often as it has."""
+    """The subnets that a port has addresses on, one entry per address."""
     query = select(Subnet).join_from(Subnet, IpAllocation, IpAllocation.subnet_id == Subnet.id)
     return list(conn.execute(query.where(IpAllocation.port_id == port_id).order_by(IpAllocation.position)))
 
@@ -184,7 +184,7 @@ def bad(reason: str) -> Invalid:
 
 
 def check_change(conn: Connection, row: Port, changes: dict[str, Any]) -> None:
-    """Raises Conflict for what would take a port away from its router."""
+    """Raises Conflict for changes that would take a port away from its router."""
     for name in ("device_id", "device_owner", "host"):
         if name in changes and changes[name] != getattr(row, name):
             raise Conflict(
@@ -195,7 +195,7 @@ def check_change(conn: Connection, row: Port, changes: dict[str, Any]) -> None:
 
 
 def changed(conn: Connection, row: Port, router_id: str, now: datetime, by: Origin) -> None:
-    """The router follows a change of its own port. Raises Invalid if the port does not fit any more."""
+    """Update the router after a change of its own port. Raises Invalid if the port no longer fits."""
     # First, so that nobody else changes the router meanwhile.
     standard.change(conn, Router.table, router_id, now)
     wanted = subnets_of_port(conn, row.id)
@@ -206,7 +206,7 @@ def changed(conn: Connection, row: Port, router_id: str, now: datetime, by: Orig
 
 
 def network_changed(conn: Connection, network_id: str) -> None:
-    """Routers on a network are told when something of it changes that they go by."""
+    """Update the routers on a network after a change of it that affects them."""
     query = select(RouterPort.router_id).where(RouterPort.network_id == network_id).distinct()
     for router_id in conn.scalars(query.order_by(RouterPort.router_id)).all():
         tasks.submit_once(conn, kinds.ENSURE_ROUTER, router_id, Unasked())

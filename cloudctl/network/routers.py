@@ -1,4 +1,4 @@
-"""Routers: who sees them, what becomes of them, and what a driver shall make of one with everything that hangs on it.
+"""Routers: who sees them, how they change, and what a driver shall make of one with everything attached to it.
 
 Their ports: `router_interfaces`, `router_gateways`; their static routes: `extra_routes`. Reference: network.md,
 section 7; network-rules.md, sections 5 and 6.
@@ -63,7 +63,7 @@ _status = update(Router).where(Router.id == bindparam("wanted"))
 _is_on = _status.values(host=bindparam("there"))
 
 RECORDS = Owned(Router, "Router {} could not be found", "RouterNotFound")
-# `lock` of a router: nobody else changes its ports, or what goes through it, either.
+# While a router is locked, nobody else changes its ports, or what goes through it, either.
 find, get, visible, visible_to, not_found = (
     RECORDS.find,
     RECORDS.get,
@@ -78,7 +78,7 @@ find, get, visible, visible_to, not_found = (
 def create(
     conn: Connection, project_id: str, wanted: NewRouter, now: datetime, options: NetworkOptions, by: Origin
 ) -> Router:
-    """A router without any port. Raises OverQuota, NotFound (a zone), Conflict (its number is taken)."""
+    """Create a router without ports. Raises OverQuota, NotFound (a zone), Conflict (its EVPN number is taken)."""
     networks.check_zones(wanted.availability_zone_hints, options)
     vni = None if wanted.evpn_vni is None else evpn.take(conn, wanted.evpn_vni, options)
     quota.take(conn, quotas.QUOTAS, project_id, {"router": 1})
@@ -104,7 +104,7 @@ def create(
 
 
 def change(conn: Connection, row: Router, changes: dict[str, Any], now: datetime, by: Origin) -> Router:
-    """Set columns of a locked router. Raises Invalid for another kind of router while it works."""
+    """Set columns of a locked router. Raises Invalid if `distributed` or `ha` would change while it is up."""
     for name in ("distributed", "ha"):
         if changes.get(name, getattr(row, name)) != getattr(row, name) and row.admin_state_up:
             message = f"Cannot change {name} of active router. Please set router admin_state_up to False prior to it."
@@ -202,9 +202,9 @@ def _interface(conn: Connection, port: Port, addresses: Sequence[RouterAddress])
 
 
 def realised(conn: Connection, wanted: Wiring | None, only_host: str = "") -> None:
-    """A driver holds the router like this. What has changed meanwhile has a task of its own.
+    """A driver holds the router as `wanted` describes it. Anything changed meanwhile has a task of its own.
 
-    `only_host`: the one that has routers, whichever was chosen for this one; "": any may.
+    `only_host`: the only host that has routers, whichever was chosen for this one; "": any host may.
     """
     if wanted is None:
         return
@@ -232,5 +232,5 @@ def failed(conn: Connection, router_id: str) -> None:
 
 
 def _found_status(conn: Connection, router_id: str, status: str) -> None:
-    """Its revision stays: the wish has not changed."""
+    """The revision stays: what was requested has not changed."""
     conn.execute(_status, {"wanted": router_id, "status": status})

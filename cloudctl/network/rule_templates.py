@@ -1,6 +1,6 @@
-"""Which rules a new security group has: templates of administrators. Reference: network.md, section 9.
+"""Which rules a new security group has: templates set by administrators. Reference: network.md, section 9.
 
-`PARENT` as the remote group is the group that the rule is made in.
+`PARENT` as the remote group means the group that the rule is made in.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SHIPPED = (
 
 
 def visible_to(conn: Connection, caller: Caller) -> Condition:
-    """Everybody sees what their groups will have."""
+    """Everybody sees which rules their groups will get."""
     return true()
 
 
@@ -61,7 +61,7 @@ def visible(conn: Connection, caller: Caller, id: str, lock: bool = False) -> Ru
 
 
 def create(conn: Connection, new: NewTemplate, now: datetime) -> RuleTemplate:
-    """Raises Invalid, and Conflict if one says the same for the same groups."""
+    """Raises Invalid, and Conflict if an equivalent one exists for the same groups."""
     said = columns(new.rule)
     used = new.used_in_default_sg, new.used_in_non_default_sg
     columns_used = RuleTemplate.used_in_default_sg, RuleTemplate.used_in_non_default_sg
@@ -80,12 +80,12 @@ def create(conn: Connection, new: NewTemplate, now: datetime) -> RuleTemplate:
 
 
 def remove(conn: Connection, template: RuleTemplate) -> None:
-    """Groups that there are keep their rules."""
+    """Delete a template; existing groups keep their rules."""
     RECORDS.delete(conn, template)
 
 
 def write_shipped(conn: Connection, now: datetime) -> None:
-    """What a new cloud has."""
+    """Write the templates of a new cloud."""
     if conn.scalar(_group) is None and conn.execute(_all).first() is None:
         for each in SHIPPED:
             create(conn, each, now)

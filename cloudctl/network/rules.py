@@ -1,4 +1,4 @@
-"""Rules of security groups: what they may say, and when two say the same. Reference: network-rules.md, section 8."""
+"""Rules of security groups: which are valid, and when two mean the same. Reference: network-rules.md, section 8."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANYWHERE = ("0.0.0.0/0", "::/0")
 
 @frozen
 class NewRule:
-    """What a client asks for; `protocol` is a name or a number, and ICMP's type and code come as ports."""
+    """What a client requests; `protocol` is a name or a number, and ICMP's type and code come as ports."""
 
     direction: str
     ethertype: str = "IPv4"
@@ -33,7 +33,7 @@ class NewRule:
 
 
 def columns(rule: NewRule) -> dict[str, Any]:
-    """The rule as `security_group_rules` holds it. Raises Invalid with the type that tells what is wrong."""
+    """The rule as `security_group_rules` holds it. Raises Invalid with a type that tells what is wrong."""
     ethertype = ETHERTYPES.get(rule.ethertype.lower())
     if ethertype is None:
         raise Invalid(

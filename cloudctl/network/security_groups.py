@@ -100,13 +100,13 @@ def names(conn: Connection, ids: Iterable[str]) -> dict[str, str]:
 
 
 def by_ids(conn: Connection, ids: Iterable[str]) -> dict[str, SecurityGroup]:
-    """Those that there are."""
+    """Id → group. Ids of no group are missing."""
     query = select(SecurityGroup).where(SecurityGroup.id.in_(sorted(set(ids))))
     return {row.id: row for row in conn.execute(query)}
 
 
 def resolve(conn: Connection, project_id: str, names_or_ids: Iterable[str]) -> list[str]:
-    """The ids of a project's groups, in the order asked for and each once.
+    """The ids of a project's groups, in the requested order and each once.
 
     Raises NotFound for a group that the project does not have, Conflict for a name that two have.
     """
@@ -128,9 +128,9 @@ def resolve(conn: Connection, project_id: str, names_or_ids: Iterable[str]) -> l
 
 
 def check_ids(conn: Connection, project_id: str, ids: Iterable[str], everybodys: bool) -> list[str]:
-    """The ids, each once, of a project's groups and of those shared with it; they now cannot go before the commit.
+    """The ids, each once, of a project's groups and of those shared with it; none can be deleted before the commit.
 
-    `everybodys`: groups of other projects are taken, too. Raises NotFound, Conflict for a mix of stateful and
+    `everybodys`: groups of other projects are accepted, too. Raises NotFound, Conflict for a mix of stateful and
     stateless groups.
     """
     wanted = list(dict.fromkeys(ids))
@@ -153,7 +153,7 @@ def check_ids(conn: Connection, project_id: str, ids: Iterable[str], everybodys:
 
 
 def ensure_default(conn: Connection, project_id: str, now: datetime) -> str:
-    """The id of the project's `default` group, which exists from now on."""
+    """The id of the project's `default` group, which is made if it does not exist."""
     found = default_of(conn, project_id)
     if found is not None:
         return found
@@ -237,7 +237,7 @@ def _in_use(group_id: str) -> Conflict:
 def add_rules(
     conn: Connection, group: SecurityGroup, wanted: Sequence[NewRule], now: datetime, by: Origin
 ) -> list[SecurityGroupRuleRecord]:
-    """Add rules to a locked group, all or none. Raises Invalid, OverQuota, Conflict (one says the same)."""
+    """Add rules to a locked group, all or none. Raises Invalid, OverQuota, Conflict (an equivalent one exists)."""
     found = [columns(rule) for rule in wanted]
     meanings = [rule["meaning"] for rule in found]
     if len(set(meanings)) < len(meanings):
@@ -279,7 +279,7 @@ def _rules_changed(conn: Connection, group_id: str, now: datetime, by: Origin) -
 
 
 def _realise(conn: Connection, group_id: str, now: datetime, by: Origin) -> None:
-    """A driver holds the groups of the ports that it holds."""
+    """Update the driver if it holds a port in the group: only then does it hold the group."""
     if conn.execute(_realised, {"group": group_id}).first() is not None:
         tasks.submit_once(conn, kinds.ENSURE_SECURITY_GROUP, group_id, by)
 
@@ -295,7 +295,7 @@ def driver_spec(conn: Connection, group_id: str) -> SecurityGroupSpec | None:
 
 
 def _rule_specs(conn: Connection, row: SecurityGroupRuleRecord) -> list[SecurityGroupRule]:
-    """The rule; one that names an address group is a rule for each of its addresses of the family."""
+    """The rule; one that names an address group becomes a rule for each of that group's addresses of the family."""
     rule = SecurityGroupRule(
         direction=row.direction,
         ethertype=row.ethertype,
@@ -312,6 +312,6 @@ def _rule_specs(conn: Connection, row: SecurityGroupRuleRecord) -> list[Security
 
 
 def address_group_changed(conn: Connection, address_group_id: str, now: datetime, by: Origin) -> None:
-    """Ports whose groups let the group's addresses through follow."""
+    """Update the security groups that let the address group's addresses through."""
     for group_id in conn.scalars(_naming, {"group": address_group_id}).all():
         _realise(conn, group_id, now, by)

@@ -1,7 +1,7 @@
-"""Which numbers networks are given on a type of wire, by project. Neutron's extension `network-segment-range`.
+"""Which numbers networks get on a type of wire, by project. Neutron's extension `network-segment-range`.
 
-A project that has ranges of its own is given numbers of these first; then of those that are shared and of the
-configuration's, without what other projects have for themselves.
+A project that has ranges of its own gets numbers from these first, then from the shared and the configured ones, except
+those that other projects have for themselves.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cloudctl.tasks import queue
 
 VLAN_MOST, VXLAN_MOST = 4094, 2**24 - 1
 MOST = {"vlan": VLAN_MOST, "vxlan": VXLAN_MOST, "geneve": VXLAN_MOST}
-SHOWN_NUMBERS = 4096  # free ones of a range that are told
+SHOWN_NUMBERS = 4096  # free ones of a range that are shown
 RECORDS = Owned(SegmentRange, "Network Segment Range {} could not be found.", "NetworkSegmentRangeNotFound")
 
 
@@ -52,7 +52,7 @@ _made = (
     .where(SegmentRange.network_type == bindparam("network_type"), SegmentRange.default.is_(False))
     .order_by(SegmentRange.id)
 )
-# Whether there are any of a type: to be asked together with something else.
+# Whether there are any of a type: to be queried together with something else.
 any_of_type = (
     select(SegmentRange.id)
     .where(SegmentRange.network_type == bindparam("network_type"), SegmentRange.default.is_(False))
@@ -72,7 +72,7 @@ _used = (
 
 
 def configured(options: NetworkOptions, network_type: str) -> Span:
-    """The numbers of the configuration."""
+    """The configured numbers."""
     return Span(1, VLAN_MOST) if network_type == "vlan" else Span(options.vni_minimum, options.vni_maximum)
 
 
@@ -88,7 +88,7 @@ def choice(
 
 
 def without(spans: Iterable[Span], taken: Iterable[Span]) -> list[Span]:
-    """What is left of the spans."""
+    """What is left of `spans` without `taken`."""
     left = list(spans)
     for each in taken:
         rest = []
@@ -109,7 +109,7 @@ def used(conn: Connection, row: SegmentRange) -> dict[int, str]:
 
 
 def available(row: SegmentRange, taken: Mapping[int, str]) -> list[int]:
-    """The free numbers of a range, as many as are told."""
+    """The free numbers of a range, as many as are shown."""
     found: list[int] = []
     for number in range(row.minimum, row.maximum + 1):
         if len(found) == SHOWN_NUMBERS:
@@ -123,8 +123,8 @@ def available(row: SegmentRange, taken: Mapping[int, str]) -> list[int]:
 
 
 def ensure_default(conn: Connection, options: NetworkOptions, now: datetime) -> None:
-    """The ranges of the configuration are among the records, and none that was there before."""
-    # Two that look at once take turns.
+    """Write records for the configured ranges, and delete those of ranges configured before."""
+    # Concurrent requests take turns.
     queue.lock_resource(conn, "network_segment_range", "the default ones")
     wires = [("vlan", physical, 1, VLAN_MOST) for physical in options.physical_networks]
     wires.append(("vxlan", "", options.vni_minimum, options.vni_maximum))
@@ -174,7 +174,7 @@ def create(conn: Connection, new: NewSegmentRange, now: datetime) -> SegmentRang
 def change(conn: Connection, row: SegmentRange, changes: Mapping[str, Any], now: datetime) -> SegmentRange:
     """Set name, description, minimum, maximum of a locked range.
 
-    Raises Invalid (it is the configuration's), Conflict (a network would lose its number; it overlaps with another).
+    Raises Invalid (it is a configured one), Conflict (a network would lose its number; it overlaps with another).
     """
     _check_writable(row)
     wanted = row._replace(**changes)
@@ -187,7 +187,7 @@ def change(conn: Connection, row: SegmentRange, changes: Mapping[str, Any], now:
 
 
 def remove(conn: Connection, row: SegmentRange) -> None:
-    """Delete a locked range. Raises Invalid (it is the configuration's), Conflict (networks have numbers of it)."""
+    """Delete a locked range. Raises Invalid (it is a configured one), Conflict (networks have numbers of it)."""
     _check_writable(row)
     if _referenced(conn, row):
         raise _referenced_by(row)
@@ -211,7 +211,7 @@ def _check_writable(row: SegmentRange) -> None:
 
 
 def _check_alone(conn: Connection, wanted: SegmentRange) -> None:
-    """Of those that somebody has made no two have a number in common. Whoever makes one takes turns."""
+    """No two ranges that users made may share a number. Concurrent requests take turns. Raises Conflict."""
     queue.lock_resource(conn, "network_segment_range", wanted.network_type)
     others = [row for row in conn.execute(_made, {"network_type": wanted.network_type}) if row.id != wanted.id]
     overlapping = [

@@ -21,7 +21,7 @@ from cloudctl.network.tables import Segment as SegmentRecord
 
 TUNNELS = ("vxlan", "geneve")
 TYPES = ("flat", "vlan", *TUNNELS)
-TUNNEL_OVERHEAD = 50  # bytes of a frame that a tunnel takes
+TUNNEL_OVERHEAD = 50  # bytes of a frame that a tunnel uses
 TRIES = 10
 LOW = 2000
 
@@ -67,12 +67,12 @@ class Segment:
         return self.network_type, self.physical_network or "", self.segmentation_id or 0
 
     def mtu(self, options: NetworkOptions) -> int:
-        """The most that fits through."""
+        """The largest MTU that the wire can carry."""
         return options.mtu - (TUNNEL_OVERHEAD if self.network_type in TUNNELS else 0)
 
 
 def check(wanted: Segment, options: NetworkOptions) -> Segment:
-    """What an administrator asked for, with the physical network filled in. Raises Invalid."""
+    """What an administrator requested, with the physical network filled in. Raises Invalid."""
     check_type(wanted.network_type, TYPES)
     if wanted.network_type in TUNNELS:
         if wanted.physical_network is not None:
@@ -95,13 +95,13 @@ def check(wanted: Segment, options: NetworkOptions) -> Segment:
 
 
 def check_type(network_type: str, types: Sequence[str]) -> None:
-    """Raises Invalid for none of these."""
+    """Raises Invalid for any other type."""
     if network_type not in types:
         raise _invalid(f"provider:network_type {network_type} is not one of {', '.join(types)}.")
 
 
 def check_differ(wanted: Sequence[Segment]) -> None:
-    """Raises Invalid for one wire that is asked for twice."""
+    """Raises Invalid for a wire that is requested twice."""
     exact = [each for each in wanted if each.segmentation_id is not None or each.network_type == "flat"]
     if len(set(exact)) < len(exact):
         raise Invalid("Invalid input for operation: Duplicate segment entry in request.", type="InvalidInput")
@@ -118,7 +118,7 @@ def _invalid(reason: str) -> Invalid:
 
 @frozen
 class Place:
-    """Of a new segment: the network, whose project it is, and what the segment is called."""
+    """Of a new segment: its network, the network's project, and the segment's name."""
 
     network_id: str
     project_id: str
@@ -128,9 +128,9 @@ class Place:
 
 
 def take(conn: Connection, wanted: Segment, options: NetworkOptions, place: Place, now: datetime) -> SegmentRecord:
-    """Put a network of a project on the segment that was asked for, or on a free one.
+    """Put a network of a project on the requested segment, or on a free one.
 
-    Raises Conflict if the one that was asked for is taken, Unavailable if all are.
+    Raises Conflict if the requested one is taken, Unavailable if all are.
     """
     if wanted.network_type == "flat" or wanted.segmentation_id is not None:
         held = _hold(conn, wanted, place, now)
@@ -164,12 +164,12 @@ def take(conn: Connection, wanted: Segment, options: NetworkOptions, place: Plac
 
 
 def _low(spans: Sequence[Span]) -> Sequence[Span]:
-    """The first numbers of the first span, where networks are put as long as there is room: they are easy to read."""
+    """The first numbers of the first span, used while there is room: they are easy to read."""
     return [Span(spans[0].first, min(spans[0].last, spans[0].first + LOW - 1))]
 
 
 def _any_of(spans: Sequence[Span]) -> int:
-    """Each number of the spans is as likely as any other."""
+    """A random number of the spans, all equally likely."""
     (span,) = random.choices(spans, [each.last - each.first + 1 for each in spans])
     return random.randint(span.first, span.last)
 
@@ -205,7 +205,7 @@ def driver_specs(conn: Connection, network_id: str) -> tuple[SegmentSpec, ...]:
 
 
 def renumber(conn: Connection, network_id: str, said: Segment, options: NetworkOptions, now: datetime) -> int | None:
-    """The number of a network's wire once it is what was said. Another type or physical network it does not get.
+    """The number of a network's wire once it is as requested. The type and the physical network cannot change.
 
     Raises Invalid, Conflict (another network has the number).
     """
@@ -225,13 +225,13 @@ def renumber(conn: Connection, network_id: str, said: Segment, options: NetworkO
         with conn.begin_nested():
             standard.change(conn, SegmentRecord.table, row.id, now, segmentation_id=wanted.segmentation_id)
     except IntegrityError:
-        # Another transaction has put a network on it meanwhile.
+        # Meanwhile another transaction has put a network on it.
         raise _in_use(wanted) from None
     return wanted.segmentation_id
 
 
 def release(conn: Connection, network_id: str) -> None:
-    """The network is on no segment any more."""
+    """Take the network off all its segments."""
     conn.execute(_release, {"network": network_id})
 
 
@@ -242,7 +242,7 @@ def _hold(conn: Connection, segment: Segment, place: Place, now: datetime) -> Se
 
 
 def _seen(conn: Connection, segment: Segment) -> tuple[bool, bool]:
-    """Whether a network is on it, and whether there are ranges of its type beside the configuration's."""
+    """Whether a network is on it, and whether there are ranges of its type besides the configured ones."""
     network_type, physical, number = segment.key
     on = {"network_type": network_type, "physical_network": physical, "segmentation_id": number}
     is_taken, has_ranges = conn.execute(_look, on).one()
@@ -250,7 +250,7 @@ def _seen(conn: Connection, segment: Segment) -> tuple[bool, bool]:
 
 
 def _put(conn: Connection, segment: Segment, place: Place, now: datetime) -> SegmentRecord | None:
-    """None if another transaction has put a network on it meanwhile."""
+    """None if another transaction has put a network on it in the meantime."""
     network_type, physical, number = segment.key
     made = SegmentRecord(
         **standard.new("", now, description=place.description),

@@ -1,8 +1,8 @@
-"""Who may use what another project has: shares, which the API calls RBAC policies. Reference: network.md, section 11.
+"""Who may use another project's records: shares, which the API calls RBAC policies. Reference: network.md, section 11.
 
 One row is one share: of a record, with a project or with everybody (`*`). `shared` of a record is a share with
-everybody, and an external network is shared with whoever may put a router or a floating IP on it. This knows nothing of
-the records' own modules, so that all of them can ask here.
+everybody, and an external network is shared with those who may put a router or a floating IP on it. This does not
+depend on the records' own modules, so that all of them can use it.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ _withdraw = _forget.where(RbacPolicy.action == bindparam("as"))
 _withdraw_one = _withdraw.where(RbacPolicy.target == bindparam("from"))
 
 
-# -- what there is
+# -- which exist
 
 
 def reaches(conn: Connection, object_id: str, project_id: str, action: str | None = None) -> bool:
@@ -111,7 +111,7 @@ def reaches(conn: Connection, object_id: str, project_id: str, action: str | Non
 
 
 def seen(conn: Connection, object_type: str, project_id: str, action: str | None = None) -> list[str]:
-    """Ids of the objects of a type that are shared with a project. They are few, and a list lets indexes be used."""
+    """Ids of the objects of a type that are shared with a project. They are few, and a list permits using indexes."""
     asked = {"type": object_type, "project": project_id}
     if action is None:
         return [*conn.scalars(_seen, asked)]
@@ -127,7 +127,7 @@ def among(conn: Connection, ids: Sequence[str], project_id: str) -> set[str]:
 
 
 def shared_with(id: Column[str], object_type: str, project_id: str) -> Condition:
-    """That a record of a list is shared with a project."""
+    """The condition that a record of a list is shared with a project."""
     rows = select(RbacPolicy.object_id).where(RbacPolicy.object_type == object_type, RbacPolicy.action == SHARED)
     return id.in_(rows.where(RbacPolicy.target.in_((EVERYBODY, project_id))))
 
@@ -153,7 +153,7 @@ def share(
     action: str = SHARED,
     project_id: str | None = None,
 ) -> RbacPolicy:
-    """Share an object that is not shared so yet; the share is its owner's, or `project_id`'s."""
+    """Share an object that does not have this share yet; the share is its owner's, or `project_id`'s."""
     made = RbacPolicy(
         **standard.new(project_id or record.project_id, now),
         object_type=object_type,
@@ -167,7 +167,7 @@ def share(
 def set_everybodys(
     conn: Connection, object_type: str, record: Standard, wanted: bool, now: datetime, action: str = SHARED
 ) -> None:
-    """Share an object with everybody, or no more. Raises Conflict while others use it whom it is not shared with."""
+    """Share an object with everybody, or no longer. Raises Conflict while others with no share of their own use it."""
     targets = with_whom(conn, record.id, action)
     if wanted and EVERYBODY not in targets:
         share(conn, object_type, record, EVERYBODY, now, action=action)
@@ -190,10 +190,10 @@ def check_unused(
     refusal: Callable[[str], Conflict],
     stays: str = "",
 ) -> None:
-    """Raises `refusal(project)` if a share that is about to go is the only one by which a project uses the object.
+    """Raises `refusal(project)` if a share about to be withdrawn is the only one that lets a project use the object.
 
-    `stays`: whom it will be shared with in place of that. What the owner uses counts as if others did, but of networks:
-    OpenStack's own service keeps what is everybody's as long as anybody has it.
+    `stays`: whom it will be shared with instead. Withdrawing it from everybody counts the owner's use as well, except
+    for networks: neutron keeps a share with everybody while anybody uses the object.
     """
     left = with_whom(conn, record.id, action) - {target} | {stays}
     if EVERYBODY in left:
@@ -216,10 +216,10 @@ def _sharing(object_type: str, record: Standard) -> Callable[[str], Conflict]:
 
 
 def withdraw(conn: Connection, object_id: str, action: str) -> None:
-    """The object is shared so with nobody any more."""
+    """Withdraw all shares of the object for this action."""
     conn.execute(_withdraw, {"of": object_id, "as": action})
 
 
 def forget(conn: Connection, object_id: str) -> None:
-    """The object is gone."""
+    """Withdraw all shares of an object that is deleted."""
     conn.execute(_forget, {"of": object_id})

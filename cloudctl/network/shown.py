@@ -1,4 +1,4 @@
-"""What ports, and servers through them, show beside a port's own row: whoever changes that says so here.
+"""What ports, and servers through them, show besides a port's own row: code that changes it reports the change here.
 
 An UPDATE of a port raises its edition by itself, and each change of its addresses and groups comes with one.
 """
@@ -20,7 +20,7 @@ _group = _again.where(
 
 
 def port_changed(conn: Connection, port_id: str | None) -> None:
-    """Other floating IPs lead to the port. None: to none."""
+    """Other floating IPs lead to the port. None: there is no port."""
     if port_id is not None:
         _say(conn, _port, port_id)
 

@@ -36,7 +36,7 @@ def new(project_id: str, now: datetime, **columns: Any) -> dict[str, Any]:
 
 
 def insert(conn: Connection, record: R) -> R:
-    """Write a new record, and give it back: nobody has to read it again."""
+    """Write a new record and return it: the caller need not read it again."""
     conn.execute(_insert(type(record).table), record._asdict())
     return record
 
@@ -47,7 +47,7 @@ def change(conn: Connection, table: Table, id: str, now: datetime, **values: Any
 
 
 def changed(conn: Connection, record: R, now: datetime, **values: Any) -> R:
-    """As `change` of a locked record, which is what is given back as it is now."""
+    """As `change`, for a locked record, which is returned as it is afterwards."""
     change(conn, type(record).table, record.id, now, **values)
     return record._replace(**values, updated_at=now, revision=record.revision + 1)
 
@@ -64,7 +64,7 @@ def _change(table: Table) -> Update:
 
 
 def owner_of_new(caller: Caller, named: str | None) -> str:
-    """The project of a record that the caller creates. Raises Invalid for another one than the caller's own."""
+    """The project of a record that the caller creates. Raises Invalid if the caller may name only their own."""
     owner = named or caller.project_id
     if owner != caller.project_id and not caller.may("network:create_for_others"):
         message = (
@@ -78,7 +78,7 @@ def owner_of_new(caller: Caller, named: str | None) -> str:
 
 
 def sees_all(caller: Caller) -> bool:
-    """Whether projects are no bounds for the caller."""
+    """Whether the caller sees the records of all projects."""
     return caller.may("network:all_projects")
 
 

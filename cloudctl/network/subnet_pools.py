@@ -1,7 +1,7 @@
 """Subnet pools: prefixes that subnets are given parts of. Reference: network.md, section 4.
 
-A part is taken while its subnet is there, so nothing but the subnets says what is free. Who takes one holds the lock of
-the pool.
+A part is taken while its subnet exists, so the subnets alone determine what is free. Code that takes a part holds the
+lock of the pool.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _on_network = select(Subnet).where(Subnet.network_id == bindparam("network"), Su
 
 @frozen
 class NewSubnetPool:
-    """Lengths of None are those of the family; `default_prefixlen` of None is the least."""
+    """Lengths of None are those of the family; `default_prefixlen` of None is the minimum."""
 
     name: str
     prefixes: Sequence[str]
@@ -59,7 +59,7 @@ class NewSubnetPool:
 
 
 def default_of(conn: Connection, ip_version: int) -> SubnetPool | None:
-    """The pool that is meant where none is named."""
+    """The pool used where none is named."""
     return conn.execute(_default, {"version": ip_version}).first()
 
 
@@ -74,7 +74,7 @@ def create(conn: Connection, caller: Caller, project_id: str, new: NewSubnetPool
 
 
 def make(conn: Connection, project_id: str, new: NewSubnetPool, now: datetime) -> SubnetPool:
-    """As `create`, where nobody asks who may use the scope."""
+    """As `create`, without checking who may use the scope."""
     wanted = prefixes.parsed(new.prefixes)
     version = wanted[0].version
     least = prefixes.LEAST[version] if new.min_prefixlen is None else new.min_prefixlen
@@ -143,7 +143,7 @@ def take_prefixes(conn: Connection, pool: SubnetPool, fewer: Sequence[str], now:
 
 
 def remove(conn: Connection, pool: SubnetPool) -> None:
-    """Delete a locked pool. Raises Invalid while there are subnets of it."""
+    """Delete a locked pool. Raises Invalid while it has subnets."""
     if taken(conn, pool):
         message = "Unable to delete subnet pool: Subnet pool has existing allocations."
         raise Invalid(message, type="SubnetPoolDeleteError")
@@ -151,7 +151,7 @@ def remove(conn: Connection, pool: SubnetPool) -> None:
 
 
 def onboard(conn: Connection, caller: Caller, pool: SubnetPool, network: Network) -> list[Subnet]:
-    """The subnets that a locked network has of the pool's family are the pool's from now on, with their prefixes.
+    """Make a locked network's subnets of the pool's family, and their prefixes, the pool's.
 
     Raises Invalid for a network that has none, or whose subnets are of another pool; Conflict.
     """
@@ -178,7 +178,7 @@ def taken(conn: Connection, pool: SubnetPool) -> list[Cidr]:
 
 
 def allocate(conn: Connection, pool: SubnetPool, project_id: str, cidr: str | None, length: int | None) -> Cidr:
-    """A free part of a locked pool: `cidr`, or one of this prefix length, or of the usual one.
+    """A free part of a locked pool: `cidr`, or one of this prefix length, or of the default one.
 
     Raises Invalid (the length), Conflict (not free, not within, no room, beyond the quota).
     """
@@ -233,7 +233,7 @@ def check_lengths(version: int, least: int, usual: int, most: int) -> None:
 
 
 def _check_default(conn: Connection, version: int) -> None:
-    # Two that are made at once take turns.
+    # Concurrent requests take turns.
     queue.lock_resource(conn, "subnetpool", f"the default one of IPv{version}")
     if default_of(conn, version) is not None:
         raise Invalid(
@@ -245,7 +245,7 @@ def _check_default(conn: Connection, version: int) -> None:
 def _check_scope(
     conn: Connection, caller: Caller, scope_id: str, pool: SubnetPool | None, wanted: Sequence[Cidr]
 ) -> None:
-    """Whether a pool with these prefixes may be in a scope, which now cannot go. Raises NotFound, Invalid, Conflict."""
+    """Check that a pool with these prefixes may be in a scope; pins the scope. Raises NotFound, Invalid, Conflict."""
     scope = address_scopes.RECORDS.usable(conn, caller, scope_id)
     stays = pool is not None and pool.address_scope_id == scope_id
     if stays and scope.project_id != caller.project_id and not standard.sees_all(caller):
@@ -254,7 +254,7 @@ def _check_scope(
     if scope.ip_version != wanted[0].version:
         message = f"Illegal subnetpool association: subnetpool is not of address scope {scope_id}'s IP version."
         raise Invalid(message, type="IllegalSubnetPoolIpVersionAssociationToAddressScope")
-    # Two pools that are put into the scope at once take turns.
+    # Concurrent requests that put pools into the scope take turns.
     queue.lock_resource(conn, "address_scope", scope_id)
     for other_id, theirs in conn.execute(_in_scope, {"scope": scope_id}):
         if (pool is None or other_id != pool.id) and prefixes.overlap(wanted, prefixes.of(theirs)):

@@ -58,7 +58,7 @@ class NewSubnet:
     enable_dhcp: bool = True
     ipv6_ra_mode: str | None = None
     ipv6_address_mode: str | None = None
-    subnetpool_id: str | None = None  # that the cidr is of
+    subnetpool_id: str | None = None  # that the cidr is from
     service_types: tuple[str, ...] = ()
     segment_id: str | None = None
     dns_publish_fixed_ip: bool = False
@@ -80,12 +80,12 @@ _delete = delete(Subnet).where(Subnet.id == bindparam("wanted"))
 
 
 def visible_to(conn: Connection, caller: Caller) -> Condition:
-    """The subnets that the caller sees: their own, those of networks that they share, and all on their networks."""
+    """The subnets that the caller sees: their own, those of networks shared with them, and all on their networks."""
     if standard.sees_all(caller):
         return true()
     reasons = [Subnet.project_id == caller.project_id]
     if shared := shares.seen(conn, shares.NETWORK, caller.project_id):
-        # By their ids, which are few: what else is asked for may be alike in all of a cloud's subnets.
+        # By their ids, which are few: the other conditions may match all of a cloud's subnets.
         reasons.append(Subnet.id.in_(list(conn.scalars(select(Subnet.id).where(Subnet.network_id.in_(shared))))))
     hosted = Subnet.network_project_id == caller.project_id
     if conn.execute(select(Subnet.id).where(hosted).limit(1)).first() is not None:
@@ -94,7 +94,7 @@ def visible_to(conn: Connection, caller: Caller) -> Condition:
 
 
 def visible(conn: Connection, caller: Caller, subnet_id: str, lock: bool = False) -> Subnet:
-    """The subnet, if the caller may see it. Raises NotFound. `lock`: as of `get`."""
+    """The subnet, if the caller may see it. Raises NotFound. `lock`: as for `get`."""
     row = get(conn, subnet_id, lock)
     if row.project_id != caller.project_id and not standard.sees_all(caller):
         try:
@@ -207,7 +207,7 @@ def change(conn: Connection, row: Subnet, changes: dict[str, Any], now: datetime
 
 
 def remove(conn: Connection, row: Subnet, now: datetime, by: Origin) -> None:
-    """Delete a locked subnet. Raises Conflict while ports have addresses of it.
+    """Delete a locked subnet. Raises Conflict while ports have addresses on it.
 
     Addresses that guests give themselves (SLAAC) are taken away instead.
     """
@@ -253,7 +253,7 @@ def _checked_cidr(network: Network, wanted: NewSubnet, others: Iterable[str]) ->
 
 
 def _check_pool(conn: Connection, network: Network, version: int, pool_id: str | None) -> None:
-    """Raises Invalid unless the network's other subnets of the family are of the same pool, or of none like this."""
+    """Raises Invalid unless the network's other subnets of the family are of the same pool, or all of none."""
     others = conn.execute(_pools, {"network": network.id, "version": version}).first()
     if others is not None and others[0] != pool_id:
         message = f"Subnets hosted on the same network {network.id} must be allocated from the same subnet pool."
@@ -283,7 +283,7 @@ def shown_pools(pools: list[Range], version: int) -> list[dict[str, str]]:
 
 
 def checked_types(types: Sequence[str]) -> list[str]:
-    """Owners of devices, each once. Raises Invalid for what is not of their form: `compute:nova`, of whatever kind."""
+    """Owners of devices, each once. Raises Invalid for any not of the form `compute:nova`, whatever its kind."""
     for each in types:
         kind, colon, _ = each.partition(":")
         if not kind or not colon:

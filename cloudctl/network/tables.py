@@ -31,7 +31,7 @@ class Standard(Record):
 
 
 class RbacPolicy(Standard, table="rbac_policies"):
-    """One share of a record: what of another project `target` may use, as if it were their own."""
+    """One share of a record: `target` may use this record of another project as if it were its own."""
 
     object_type: Field[str] = text(32)
     object_id: Field[str] = text(64)
@@ -46,7 +46,7 @@ Index("ix_rbac_policies_project", RbacPolicy.project_id, RbacPolicy.id)
 
 class QosPolicy(Standard, table="qos_policies"):
     name: Field[str] = text()
-    # What new networks of its project get; one at most.
+    # The policy that new networks of its project get; one at most.
     is_default: Field[bool] = flag(False)
 
 
@@ -63,7 +63,7 @@ Index(
 
 
 class QosRule(Record, table="qos_rules"):
-    """One row a policy, type and direction."""
+    """One row per policy, type and direction."""
 
     id: Field[str] = identifier(primary_key=True)
     policy_id: Field[str] = column(String(64), ForeignKey("qos_policies.id"))
@@ -81,7 +81,7 @@ class Network(Standard, table="networks"):
     status: Field[str] = text(16)
     admin_state_up: Field[bool] = flag(True)
     external: Field[bool] = flag(False)
-    # The external network that is meant where none is named; one at most.
+    # The external network used where none is named; one at most.
     is_default: Field[bool] = flag(False)
     port_security_enabled: Field[bool] = flag(True)
     mtu: Field[int] = column(Integer)
@@ -93,7 +93,7 @@ class Network(Standard, table="networks"):
     dns_domain: Field[str] = text()
     # Whether its ports may be isolated from each other.
     pvlan: Field[bool] = flag(False)
-    # Whether it is on more wires than the one above, and whether its subnets say on which of them they are.
+    # Whether it is on more wires than the one above, and whether its subnets name those that they are on.
     more_segments: Field[bool] = flag(False)
     routed: Field[bool] = flag(False)
 
@@ -111,7 +111,7 @@ Index(
 
 
 class Segment(Standard, table="segments"):
-    """What a network is on: a wire, and its id there. Two networks cannot have the same; one may be on several."""
+    """A wire that a network is on, and its id there. Two networks cannot share one; a network may be on several."""
 
     name: Field[str | None] = optional_text()
     network_id: Field[str] = column(String(64))
@@ -139,10 +139,10 @@ class SubnetPool(Standard, table="subnet_pools"):
     min_prefixlen: Field[int] = column(Integer)
     max_prefixlen: Field[int] = column(Integer)
     default_prefixlen: Field[int] = column(Integer)
-    # Of one project: addresses of IPv4, /64 networks of IPv6.
+    # Per project: IPv4 addresses, or IPv6 networks of /64.
     default_quota: Field[int | None] = column(Integer)
     address_scope_id: Field[str | None] = column(String(64), ForeignKey("address_scopes.id"))
-    # The one of its family that is meant where none is named.
+    # The one of its family used where none is named.
     is_default: Field[bool] = flag(False)
 
 
@@ -171,8 +171,8 @@ class Subnet(Standard, table="subnets"):
     subnetpool_id: Field[str | None] = column(String(64), ForeignKey("subnet_pools.id"))
     segment_id: Field[str | None] = column(String(64), ForeignKey("segments.id"))
     dns_publish_fixed_ip: Field[bool] = flag(False)
-    service_types: Field[list[Any]] = json(list)  # owners of devices whose ports are meant; []: those of no other's
-    # Whether the wire below its router's gateway is told the way to it.
+    service_types: Field[list[Any]] = json(list)  # owners of devices whose ports it is for; []: any other's
+    # Whether the wire below its router's gateway gets a route to it.
     leak_routes: Field[bool] = flag(False)
     # The owner of its network, who may see it, if that is another project.
     network_project_id: Field[str] = text(64, server_default="")
@@ -184,7 +184,7 @@ Index("ix_subnets_network", Subnet.network_id, Subnet.created_at, Subnet.id)
 
 
 class FreeRange(Record, table="subnet_free_ranges"):
-    """The free addresses within a subnet's pools, as ranges: to take or give back one touches one or two rows."""
+    """The free addresses within a subnet's pools, as ranges: taking or giving back one touches one or two rows."""
 
     subnet_id: Field[str] = column(String(64), ForeignKey("subnets.id", ondelete="CASCADE"), primary_key=True)
     pool: Field[int] = column(
@@ -210,7 +210,7 @@ class Port(Standard, table="ports"):
     profile: Field[dict[str, Any]] = json(dict)
     vif_type: Field[str] = text(64)
     vif_details: Field[dict[str, Any]] = json(dict)
-    # Another one after whatever changes what is shown of the port or of its server: see `shown`.
+    # Raised by any change of what is shown of the port or of its server: see `shown`.
     edition: Field[int] = column(Integer, default=0, onupdate=sql("edition + 1"))
     # Whether a driver may hold something of this port.
     realised: Field[bool] = flag(False)
@@ -219,16 +219,16 @@ class Port(Standard, table="ports"):
     dhcp_options: Field[list[Any]] = json(list)  # [{"opt_name", "opt_value", "ip_version"}]
     dns_name: Field[str] = text()
     dns_domain: Field[str] = text()
-    # What is kept for others: nothing here goes by it.
+    # Stored for others: nothing here uses it.
     data_plane_status: Field[str | None] = optional_text(16)
     propagate_uplink_status: Field[bool] = flag(True)
     numa_affinity_policy: Field[str | None] = optional_text(16)
     hints: Field[dict[str, Any] | None] = column(Json)
     device_profile: Field[str | None] = optional_text(255)
     trusted: Field[bool | None] = column(Boolean)
-    # When it is given its addresses: immediate, deferred (until it has a host), none.
+    # When it gets its addresses: immediate, deferred (until it has a host), none.
     ip_allocation: Field[str] = text(16, default="immediate", server_default="immediate")
-    # Whom on a network with `pvlan` it reaches; None: on one without.
+    # Which ports it reaches on a network with `pvlan`; None: on one without.
     pvlan_type: Field[str | None] = optional_text(16)
     pvlan_community: Field[str | None] = optional_text()
 
@@ -236,7 +236,7 @@ class Port(Standard, table="ports"):
 UniqueConstraint(Port.network_id, Port.mac_address, name="uq_ports_mac_address")
 Index("ix_ports_project", Port.project_id, Port.id)
 Index("ix_ports_network_project", Port.network_project_id, Port.id)
-# What lists of ports are found by: see `list_indexes`.
+# For the indexes that lists of ports use, see `list_indexes`.
 
 
 class Trunk(Standard, table="trunks"):
@@ -270,9 +270,9 @@ class IpAllocation(Record, table="ip_allocations"):
     position: Field[int] = column(Integer, default=0)  # within the port's fixed_ips
 
 
-# With the subnet: a port is looked for on one of few addresses, and not among all of the subnet.
+# With the subnet: its address of a port is looked for among the port's few, and not among all of the subnet.
 Index("ix_ip_allocations_port", IpAllocation.port_id, IpAllocation.subnet_id, IpAllocation.position)
-# Tenants choose the same addresses: one is looked for on one network.
+# Tenants choose the same addresses: an address is looked for on one network.
 Index("ix_ip_allocations_ip_address", IpAllocation.ip_address, IpAllocation.network_id)
 
 
@@ -285,7 +285,7 @@ class SecurityGroup(Standard, table="security_groups"):
 Index("ix_security_groups_project", SecurityGroup.project_id, SecurityGroup.id)
 
 
-# One `default` a project, whoever asks first.
+# One `default` per project, whichever request comes first.
 Index(
     "uq_security_groups_default",
     SecurityGroup.project_id,
@@ -324,7 +324,7 @@ Index("ix_security_group_rules_project", SecurityGroupRule.project_id, SecurityG
 
 
 class RuleTemplate(Standard, table="default_security_group_rules"):
-    """A rule that new groups have; it is nobody's."""
+    """A rule that new groups get; it belongs to no project."""
 
     description: Field[str] = text(LONG)
     direction: Field[str] = text(8)
@@ -349,7 +349,7 @@ Index("ix_port_security_groups_group", PortSecurityGroup.security_group_id, Port
 
 
 class Flavor(Standard, table="network_flavors"):
-    """A kind of router that users choose by name; it is nobody's."""
+    """A kind of router that users choose by name; it belongs to no project."""
 
     name: Field[str] = text()
     description: Field[str] = text(LONG)
@@ -371,7 +371,7 @@ class Router(Standard, table="routers"):
     enable_ndp_proxy: Field[bool] = flag(False)
     enable_default_route_ecmp: Field[bool] = flag(False)
     enable_default_route_bfd: Field[bool] = flag(False)
-    # Of the VPN that it is told of in.
+    # Of the VPN in which it is announced.
     evpn_vni: Field[int | None] = column(Integer)
 
 
@@ -381,8 +381,8 @@ Index("uq_routers_evpn_vni", Router.evpn_vni, unique=True)
 
 
 class RouterPort(Record, table="router_ports"):
-    """The ports that are a router's own: its interfaces and its gateways, of which the lowest `position` is meant
-    where one is spoken of."""
+    """The ports that are a router's own: its interfaces and its gateways, of which the one with the lowest `position`
+    is meant where only one is."""
 
     port_id: Field[str] = column(String(64), ForeignKey("ports.id"), primary_key=True)
     router_id: Field[str] = column(String(64), ForeignKey("routers.id"))
@@ -396,7 +396,7 @@ Index("ix_router_ports_network", RouterPort.network_id, RouterPort.is_gateway)
 
 
 class AutoTopology(Record, table="auto_topologies"):
-    """What was made for a project that asked for a network and had none."""
+    """What was made for a project that requested a network and had none."""
 
     project_id: Field[str] = column(String(64), primary_key=True)
     network_id: Field[str] = text(64)
@@ -409,7 +409,7 @@ class FloatingIp(Standard, table="floating_ips"):
     floating_ip_address: Field[str] = text(64)
     # The hidden port that holds the address.
     floating_port_id: Field[str] = column(String(64), ForeignKey("ports.id"), index=True)
-    # Where it leads to, and through which router: all three or none.
+    # Where it leads, and through which router: all three or none.
     port_id: Field[str | None] = column(String(64))
     fixed_ip_address: Field[str | None] = optional_text(64)
     router_id: Field[str | None] = column(String(64))
@@ -440,7 +440,7 @@ class PortForwarding(Record, table="port_forwardings"):
 
 
 class Agent(Standard, table="network_agents"):
-    """A part of the driver on a host; it is nobody's."""
+    """A part of the driver on a host; it belongs to no project."""
 
     agent_type: Field[str] = text(64)
     host: Field[str] = text()
@@ -467,7 +467,7 @@ class NetworkTag(Record, table="network_tags"):
 Index("ix_network_tags_tag", NetworkTag.tag, NetworkTag.resource_id)
 
 
-# What projects have of these has limits.
+# Projects have quotas for these.
 LIMITED = (
     Network, Subnet, Port, Router, FloatingIp, SecurityGroup, SecurityGroupRule, RbacPolicy, Trunk, SubnetPool,
 )  # fmt: skip

@@ -58,7 +58,7 @@ def remove(conn: Connection, id: str, tag: str) -> None:
 
 
 def forget(conn: Connection, id: str) -> None:
-    """The record has no tags any more."""
+    """Remove all tags of the record."""
     conn.execute(_forget, {"of": id})
 
 
@@ -90,7 +90,7 @@ def _any(id: Column[Any], values: Sequence[str]) -> Condition:
 
 
 def _any_way(id: Column[Any], values: Sequence[str]) -> Condition:
-    """As `_any`, where there are tags and nothing is made of the condition."""
+    """As `_any`, where there are tags and the condition is used as it is."""
     return linked(id, NetworkTag.resource_id, NetworkTag.tag.in_(_words(values)))
 
 

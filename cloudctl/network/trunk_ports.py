@@ -1,6 +1,6 @@
-"""The ports of trunks: which port carries which others. What they may be, and how they follow each other.
+"""The ports of trunks: which port carries which others, and how they follow each other.
 
-`trunks` makes and removes them. This knows nothing of it, so that ports can ask here.
+`trunks` makes and removes them. This does not depend on it, so that ports can use it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ACTIVE, DOWN = "ACTIVE", "DOWN"
 FREE = {"device_id": "", "device_owner": "", "host": "", "vif_type": "unbound", "vif_details": {}, "status": DOWN}
 
 # Built once: building a statement costs more than running it.
-# Whether a port carries others: to be asked together with the port.
+# Whether a port carries others: to be queried together with the port.
 any_of_parent = select(Trunk.id).where(Trunk.port_id == Port.id).exists()
 _of_parent = select(Trunk).where(Trunk.port_id == bindparam("port"))
 _subport = select(SubPort).where(SubPort.port_id == bindparam("port"))
@@ -56,12 +56,12 @@ def of_parent(conn: Connection, port_id: str) -> Trunk | None:
 
 
 def find(conn: Connection, port_id: str) -> SubPort | None:
-    """How a port goes through another one."""
+    """How another port carries this one, if one does."""
     return conn.execute(_subport, {"port": port_id}).first()
 
 
 def of_trunk(conn: Connection, trunk_id: str) -> Sequence[SubPort]:
-    """By their ids on the wire."""
+    """Its subports, by their ids on the wire."""
     return of_trunks(conn, [trunk_id]).get(trunk_id, [])
 
 
@@ -75,7 +75,7 @@ def of_trunks(conn: Connection, trunk_ids: Sequence[str]) -> dict[str, list[SubP
 
 
 def details_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Port id → `trunk_details` of a port that carries others; others are missing."""
+    """Port id → `trunk_details` of a port that carries others; all other ports are missing."""
     found: dict[str, dict[str, Any]] = {}
     for some in standard.batches(port_ids):
         for port_id, trunk_id in conn.execute(_of_parents, {"ports": some}):
@@ -94,7 +94,7 @@ def view(row: SubPort) -> dict[str, Any]:
 
 
 def driver_specs(conn: Connection, port_id: str) -> tuple[SubPortSpec, ...]:
-    """What a driver lets through a port; nothing while its trunk is administratively down."""
+    """The subports that a driver lets through a port; none while its trunk is administratively down."""
     trunk = of_parent(conn, port_id)
     if trunk is None or not trunk.admin_state_up:
         return ()
@@ -117,7 +117,7 @@ def follow(conn: Connection, port_id: str, host: str) -> None:
 
 
 def move(conn: Connection, port_id: str, host: str, by: Origin) -> None:
-    """A subport goes where its parent is."""
+    """Move a subport to the host of its parent."""
     left = conn.scalar(_host, {"port": port_id})
     unplugged = {"host": host, "vif_type": "unbound", "vif_details": {}, "status": DOWN}
     if conn.execute(_move, {"port": port_id, "to": host, **unplugged}).rowcount:
@@ -145,7 +145,7 @@ def check_deletable(conn: Connection, port_id: str) -> None:
 
 
 def forget(conn: Connection, port_id: str, by: Origin) -> None:
-    """The port is about to go: it carries nothing, and nothing carries it."""
+    """The port is about to be deleted: it carries nothing, and nothing carries it."""
     trunk = of_parent(conn, port_id)
     if trunk is not None:
         for row in of_trunk(conn, trunk.id):
@@ -162,7 +162,7 @@ def forget(conn: Connection, port_id: str, by: Origin) -> None:
 
 
 def set_free(conn: Connection, row: SubPort, by: Origin) -> None:
-    """The port is an ordinary one again, on no host."""
+    """Make the port an ordinary one again, on no host."""
     conn.execute(_drop(row.port_id))
     conn.execute(update(Port).where(Port.id == row.port_id).values(**FREE))
     tasks.submit_once(conn, kinds.ENSURE_PORT, row.port_id, by)

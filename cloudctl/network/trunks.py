@@ -144,7 +144,7 @@ def _add(conn: Connection, caller: Caller, trunk: Trunk, parent: Port, wanted: S
 
 
 def _carried(conn: Connection, caller: Caller, parent: Port) -> None:
-    """The parent carries others now."""
+    """Update the parent after a change of what it carries."""
     shown.port_changed(conn, parent.id)
     if parent.host:
         tasks.submit_once(conn, kinds.ENSURE_PORT, parent.id, caller)
@@ -155,7 +155,7 @@ def _network_of(conn: Connection, port: Port) -> Network:
 
 
 def _check_form(wanted: Sequence[NewSubPort]) -> None:
-    """What is wrong whatever the ports are. Raises Invalid."""
+    """Check what does not depend on the ports themselves. Raises Invalid."""
     for each in wanted:
         if each.segmentation_type == VLAN and each.segmentation_id is None:
             raise Invalid("Invalid input for operation: segmentation_type vlan needs a segmentation_id.")
