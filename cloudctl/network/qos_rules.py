@@ -31,7 +31,7 @@ BOTH = (EGRESS, INGRESS)
 
 @frozen
 class Type:
-    """`directions` (): it has none. `needs`: the capability of a driver that obeys it; None: it is a wish to compute.
+    """`directions` (): it has none. `needs`: the capability of a driver that obeys it; None: a request to compute.
 
     `at_most`, `at_least`: the types whose number must not be below, or above, that of a rule for the same direction.
     """

@@ -43,6 +43,6 @@ QUOTAS = Quotas(
 
 
 def gives_back(conn: Connection, project_id: str) -> None:
-    """Take the project's turn before deleting something of it: see `rest.quota.turn`. No project has no turn."""
+    """Take the project's turn before deleting something of it: see `rest.quota.turn`. Without a project, none."""
     if project_id:
         quota.turn(conn, QUOTAS, project_id)

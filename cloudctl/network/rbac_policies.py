@@ -111,7 +111,7 @@ def _object(conn: Connection, policy: RbacPolicy) -> Standard:
 
 
 def _check_target(caller: Caller, action: str, target: str) -> None:
-    """Raises Forbidden unless the caller may share with everybody, or an external network, where that is meant."""
+    """Raises Forbidden if the caller may not make such a share: with everybody, or of an external network."""
     if target == EVERYBODY:
         caller.require("network:rbac_policies:everybody")
     if action == EXTERNAL:

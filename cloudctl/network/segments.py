@@ -225,7 +225,7 @@ def renumber(conn: Connection, network_id: str, said: Segment, options: NetworkO
         with conn.begin_nested():
             standard.change(conn, SegmentRecord.table, row.id, now, segmentation_id=wanted.segmentation_id)
     except IntegrityError:
-        # Meanwhile another transaction has put a network on it.
+        # Another transaction has put a network on it meanwhile.
         raise _in_use(wanted) from None
     return wanted.segmentation_id
 
@@ -250,7 +250,7 @@ def _seen(conn: Connection, segment: Segment) -> tuple[bool, bool]:
 
 
 def _put(conn: Connection, segment: Segment, place: Place, now: datetime) -> SegmentRecord | None:
-    """None if another transaction has put a network on it in the meantime."""
+    """None if another transaction has put a network on it meanwhile."""
     network_type, physical, number = segment.key
     made = SegmentRecord(
         **standard.new("", now, description=place.description),

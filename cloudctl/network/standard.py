@@ -64,7 +64,7 @@ def _change(table: Table) -> Update:
 
 
 def owner_of_new(caller: Caller, named: str | None) -> str:
-    """The project of a record that the caller creates. Raises Invalid if the caller may name only their own."""
+    """The project of a record that the caller creates. Raises Invalid for another one, unless they may."""
     owner = named or caller.project_id
     if owner != caller.project_id and not caller.may("network:create_for_others"):
         message = (

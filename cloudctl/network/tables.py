@@ -270,7 +270,7 @@ class IpAllocation(Record, table="ip_allocations"):
     position: Field[int] = column(Integer, default=0)  # within the port's fixed_ips
 
 
-# With the subnet: its address of a port is looked for among the port's few, and not among all of the subnet.
+# With the subnet: a port's address there is looked for among the port's few, and not among all of the subnet.
 Index("ix_ip_allocations_port", IpAllocation.port_id, IpAllocation.subnet_id, IpAllocation.position)
 # Tenants choose the same addresses: an address is looked for on one network.
 Index("ix_ip_allocations_ip_address", IpAllocation.ip_address, IpAllocation.network_id)

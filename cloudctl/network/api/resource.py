@@ -97,7 +97,7 @@ class Declared(Generic[R]):
     needs: type[Interface] | None = None  # what the driver must be capable of
     # A rule for operators: callers who do not pass it get empty lists, and every id is not found.
     sight: str | None = None
-    # A column of the record that every change of what is shown of it changes: then pages are cached as JSON.
+    # A column that changes whenever what is shown of the record changes: then pages are cached as JSON.
     edition: Column[int] | None = None
 
     def of(self, driver: Any) -> Declared[R]:
