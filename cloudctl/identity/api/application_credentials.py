@@ -105,7 +105,7 @@ class ApplicationCredentials:
         body=Body(CreateApplicationCredential, key="application_credential"),
     )
     async def create(self, call: Call, user_id: str, body: CreateApplicationCredential) -> dict[str, Any]:
-        """Create an application credential for oneself; only this answer shows its secret"""
+        """Create an application credential for the caller; only this answer shows its secret"""
         check_manages(call.identity)
         expires_at = expiration(body)
         check_rules(body)
@@ -137,7 +137,7 @@ class ApplicationCredentials:
             expires_at=expires_at,
             unrestricted=body.unrestricted,
             roles=None if not body.roles else [_role(conn, role) for role in body.roles],
-            # Stock clients send an empty list where their user has said nothing of rules.
+            # Stock clients send an empty list if their user has not named any rules.
             rules=None if not body.access_rules else [_rule(rule) for rule in body.access_rules],
         )
         limits = domain.Limits(self.options.application_credential_limit, self.options.access_rule_limit)
@@ -202,7 +202,7 @@ class AccessRules:
 
 
 def sees_its_own_only(call: Call) -> bool:
-    """Whether a restricted credential asks for what nothing but its user would let it see."""
+    """Whether the caller is a restricted credential that could see more only because of its user."""
     return call.identity.restricted and not may_as_anybody(call)
 
 
@@ -213,7 +213,7 @@ def _seen_rules(call: Call) -> Sequence[Condition]:
 
 
 def expiration(body: CreateApplicationCredential) -> datetime | None:
-    """Of its two names. Raises Invalid if both are given and differ."""
+    """The expiry, under either of its two names. Raises Invalid if both are given and differ."""
     times = [formats.parse_time(text) for text in (body.expires_at, body.expiration) if text]
     if len(set(times)) > 1:
         raise Invalid("'expires_at' and 'expiration' differ.")

@@ -143,7 +143,7 @@ def view(call: Call, one: Holding, names: Names) -> dict[str, Any]:
 
 
 def path(one: Holding) -> str:
-    """Of the grant that it comes from."""
+    """The path of the grant that it comes from."""
     actor = (
         f"groups/{one.through_group or one.group_id}" if one.through_group or one.group_id else f"users/{one.user_id}"
     )

@@ -1,6 +1,6 @@
 """The body of POST /auth/tokens → the methods and the scope that `login` takes.
 
-Keys that are not known are ignored, as stock services do here. Reference: identity.md, section 2.
+Unknown keys are ignored, as stock services do here. Reference: identity.md, section 2.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ SCOPE = "$.auth.scope"
 
 
 def methods(request: AuthRequest, signed: Callable[[], SignedRequest]) -> list[Method]:
-    """`signed`: the request itself, for the method that looks at it.
+    """`signed`: the request itself, for the method that needs it.
 
     Raises Invalid for a method without its object, Unauthorized for one that is not offered or for none at all.
     """
@@ -193,7 +193,7 @@ def _domain(body: DomainBody, path: str) -> DomainName:
 
 
 def wish(request: AuthRequest) -> Wish:
-    """The scope asked for; None if none is. Raises Invalid unless it has exactly one known key."""
+    """The requested scope; None if there is none. Raises Invalid unless it has exactly one known key."""
     scope = request.auth.scope
     if scope is MISSING or scope is None:
         return None

@@ -33,7 +33,7 @@ def paged(call: Call, key: str, found: Page, view: View) -> dict[str, Any]:
 
 
 def listed(call: Call, key: str, views: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """All there is, on one page."""
+    """Everything on one page."""
     query = call.query.having()
     return {
         key: list(views),

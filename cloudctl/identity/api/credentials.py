@@ -53,7 +53,7 @@ class Credentials:
 
     @routes.get("/credentials", policy="identity:list_credentials", query=tuple(domain.LISTING.filters))
     async def list(self, call: Call) -> dict[str, Any]:
-        """List credentials: one's own, or all"""
+        """List the caller's credentials, or all"""
         return await self.db.scan(self._list, call)
 
     def _list(self, conn: Connection, call: Call) -> dict[str, Any]:
@@ -107,8 +107,8 @@ class Credentials:
         return row
 
     def view(self, call: Call, row: Credential, *, told: bool = False) -> dict[str, Any]:
-        """`told`: the caller has just said the blob. Else its user's own login is shown it, and an administrator's own
-        one, but for the seeds of second factors; nobody who holds a delegation.
+        """`told`: the caller has just sent the blob. Otherwise only the user's own login is shown it, and an
+        administrator's own login, except the seeds of second factors; never a delegated token.
         """
         told = told or is_own_login(call.identity, row.user_id) or self._administers(call, row)
         return {
@@ -128,8 +128,8 @@ class Credentials:
 def check_new(call: Call, type: str, user_id: str, project_id: str | Missing | None) -> None:
     """Whether the caller may choose the blob of such a credential.
 
-    A delegated token makes no new way to log in: no second factor, and nothing for another user or project. Raises
-    Forbidden.
+    A delegated token must not create a new way to log in: no second factor, and nothing for another user or project.
+    Raises Forbidden.
     """
     check_manages(call.identity)
     if type == totp.TYPE:
@@ -190,7 +190,7 @@ class Ec2Credentials:
 
     @routes.get("/users/<user_id>/credentials/OS-EC2/<access>", policy="identity:ec2_get_credential")
     async def show(self, call: Call, user_id: str, access: str) -> dict[str, Any]:
-        """Show an EC2 credential; its user's own login is told the secret"""
+        """Show an EC2 credential; only its user's own login sees the secret"""
         return {"credential": self.view(call, await self.db.read(self._required, call, user_id, access))}
 
     @routes.delete("/users/<user_id>/credentials/OS-EC2/<access>", policy="identity:ec2_delete_credential")

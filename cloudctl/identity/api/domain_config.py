@@ -1,4 +1,4 @@
-"""/domains/{id}/config: configuration of single domains. Reference: identity.md, section 4.
+"""/domains/{id}/config: configuration of individual domains. Reference: identity.md, section 4.
 
 The group security_compliance is not a domain's own: it shows the cloud's rules for passwords, to every user.
 """
@@ -34,7 +34,7 @@ class DomainConfig:
 
     @routes.get("/domains/config/default", policy="identity:get_domain_config_default")
     async def defaults(self, call: Call) -> dict[str, Any]:
-        """Show what every option is where a domain does not set it"""
+        """Show the default of every option"""
         return {"config": domain.DEFAULTS}
 
     @routes.get("/domains/config/<group>/default", policy="identity:get_domain_config_default")
@@ -111,7 +111,7 @@ class DomainConfig:
 
     @routes.patch("/domains/<domain_id>/config/<group>", policy="identity:update_domain_config", body=CONFIG)
     async def update_group(self, call: Call, domain_id: str, group: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Set options of a group that the domain has"""
+        """Set options of a group that the domain has set before"""
         return await self._change(domain_id, body, group)
 
     @routes.delete("/domains/<domain_id>/config/<group>", policy="identity:delete_domain_config")
@@ -131,7 +131,7 @@ class DomainConfig:
     async def update_option(
         self, call: Call, domain_id: str, group: str, option: str, body: dict[str, Any]
     ) -> dict[str, Any]:
-        """Set an option that the domain has"""
+        """Set an option that the domain has set before"""
         return await self._change(domain_id, body, group, option)
 
     @routes.delete("/domains/<domain_id>/config/<group>/<option>", policy="identity:delete_domain_config")

@@ -104,7 +104,7 @@ class Domains:
 
     @routes.delete("/domains/<domain_id>", policy="identity:delete_domain")
     async def delete(self, call: Call, domain_id: str) -> None:
-        """Delete a domain with all that is in it"""
+        """Delete a domain and everything in it"""
         await self.db.run(domains.remove, domain_id)
 
     def _shown(self, conn: Connection, call: Call, row: Project) -> dict[str, Any]:

@@ -72,7 +72,7 @@ ENDPOINT_GROUPS = Declared(
 
 @frozen
 class GroupedEndpoints:
-    """What endpoint groups hold, and the projects that see it."""
+    """The endpoints of endpoint groups, and the projects that see them."""
 
     db: Database
     groups: Resource[EndpointGroup]
@@ -123,7 +123,7 @@ class GroupedEndpoints:
 
     @routes.delete(f"{GROUP}/projects/<project_id>", policy="identity:remove_endpoint_group_from_project")
     async def remove(self, call: Call, group_id: str, project_id: str) -> None:
-        """Let a project no longer see the endpoints of a group"""
+        """Remove an endpoint group from a project"""
         await self.db.run(self._remove, group_id, project_id)
 
     def _remove(self, conn: Connection, group_id: str, project_id: str) -> None:
@@ -194,7 +194,7 @@ class ProjectEndpoints:
 
     @routes.delete(f"{PROJECT}/endpoints/<endpoint_id>", policy="identity:remove_endpoint_from_project")
     async def remove(self, call: Call, project_id: str, endpoint_id: str) -> None:
-        """Let a project no longer see an endpoint"""
+        """Remove an endpoint from a project"""
         await self.db.run(self._remove, project_id, endpoint_id)
 
     def _remove(self, conn: Connection, project_id: str, endpoint_id: str) -> None:

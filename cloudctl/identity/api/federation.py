@@ -1,4 +1,4 @@
-"""/OS-FEDERATION: what administrators say of other identity services. Reference: Identity API v3, OS-FEDERATION."""
+"""/OS-FEDERATION: what administrators record of other identity services. Reference: Identity API v3, OS-FEDERATION."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ProtocolBody:
 
 
 def changes(body: Any, id: str) -> dict[str, Any]:
-    """The fields that were sent, but for the id. Raises Invalid if that is not the one in the path."""
+    """The fields that were sent, except the id. Raises Invalid if that is not the one in the path."""
     values = sent(body)
     if values.pop("id", id) != id:
         raise Invalid("The id in the body is not the one in the path.")
@@ -83,7 +83,7 @@ def named(id: str) -> str:
 
 
 def identified(record: type[IdentityProvider | FederationMapping | ServiceProvider], path: str) -> Sequence[Attribute]:
-    """What all of them have."""
+    """The attributes that all of them have."""
     return (
         Attribute("id", record.id, Id, post=MISSING, put=True, filter=equals, sort=True),
         Attribute("created_at", record.created_at, sort=True, view=None),
@@ -163,7 +163,7 @@ class Protocols:
 
     @routes.put(PROTOCOL, policy="identity:create_protocol", status=201, body=Body(ProtocolBody, key="protocol"))
     async def create(self, call: Call, idp_id: str, protocol_id: str, body: ProtocolBody) -> dict[str, Any]:
-        """Give an identity provider a protocol, and that a mapping"""
+        """Add a protocol with its mapping to an identity provider"""
         chosen = changes(body, protocol_id)["mapping_id"]
         arguments = (idp_id, named(protocol_id), chosen, call.now)
         return {"protocol": protocol_view(call, await self.db.run(federation.put_protocol, *arguments))}
@@ -181,7 +181,7 @@ class Protocols:
 
     @routes.delete(PROTOCOL, policy="identity:delete_protocol")
     async def delete(self, call: Call, idp_id: str, protocol_id: str) -> None:
-        """Take a protocol from an identity provider"""
+        """Remove a protocol from an identity provider"""
         await self.db.run(federation.remove_protocol, idp_id, protocol_id)
 
 
@@ -241,7 +241,7 @@ MAPPINGS = Declared(
 
 def create_service_provider(conn: Connection, call: Call, values: Json) -> ServiceProvider:
     named(values["id"])
-    epoch.changed(conn)  # tokens tell of them
+    epoch.changed(conn)  # tokens list them
     return federation.create(conn, ServiceProvider, "service provider", values, call.now)
 
 

@@ -37,7 +37,7 @@ def changes(body: Any) -> dict[str, Any]:
 
 
 def may_as_anybody(call: Call, rule: str | None = None) -> bool:
-    """Whether the caller's roles alone allow it, for any user's. By default it is the Operation's own rule."""
+    """Whether the caller's roles alone allow it, whichever user it concerns. `rule`: by default the Operation's own."""
     name = rule or call.rule
     assert name is not None, "a public Operation has no rule"
     return call.may(name, user_id="")
@@ -45,9 +45,9 @@ def may_as_anybody(call: Call, rule: str | None = None) -> bool:
 
 @contextmanager
 def unknown_as_foreign(call: Call) -> Iterator[None]:
-    """Whoever may not know of what is in other domains is not told either that something is in none.
+    """A caller who may not see other domains' records does not learn that a record does not exist, either.
 
-    Around what reads the record that decides on the Operation's rule. Raises Forbidden in the place of NotFound.
+    Wraps the reading of the record that decides on the Operation's rule. Raises Forbidden in place of NotFound.
     """
     try:
         yield

@@ -28,7 +28,7 @@ INHERITED = "/OS-INHERIT"
 def everywhere(method: str, suffix: str, name: str, **options: Any) -> Callable[[F], F]:
     """The same handler for users and groups, on projects, on domains, inherited to their projects, and on the system.
 
-    `name`: of the rule, with a place for «_system».
+    `name`: the rule's, with a placeholder for «_system».
     """
 
     def record(handler: F) -> F:
@@ -89,7 +89,7 @@ class Grants:
 
     @everywhere("DELETE", "/<role_id>", "revoke{}_grant", status=204)
     async def revoke(self, call: Call, role_id: str, **where: str) -> None:
-        """Take a granted role away"""
+        """Revoke a role"""
         await self.db.run(self._change, call, assignments.revoke, role_id, where)
 
     def _change(self, conn: Connection, call: Call, act: Any, role_id: str, where: dict[str, str]) -> None:
@@ -99,7 +99,7 @@ class Grants:
         act(conn, actor, target, role_id)
 
     def _checked(self, conn: Connection, call: Call, where: dict[str, str]) -> tuple[Actor, Target]:
-        """A domain's reader or manager needs both the actor and the target to be in the domain."""
+        """For a domain's reader or manager both the actor and the target must be in the domain."""
         actor, target = actor_of(where), target_of(call, where)
         if target.kind == "system":
             assignments.actor_domain(conn, actor)

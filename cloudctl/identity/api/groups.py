@@ -55,7 +55,7 @@ def check_required(conn: Connection, call: Call, group_id: str) -> None:
 
 
 def check_changeable(conn: Connection, call: Call, group_id: str) -> None:
-    """The same, for what gives its roles or takes them. Raises Forbidden, NotFound."""
+    """The same, for what gives or takes away the group's roles. Raises Forbidden, NotFound."""
     check_required(conn, call, group_id)
     holdings.check_manageable(conn, call.caller, Actor("group", group_id))
 
@@ -82,7 +82,7 @@ GROUPS = Declared(
 
 @frozen
 class Members:
-    """Who is in a group."""
+    """The members of a group."""
 
     db: Database
     user_view: Callable[[Call, Any], dict[str, Any]]
@@ -110,16 +110,16 @@ class Members:
 
     @routes.put("/groups/<group_id>/users/<user_id>", policy="identity:add_user_to_group", status=204)
     async def add(self, call: Call, group_id: str, user_id: str) -> None:
-        """Put a user into a group"""
+        """Add a user to a group"""
         await self.db.run(self._change_members, call, groups.add, group_id, user_id)
 
     @routes.delete("/groups/<group_id>/users/<user_id>", policy="identity:remove_user_from_group")
     async def take_out(self, call: Call, group_id: str, user_id: str) -> None:
-        """Take a user out of a group"""
+        """Remove a user from a group"""
         await self.db.run(self._change_members, call, groups.take_out, group_id, user_id)
 
     def _change_members(self, conn: Connection, call: Call, act: Any, group_id: str, user_id: str) -> None:
-        """A domain's manager needs both to be in the domain, and gives no more by a group than otherwise."""
+        """For a domain's manager both must be in the domain, and a group gives no more than the manager could."""
         check_changeable(conn, call, group_id)
         with unknown_as_foreign(call):
             domain_id = users.get(conn, user_id).domain_id

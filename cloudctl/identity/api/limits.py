@@ -63,7 +63,7 @@ class RegisteredLimits:
         body=Body(NewRegistered, key="registered_limits"),
     )
     async def create(self, call: Call, body: Any) -> dict[str, Any]:
-        """Register limits: all of them or none"""
+        """Register limits, all of them or none"""
         return listed(call, "registered_limits", await self.db.run(self._create, call, body))
 
     def _create(self, conn: Connection, call: Call, body: Any) -> Any:
@@ -134,12 +134,12 @@ class Limits:
 
     @routes.get("/limits/model", policy="identity:get_limit_model")
     async def model(self, call: Call) -> dict[str, Any]:
-        """Show how limits of nested projects relate"""
+        """Show how the limits of nested projects relate"""
         return {"model": limits.MODEL}
 
     @routes.get("/limits", policy="identity:list_limits", query=tuple(limits.LIMITS.filters))
     async def list(self, call: Call) -> dict[str, Any]:
-        """List limits: of one's own project or domain, or all"""
+        """List the limits of the caller's project or domain, or all"""
         return await self.db.scan(self._list, call)
 
     def _list(self, conn: Connection, call: Call) -> dict[str, Any]:
@@ -158,7 +158,7 @@ class Limits:
         body=Body(NewLimits, key="limits"),
     )
     async def create(self, call: Call, body: Any) -> dict[str, Any]:
-        """Set limits of projects or domains: all of them or none"""
+        """Set limits of projects or domains, all of them or none"""
         return listed(call, "limits", await self.db.run(self._create, call, body))
 
     def _create(self, conn: Connection, call: Call, body: Any) -> Any:

@@ -82,14 +82,14 @@ class Consumers:
         body=Body(UpdateConsumer, key="consumer"),
     )
     async def update(self, call: Call, consumer_id: str, body: UpdateConsumer) -> dict[str, Any]:
-        """Change what is said of a consumer"""
+        """Change the description of a consumer"""
         check_id(body.extra, consumer_id)
         _check_no_secret(body.extra)
         return {"consumer": consumer_view(call, await self.db.run(oauth.change_consumer, consumer_id, changes(body)))}
 
     @routes.delete("/OS-OAUTH1/consumers/<consumer_id>", policy="identity:delete_consumer")
     async def delete(self, call: Call, consumer_id: str) -> None:
-        """Delete a consumer; all that was made for it ends"""
+        """Delete a consumer and everything that was made for it"""
         await self.db.run(oauth.remove_consumer, consumer_id)
 
 
@@ -105,7 +105,7 @@ def consumer_view(call: Call, row: OAuthConsumer) -> dict[str, Any]:
 
 @frozen
 class OAuthTokens:
-    """Request tokens and access tokens on their way to a consumer: signed by it, so that it needs no other token."""
+    """Calls by which a consumer gets request tokens and access tokens: it signs them, and so needs no other token."""
 
     db: Database
     keys: Keys
@@ -115,7 +115,7 @@ class OAuthTokens:
 
     @routes.post("/OS-OAUTH1/request_token", policy=None, status=201)
     async def request(self, call: Call) -> Reply:
-        """Ask for a request token for the project in the header Requested-Project-Id"""
+        """Issue a request token for the project in the header Requested-Project-Id"""
         request = signed_request(call)
         project_id = call.header("Requested-Project-Id")
         if not project_id:
@@ -128,7 +128,7 @@ class OAuthTokens:
         "/OS-OAUTH1/authorize/<request_token_id>", policy="identity:authorize_request_token", body=Body(Authorize)
     )
     async def authorize(self, call: Call, request_token_id: str, body: Authorize) -> dict[str, Any]:
-        """Give some of one's own roles to a request token"""
+        """Give some of the caller's roles to a request token"""
         check_own_login(call.identity)
         wanted = [RoleName(role.id or None, role.name or None) for role in body.roles]
         verifier = await self.db.run(oauth.authorize, request_token_id, call.user_id, wanted, call.now)
@@ -189,7 +189,7 @@ class AccessTokens:
 
     @routes.delete("/users/<user_id>/OS-OAUTH1/access_tokens/<access_token_id>", policy="identity:delete_access_token")
     async def delete(self, call: Call, user_id: str, access_token_id: str) -> None:
-        """Take back what a consumer was given; its tokens end"""
+        """Revoke an access token; the tokens made from it end"""
         check_manages(call.identity)
         check_own(call)
         await self.db.run(oauth.remove_access_token, user_id, access_token_id)
@@ -217,7 +217,7 @@ class AccessTokens:
 
 
 def check_own(call: Call) -> None:
-    """Delegated tokens authorize none, so none is theirs. Raises Forbidden."""
+    """Delegated tokens cannot authorize access tokens, so none is theirs. Raises Forbidden."""
     if not may_as_anybody(call):
         check_own_login(call.identity)
 

@@ -1,4 +1,4 @@
-"""/policies: text that clients keep here and that has no effect. Reference: identity.md, section 9."""
+"""/policies: text that clients store here; it has no effect. Reference: identity.md, section 9."""
 
 from __future__ import annotations
 

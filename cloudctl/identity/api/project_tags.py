@@ -48,7 +48,7 @@ class ProjectTags:
 
     @routes.delete("/projects/<project_id>/tags", policy="identity:delete_project_tags")
     async def clear(self, call: Call, project_id: str) -> None:
-        """Take all tags off a project"""
+        """Remove all tags from a project"""
         await self.db.run(self._replace, call, project_id, [])
 
     @routes.get("/projects/<project_id>/tags/<tag>", policy="identity:get_project_tag", status=204)
@@ -59,7 +59,7 @@ class ProjectTags:
 
     @routes.put("/projects/<project_id>/tags/<tag>", policy="identity:create_project_tag", status=201)
     async def add(self, call: Call, project_id: str, tag: str) -> None:
-        """Put a tag on a project"""
+        """Add a tag to a project"""
         if len(tag) > 255 or "," in tag:
             raise Invalid("A tag must be at most 255 characters long and must not contain a comma.")
         await self.db.run(self._add, call, project_id, tag)
@@ -70,7 +70,7 @@ class ProjectTags:
 
     @routes.delete("/projects/<project_id>/tags/<tag>", policy="identity:delete_project_tag")
     async def remove(self, call: Call, project_id: str, tag: str) -> None:
-        """Take a tag off a project"""
+        """Remove a tag from a project"""
         await self.db.run(self._remove, call, project_id, tag)
 
     def _remove(self, conn: Connection, call: Call, project_id: str, tag: str) -> None:

@@ -56,10 +56,9 @@ class Declared(Generic[R]):
     """A resource. Its functions raise what the domain raises.
 
     `named`: it is created by PUT, under the id that the client chose. `extra`: clients may store attributes of their
-    own. `visible`: which records a list shows to the caller.
-    `check_visible(call, record)` raises what a single one answers to whom it does not concern; it is asked about None,
-    too, where there is none. `says`: what docs/api.md
-    tells of the Operations that need more than their name.
+    own. `visible`: which records a list shows to the caller. `check_visible(call, record)` raises the answer for a
+    caller who may not see a single record; it is called with None if there is no such record. `says`: the summaries in
+    docs/api.md of the Operations that need more than their name.
     """
 
     name: str
@@ -68,7 +67,7 @@ class Declared(Generic[R]):
     create: Callable[[Connection, Call, Json], R] | None = None
     change: Callable[[Connection, Call, str, Json], R] | None = None
     remove: Callable[[Connection, Call, str], None] | None = None
-    filters: Mapping[str, Filter] = field(factory=dict)  # that are no attribute's own
+    filters: Mapping[str, Filter] = field(factory=dict)  # that belong to no attribute
     visible: Callable[[Call], Sequence[Condition]] = _all
     check_visible: Callable[[Call, R | None], None] = _anybody
     extra: bool = True
@@ -96,7 +95,7 @@ class Declared(Generic[R]):
 
     @cached_property
     def body(self) -> Body:
-        """Of a create."""
+        """The body of a create."""
         return Body(self._body(f"Create {self.name}"), self.name)
 
     @cached_property
@@ -133,7 +132,7 @@ class Declared(Generic[R]):
 
 
 def without_id(values: Json, id: str) -> Json:
-    """A body may repeat the id of the path and have no other. Raises Invalid."""
+    """A body may repeat the id of the path, but not have another one. Raises Invalid."""
     check_id(values, id)
     return {name: value for name, value in values.items() if name != "id"}
 
@@ -141,7 +140,7 @@ def without_id(values: Json, id: str) -> Json:
 class Resource(Generic[R]):
     """The Operations of one declared resource; `routes` says which.
 
-    `views`: of attributes that depend on the cloud, by name.
+    `views`: those of attributes that depend on the cloud, by name.
     """
 
     def __init__(self, db: Database, declared: Declared[R], **views: View) -> None:
@@ -196,7 +195,7 @@ class Resource(Generic[R]):
         return {self.declared.name: self.views(conn, call, [record])[0]}
 
     def views(self, conn: Connection, call: Call, found: Sequence[R]) -> Sequence[Json]:
-        """Attributes of the client's own never hide those that the API has."""
+        """The client's own attributes never hide those that the API has."""
         views = resource.views(conn, call, self.attributes, found)
         if not self.declared.extra:
             return views

@@ -27,7 +27,7 @@ class Revocations:
     @routes.get("/OS-PKI/revoked", policy="identity:revocation_list")
     @routes.get("/auth/tokens/OS-PKI/revoked", policy="identity:revocation_list")
     async def tokens(self, call: Call) -> dict[str, Any]:
-        """List the tokens that were revoked one by one and have not expired"""
+        """List the tokens that were revoked individually and have not expired"""
         rows = await self.db.scan(revocation.revoked_tokens, call.now)
         return {
             "revoked": [
@@ -57,7 +57,7 @@ class Revocations:
 
 
 def view(row: Revocation) -> dict[str, Any]:
-    """Only what is known of it."""
+    """Only the fields that are set."""
     shown = {name: getattr(row, name) for name in IDS if getattr(row, name) is not None}
     for name in TIMES:
         if getattr(row, name) is not None:

@@ -35,7 +35,7 @@ def remove(conn: Connection, call: Call, role_id: str) -> None:
 
 
 def visible(call: Call) -> list[Condition]:
-    """Those of the cloud, unless a domain is named."""
+    """The roles of the cloud, unless a domain is named."""
     found = [] if "domain_id" in call.query else [Role.domain_id == ""]
     if not call.may("identity:use_all_roles"):
         found.append(Role.name.in_(roles.MANAGEABLE))
@@ -43,7 +43,7 @@ def visible(call: Call) -> list[Condition]:
 
 
 def check_manageable(call: Call, role: Role | None) -> None:
-    """A domain's manager sees and gives away three roles only. None: there is no such role. Raises Forbidden."""
+    """A domain's manager sees and gives away only three roles. None: there is no such role. Raises Forbidden."""
     if call.may("identity:use_all_roles"):
         return
     if role is None or role.domain_id or role.name not in roles.MANAGEABLE:
@@ -109,12 +109,12 @@ class ImpliedRoles:
 
     @routes.put("/roles/<prior_id>/implies/<implied_id>", policy="identity:create_implied_role", status=201)
     async def create(self, call: Call, prior_id: str, implied_id: str) -> dict[str, Any]:
-        """Let a role imply another"""
+        """Make a role imply another"""
         return one(call, *await self.db.run(roles.imply, prior_id, implied_id))
 
     @routes.delete("/roles/<prior_id>/implies/<implied_id>", policy="identity:delete_implied_role")
     async def delete(self, call: Call, prior_id: str, implied_id: str) -> None:
-        """Let a role no longer imply another"""
+        """Stop a role from implying another"""
         await self.db.run(roles.no_longer_imply, prior_id, implied_id)
 
     @routes.get("/role_inferences", policy="identity:list_role_inference_rules")

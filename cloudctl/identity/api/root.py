@@ -1,4 +1,4 @@
-"""The root of the cloud, apart from the tree of the identity API: a process begins with this alone."""
+"""The root of the cloud, separate from the tree of the identity API: a process starts with this alone."""
 
 from __future__ import annotations
 

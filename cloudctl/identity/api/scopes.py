@@ -52,7 +52,7 @@ class AuthScopes:
 
     @routes.get("/auth/system", policy="identity:get_auth_system")
     async def system(self, call: Call) -> dict[str, Any]:
-        """Say whether the caller has a role on the system"""
+        """Show whether the caller has a role on the system"""
         found = not call.identity.delegated and await self.db.read(reachable.has_system, call.user_id)
         return {"system": [{"all": True}] if found else [], "links": {"self": call.url}}
 

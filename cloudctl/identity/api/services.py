@@ -137,7 +137,7 @@ def remove_region(conn: Connection, call: Call, region_id: str) -> None:
 
 
 def described(values: Json) -> Json:
-    """A region has a text, and be it an empty one."""
+    """A region always has a description, if only an empty one."""
     return {**values, "description": values["description"] or ""} if "description" in values else values
 
 

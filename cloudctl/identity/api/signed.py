@@ -40,7 +40,7 @@ class Ec2Request:
 @frozen
 class Ec2Tokens:
     credentials: Ec2Request | Missing = MISSING
-    # The older name of the same.
+    # The older name for the same.
     ec2_credentials: Ec2Request | Missing = wire("ec2Credentials", default=MISSING)
     others: dict[str, Any] = extra()
 
@@ -89,7 +89,7 @@ class SignedTokens:
 
     @routes.post("/s3tokens", policy="identity:s3tokens", body=Body(S3Tokens))
     async def s3(self, call: Call, body: S3Tokens) -> Reply:
-        """Say who signed an S3 request"""
+        """Show who signed an S3 request"""
         sent = body.credentials
         try:
             text = base64.b64decode(sent.token, validate=True)
@@ -98,12 +98,12 @@ class SignedTokens:
         check = guarded(lambda secret: signatures.check_s3(text, sent.signature, secret))
         token, issued = await self.logins.login_by_ec2(sent.access, self.keys, check)
         reply = await self.answers.reply(call, token, issued)
-        # The service gets to know the user, not a token to act with.
+        # The service learns who the user is, but gets no token to act with.
         return Reply(reply.body)
 
 
 def guarded(check: Callable[[str], None]) -> Callable[[str], None]:
-    """The same check; what is wrong with a signature is not told."""
+    """The same check, without revealing what is wrong with a signature."""
 
     def guard(secret: str) -> None:
         try:

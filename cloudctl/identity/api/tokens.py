@@ -48,7 +48,7 @@ class AuthTokens:
         presented = call.header("X-Auth-Token")
         chosen, scope = methods(body, lambda: signed_request(call)), wish(body)
         if presented is not None:
-            # Stock clients send none; one that is sent must be good.
+            # Stock clients send none; one that is sent must be valid.
             await self.tokens.authenticate(presented)
         try:
             token, issued = await self.logins.login(chosen, scope, call.header(RECEIPT_HEADER) or None)
@@ -57,7 +57,7 @@ class AuthTokens:
         return await self.reply(call, token, issued)
 
     def _lacking(self, call: Call, error: NotEnough) -> Reply:
-        """The receipt for what was proved, and what else there is to prove."""
+        """The receipt for what was proved, and what remains to be proved."""
         receipt, user = error.receipt.token, error.receipt.user
         body = {
             "receipt": {
@@ -92,7 +92,7 @@ class AuthTokens:
         if found.credential is not None and found.credential.access_rules is not None and not _knows_rules(call):
             raise unknown()
         assert text is not None
-        # A header of the validator decides on access rules, and his rights on the window: such an answer is not kept.
+        # The validator's header decides on access rules and its rights on the window: such an answer is not cached.
         by_rules = found.credential is not None and found.credential.access_rules is not None
         until = 0.0 if by_rules or window else seconds(found.ends_at)
         return evolve(await self.reply(call, text, found), until=until)

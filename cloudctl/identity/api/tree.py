@@ -51,7 +51,7 @@ def build(
 ) -> ApiApp:
     """The tree under `/identity`.
 
-    `credential_keys` seal what is stored as credentials. `instance_ha_url`: what the catalog says, see
+    `credential_keys` seal what is stored as credentials. `instance_ha_url`: the template in the catalog, see
     `catalog.instance_ha_url`.
     """
     logins = Logins(db, tokens, hasher, options, credential_keys)

@@ -51,7 +51,7 @@ class Trusts:
 
     @routes.post("/OS-TRUST/trusts", policy="identity:create_trust", status=201, body=Body(CreateTrust, key="trust"))
     async def create(self, call: Call, body: CreateTrust) -> dict[str, Any]:
-        """Let another user act with some of one's own roles"""
+        """Let another user act with some of the caller's roles"""
         check_makes_trusts(call)
         if body.trustor_user_id != call.user_id:
             raise Forbidden("Only the trustor can create a trust.")
@@ -83,7 +83,7 @@ class Trusts:
 
     @routes.get("/OS-TRUST/trusts", policy="identity:list_trusts", query=tuple(trusts.LISTING.filters))
     async def list(self, call: Call) -> dict[str, Any]:
-        """List trusts: those one has made or received, or all"""
+        """List the trusts that the caller has made or received, or all"""
         mine = {call.query.get("trustor_user_id"), call.query.get("trustee_user_id")}
         if call.user_id not in mine:
             call.require("identity:list_all_trusts")
@@ -115,7 +115,7 @@ class Trusts:
 
     @routes.delete("/OS-TRUST/trusts/<trust_id>", policy="identity:delete_trust")
     async def delete(self, call: Call, trust_id: str) -> None:
-        """End a trust, and the tokens that were made from it"""
+        """End a trust and the tokens made from it"""
         await self.db.run(self._delete, call, trust_id)
 
     def _delete(self, conn: Connection, call: Call, trust_id: str) -> None:
@@ -146,7 +146,7 @@ class Trusts:
 
 
 def check_makes_trusts(call: Call) -> None:
-    """A user's own login does, and the token of a trust, which passes it on. Raises Forbidden."""
+    """Only a user's own login may deal with trusts, or the token of a trust, to pass it on. Raises Forbidden."""
     if call.identity.delegated and (call.identity.signed or not call.identity.trust_id):
         raise Forbidden(
             "A token of an application credential, an OAuth access token or an EC2 credential cannot deal with trusts."

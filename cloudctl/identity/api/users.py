@@ -41,7 +41,7 @@ Rule = Annotated[list[Annotated[str, Length(1, 255)]], Items(1, 16), Check(_dist
 
 @frozen
 class UserOptions:
-    """null takes an option away."""
+    """null removes an option."""
 
     ignore_change_password_upon_first_use: bool | Missing | None = MISSING
     ignore_password_expiry: bool | Missing | None = MISSING
@@ -123,7 +123,7 @@ class Users:
         check_id(body.extra, user_id)
         values = changes(body)
         if "password" in values:
-            # Who may not change it causes no hash to be computed.
+            # No hash is computed for a caller who may not change it.
             await self.db.read(self._changeable, call, user_id)
         await self._hash(values)
         return {"user": self.view(call, await self.db.run(self._update, call, user_id, values))}
@@ -149,7 +149,7 @@ class Users:
         return row
 
     def _changeable(self, conn: Connection, call: Call, user_id: str) -> None:
-        """The same, for what makes one the user or takes the user away. Raises Forbidden."""
+        """The same, for what lets the caller act as the user, or deletes the user. Raises Forbidden."""
         self._required(conn, call, user_id)
         holdings.check_manageable(conn, call.caller, Actor("user", user_id))
 
@@ -165,7 +165,7 @@ class Users:
 
     @routes.post("/users/<user_id>/password", policy=None, status=204, body=Body(ChangePassword, key="user"))
     async def change_password(self, call: Call, user_id: str, body: ChangePassword) -> None:
-        """Change one's own password; the original one is proof enough, even if it has expired"""
+        """Change a user's own password; the original one is proof enough, even if it has expired"""
         proof = await self.logins.prove_password(UserName(id=user_id), body.original_password)
         password_rules.check(body.password, self.rules)
         for stored in await self.db.read(password_rules.earlier, user_id, self.rules):
