@@ -98,7 +98,7 @@ def new_secret() -> str:
 
 
 def get(conn: Connection, user_id: str, credential_id: str) -> ApplicationCredential:
-    """Raises NotFound; so is the credential of another user."""
+    """Raises NotFound, also for another user's credential."""
     query = select(ApplicationCredential).where(
         ApplicationCredential.id == credential_id, ApplicationCredential.user_id == user_id
     )
@@ -123,14 +123,14 @@ def roles_of(conn: Connection, credential_ids: Sequence[str]) -> dict[str, list[
 
 
 def create(conn: Connection, caller: Caller, new: NewCredential, limits: Limits) -> ApplicationCredential:
-    """It has no role and no call that the token which makes it lacks; it may last longer, to take another one's place.
+    """It has no role and no call that the creating token lacks; it may last longer, so that it can replace another one.
 
     Raises Conflict (name), Invalid (a role that the token lacks, a time in the past), Forbidden (an access rule that it
     lacks, too many).
     """
     if new.expires_at is not None and new.expires_at <= caller.now:
         raise Invalid("The expiration of an application credential must be in the future.")
-    # Locked, so that the limits hold for requests at the same time.
+    # Locked, so that the limits hold for concurrent requests, too.
     records.get(conn, User, caller.user_id, "user", lock=True)
     records.get(conn, Project, caller.project_id, "project", stays=True)
     held = conn.execute(select(func.count()).where(ApplicationCredential.user_id == caller.user_id)).scalar_one()
@@ -179,7 +179,7 @@ def _chosen_roles(conn: Connection, wanted: Sequence[RoleName] | None, held: Seq
 
 
 def _rules(conn: Connection, caller: Caller, wanted: Sequence[NewRule] | None, most: int) -> list[str] | None:
-    """The ids of the user's rules. A token that has rules passes on those, or some of them. Raises Forbidden."""
+    """The ids of the user's rules. A token that has rules passes on all or some of them. Raises Forbidden."""
     mine = caller.identity.access_rules
     if mine is None:
         if wanted is None:
@@ -205,7 +205,7 @@ def _is_same(new: NewRule, rule: Rule) -> bool:
 
 
 def _rule(conn: Connection, user_id: str, new: NewRule, now: datetime, most: int) -> str:
-    """The id of the user's rule; equal rules are kept once. Raises NotFound, Forbidden (too many)."""
+    """The id of the user's rule; equal rules are stored once. Raises NotFound, Forbidden (too many)."""
     if new.id is not None:
         return str(get_rule(conn, user_id, new.id).id)
     same = (
@@ -243,7 +243,7 @@ def is_rule_of(credential_id: str) -> Condition:
 
 
 def get_rule(conn: Connection, user_id: str, rule_id: str, *where: Condition) -> AccessRule:
-    """Raises NotFound; so is the rule of another user, and one that does not meet `where`."""
+    """Raises NotFound, also for another user's rule and for one that does not meet `where`."""
     query = select(AccessRule).where(AccessRule.id == rule_id, AccessRule.user_id == user_id, *where)
     row = conn.execute(query).first()
     if row is None:

@@ -55,9 +55,9 @@ class Holding:
 
 
 def find(conn: Connection, wanted: Wanted, domain_id: str, most: int) -> list[Holding]:
-    """What meets the filters, no more than `most`; with `domain_id` only what is on that domain or on its projects.
+    """At most `most` assignments that meet the filters; with `domain_id` only those on that domain or its projects.
 
-    Nothing is read ahead: what it costs depends on what is shown, not on how many projects there are.
+    Nothing is read ahead: the cost depends on what is shown, not on how many projects there are.
     """
     walk = _effective if wanted.effective else _direct
     found: dict[Holding, None] = {}
@@ -123,7 +123,7 @@ def _reaching(rows: Read, targets: Iterable[TreeNode]) -> Iterator[Holding]:
 
 
 def _members(conn: Connection, one: Holding, wanted: Wanted, groups: dict[str, list[str]]) -> Iterator[Holding]:
-    """The assignment for each user who has it. `groups` remembers who is in them."""
+    """The assignment for each user who has it. `groups` remembers the members of groups."""
     if not one.group_id:
         yield one
         return
@@ -155,7 +155,7 @@ class TreeNode:
 
 
 def _targets(conn: Connection, wanted: Wanted) -> Iterator[TreeNode] | None:
-    """The targets asked for; None: any."""
+    """The requested targets; None: any."""
     if wanted.system:
         return iter([TreeNode(effective.SYSTEM_TARGET)])
     if wanted.domain_id:
@@ -193,7 +193,7 @@ def _chunks(targets: Iterable[TreeNode]) -> Iterator[list[TreeNode]]:
 
 
 def _conditions(conn: Connection, wanted: Wanted, domain_id: str) -> list[Condition]:
-    """What a row must be, whatever its target and whoever has it."""
+    """The conditions on a row, apart from its target and its actor."""
     table, found = Assignment.table.c, list[Condition]()
     if wanted.role_id and wanted.effective:
         found.append(table.role_id.in_(_implying(conn, wanted.role_id)))
@@ -209,7 +209,7 @@ def _conditions(conn: Connection, wanted: Wanted, domain_id: str) -> list[Condit
 
 
 def _implying(conn: Connection, role_id: str) -> list[str]:
-    """The roles that stand for this one, itself among them."""
+    """The roles that imply this one, itself included."""
     priors: dict[str, set[str]] = {}
     for prior, implied in effective.implications(conn).items():
         for each in implied:
@@ -218,7 +218,7 @@ def _implying(conn: Connection, role_id: str) -> list[str]:
 
 
 def _actors(conn: Connection, wanted: Wanted) -> list[Actor] | None:
-    """Who has what is asked for; None: anybody."""
+    """The actors whose assignments are requested; None: all."""
     if wanted.group_id:
         return [("group", wanted.group_id)]
     if not wanted.user_id:
@@ -237,13 +237,13 @@ class Read:
     conditions: Sequence[Condition]
 
     def all(self) -> Iterator[Holding]:
-        """In the order of the primary key, page by page: actor by actor, so that the index has that order."""
+        """In the order of the primary key, page by page; actor by actor, so that the index has that order."""
         if self.actors is None:
             return self._pages(self.conditions)
         return chain.from_iterable(self._pages([*self.conditions, _is(actor)]) for actor in self.actors)
 
     def on(self, targets: Iterable[str]) -> Iterator[Holding]:
-        # All the kinds that there are: the index begins with the kind.
+        # Names every kind, because the index begins with the kind.
         where: list[Condition] = [
             Assignment.target_kind.in_(["project", "domain", "system"]),
             Assignment.target_id.in_(list(targets)),

@@ -92,7 +92,7 @@ def _where(actor: Actor, target: Target) -> list[ColumnElement[bool]]:
 
 def grant(conn: Connection, actor: Actor, target: Target, role_id: str) -> None:
     """Repeating it does nothing. Raises NotFound; for a domain's role Forbidden on a project of another domain, and
-    Invalid on the system. On another domain it is granted, as Keystone does it.
+    Invalid on the system. On another domain it is granted, as in Keystone.
     """
     actor_domain(conn, actor, stays=True)
     domain_id = target_domain(conn, target, stays=True)

@@ -1,4 +1,4 @@
-"""What a client says to get a token: how it proves who it is, and the scope that it wants.
+"""What a client sends to get a token: how it proves who it is, and the scope that it wants.
 
 Reference: identity.md, «POST /auth/tokens».
 """
@@ -72,7 +72,7 @@ Method = ByPassword | ByTotp | ByApplicationCredential | ByToken | ByOAuth
 
 @frozen
 class Unscoped:
-    """Asked for in so many words: the default project does not apply."""
+    """Explicitly requested: the default project does not apply."""
 
 
 @frozen
@@ -97,7 +97,7 @@ class Proof:
 
     `had_failures`: logins of the user failed before; they are forgotten once a token is issued. `stored_hash` must
     still be the one in the database by then. `credential_id`, `trust_id` and `access_token_id` bind the token to an
-    application credential, a trust or an OAuth access token. `token` is the text's own content, not yet validated.
+    application credential, a trust or an OAuth access token. `token` is the content of a token string, not validated.
     """
 
     method: str

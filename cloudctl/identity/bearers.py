@@ -1,10 +1,10 @@
-"""Application credentials in the place of a token: for tools that send the same header for ever and cannot log in.
+"""Application credentials in place of a token: for tools that send the same header for ever and cannot log in.
 
     Authorization: Bearer appcred:ID:SECRET
 
-It is proved as a login is, at the same cost, and means the token that such a login gives: its project, its roles, its
-access rules. That token is kept, so that not every request costs a hash, and asked anew by every request, so that the
-credential, its user or a role can be taken away at once.
+It is proved like a login, at the same cost, and stands for the token that such a login gives: its project, its roles,
+its access rules. That token is cached, so that not every request costs a hash, and validated for every request, so that
+the credential, its user or a role can be taken away at once.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Bearers:
     @property
     def logins(self) -> Logins:
         if self._logins is None:
-            from cloudctl.identity.login import Logins  # no start has to wait for it
+            from cloudctl.identity.login import Logins  # start-up does not wait for it
 
             self._logins = Logins(self.db, self.tokens, self.hasher, self.options, self.keys)
         return self._logins
@@ -59,7 +59,7 @@ class Bearers:
             try:
                 return await self.tokens.authenticate(kept)
             except Unauthorized:
-                # Its hour is over, or its credential is gone: a login says which.
+                # It has expired, or its credential is gone: a login shows which.
                 self._kept.pop(digest, None)
         made = await self._log_in(token)
         self._kept[digest] = made

@@ -1,6 +1,6 @@
 """The records that a new cloud begins with: the default domain, roles, projects, users, and the catalog.
 
-Repeating it adds what is missing and changes nothing that is there, but for a password that is to be reset.
+Repeating it adds what is missing and changes nothing that exists, except a password that is to be reset.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Seed:
 
 @frozen
 class Bootstrapped:
-    """The ids of what there is now; those of `demo` are empty if there is none."""
+    """The ids of the records; those of `demo` are empty if there is none."""
 
     domain_id: str
     admin_project_id: str
@@ -126,7 +126,7 @@ def _user(conn: Connection, name: str, password_hash: str, now: datetime) -> str
 
 
 def _reset(conn: Connection, user_id: str, password_hash: str, now: datetime) -> None:
-    """Back in with a password that the operator knows, whatever became of the account."""
+    """Let the user in again with a password that the operator knows, whatever became of the account."""
     conn.execute(
         update(User)
         .where(User.id == user_id)
@@ -159,7 +159,7 @@ def _assign(conn: Connection, user_id: str, kind: str, target_id: str, role_id: 
 def _catalog(conn: Connection, seed: Seed, now: datetime) -> None:
     _ensure(conn, Region, Region.id == seed.region, id=seed.region, created_at=now)
     for position, entry in enumerate(seed.catalog):
-        # Lists are in the order of creation, and their times must tell it.
+        # Lists are in the order of creation, so the times must differ.
         now += timedelta(microseconds=position)
         where = Service.type == entry.type
         service_id = _ensure(conn, Service, where, type=entry.type, name=entry.name, created_at=now)
@@ -179,7 +179,7 @@ def _catalog(conn: Connection, seed: Seed, now: datetime) -> None:
 
 
 def _ensure(conn: Connection, record: type[Record], where: ColumnElement[bool], **values: Any) -> str:
-    """The id of the row that there is, or of a new one."""
+    """The id of the existing row, or of a new one."""
     found = conn.execute(select(record.table.c.id).where(where)).scalar()
     if found is not None:
         return str(found)

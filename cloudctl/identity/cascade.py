@@ -1,4 +1,4 @@
-"""What goes with a deleted user, group, project or role. Reference: identity.md, «What revokes tokens»."""
+"""What is deleted along with a user, group, project or role. Reference: identity.md, «What revokes tokens»."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def of_user(conn: Connection, user_id: str) -> None:
 
 
 def of_group(conn: Connection, group_id: str) -> list[str]:
-    """Grants and memberships. The ids of the users that were in it."""
+    """Grants and memberships. Returns the ids of the users that were in it."""
     members = list(conn.execute(select(Membership.user_id).where(Membership.group_id == group_id)).scalars())
     conn.execute(delete(Assignment).where(Assignment.actor_kind == "group", Assignment.actor_id == group_id))
     conn.execute(delete(Membership).where(Membership.group_id == group_id))
@@ -74,7 +74,7 @@ def of_project(conn: Connection, project_id: str) -> None:
 
 
 def of_domain(conn: Connection, domain_id: str) -> None:
-    """Its configuration, and the identity providers whose users it would hold. The rest of it goes one by one."""
+    """Its configuration, and the identity providers whose users it would hold. The rest of it is deleted one by one."""
     conn.execute(delete(DomainOption).where(DomainOption.domain_id == domain_id))
     which = IdentityProvider.domain_id == domain_id
     delete_identity_providers(conn, which)

@@ -1,7 +1,7 @@
 """The service catalog of a token. Reference: discovery.md, section 3.
 
 An endpoint's URL is a template: `{base_url}` and `{instance_ha_url}` are where this request reached the cloud, so that
-a catalog is right behind any name; `$(project_id)s` and `$(user_id)s` come from the token.
+a catalog is right under any host name; `$(project_id)s` and `$(user_id)s` come from the token.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 
 def shown(template: str, base_url: str, ha_url: str) -> str:
-    """As the administrator's list shows it: where this cloud is, with what tokens will fill in left as it is."""
+    """As the administrator's list shows it: with this cloud's address, but without the values of a token."""
     return template.replace("{base_url}", base_url).replace("{instance_ha_url}", ha_url)
 
 
 def check(template: str) -> None:
-    """Raises Malformed if no URL can be made of it."""
+    """Raises Malformed if no URL can be made from it."""
     fill(template, dict.fromkeys(NAMES, "x"))
 
 
@@ -92,7 +92,7 @@ _urls = select(Endpoint.url).where(Endpoint.enabled).distinct()
 
 
 def names(conn: Connection) -> set[str]:
-    """Of user_id and project_id, what the templates name."""
+    """The names in the templates; tenant_id counts as project_id."""
     found: set[str] = set()
     for url in conn.scalars(_urls):
         found.update(match[1] if match[1] is not None else match[2] for match in SUBSTITUTION.finditer(url))
@@ -102,7 +102,7 @@ def names(conn: Connection) -> set[str]:
 def read(conn: Connection, viewer: Viewer) -> list[dict[str, Any]]:
     """As `token.catalog` shows it: enabled services in the order of their creation, endpoints by interface.
 
-    A service without endpoints is there too, unless the project sees chosen endpoints only.
+    A service without endpoints is listed, too, unless the project sees only chosen endpoints.
     """
     project_id = viewer.project_id
     values = {

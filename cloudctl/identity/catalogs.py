@@ -1,7 +1,7 @@
-"""The catalogs of one cloud, kept as JSON: nearly every login and validation shows one, and they hardly ever change.
+"""The catalogs of one cloud, cached as JSON: nearly every login and validation shows one, and they hardly ever change.
 
-With SQLite a commit that writes to one of their tables ends what is kept. With PostgreSQL other processes write, too:
-there it is the epoch that says whether something has changed, which whoever asks has read with the token.
+With SQLite a commit that writes to one of their tables invalidates the cache. With PostgreSQL other processes write,
+too: there the epoch, which the caller has read with the token, shows whether something has changed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TABLES = (
 )
 MOST_BYTES = 2**21
 LARGEST = MOST_BYTES // 8  # a catalog that would push out all others
-OVERHEAD = 512  # bytes of one that is kept, beside its JSON and its texts
+OVERHEAD = 512  # bytes of a cached one, besides its JSON and its texts
 
 Generation = tuple[int, ...]
 
@@ -37,20 +37,20 @@ class Kept:
 
 @frozen
 class Sight:
-    """What the catalogs of one generation depend on, beside where the cloud was reached."""
+    """What the catalogs of one generation depend on, besides where the cloud was reached."""
 
     by_user: bool
     by_project: bool
     generation: Generation
 
     def of(self, viewer: Viewer) -> Viewer:
-        """The same for all viewers that see the same. Without a project, what needs one is left out."""
+        """One key for all viewers that see the same. Without a project, endpoints that need one are left out."""
         project_id = viewer.project_id if self.by_project or not viewer.project_id else "any"
         return Viewer(viewer.user_id if self.by_user else "", project_id, viewer.base_url, viewer.ha_url)
 
 
 class Catalogs:
-    """Read by the reactor's thread and, with PostgreSQL, made in others; kept by the reactor's alone."""
+    """Read by the reactor's thread and, with PostgreSQL, made in others; cached by the reactor's alone."""
 
     def __init__(self, db: Database) -> None:
         self.db = db
@@ -59,7 +59,7 @@ class Catalogs:
         self._size = 0
 
     async def json(self, viewer: Viewer, known_epoch: int | None = None) -> orjson.Fragment:
-        """As `token.catalog` shows it. `known_epoch`: as it was when this request began, or later; None: look."""
+        """As `token.catalog` shows it. `known_epoch`: as it was when this request began, or later; None: read it."""
         generation = self._generation(known_epoch)
         found = None if generation is None else self._find(viewer, generation)
         if found is None:
@@ -85,7 +85,7 @@ class Catalogs:
         return found
 
     def _read(self, conn: Connection, viewer: Viewer, generation: Generation | None) -> tuple[Sight, Kept]:
-        # Before the rest is read: what commits later is seen to be newer.
+        # Before the rest is read, so that a later commit shows up as newer.
         now = generation or (epoch.current(conn),)
         names = catalog.names(conn)
         by_project = "project_id" in names or endpoint_filters.is_used(conn)

@@ -1,4 +1,4 @@
-"""Credentials of users: EC2 key pairs, certificates, and whatever else is kept for them.
+"""Credentials of users: EC2 key pairs, certificates, and whatever else they store.
 
 Blobs are sealed with keys of their own, which are not rotated with those of the tokens. Reference: identity.md,
 section 8.
@@ -41,7 +41,7 @@ LISTING = Listing(
 
 @frozen
 class Delegated:
-    """What made an EC2 credential: it reaches no further than that token. Both may be empty."""
+    """The delegation of the token that made an EC2 credential, which reaches no further. Both may be empty."""
 
     application_credential_id: str = ""
     trust_id: str = ""
@@ -53,7 +53,7 @@ def get(conn: Connection, credential_id: str) -> Credential:
 
 
 def is_of(identity: Identity, row: Credential) -> bool:
-    """Whether it is the caller's: the user's own, or for a delegated token, what it has made."""
+    """Whether it is the caller's: the user's own, or, for a delegated token, one that it has made."""
     if identity.user_id != row.user_id:
         return False
     if not identity.delegated:
@@ -87,7 +87,7 @@ def create(
 
     Raises NotFound (user, project), Invalid, Conflict (access key), Forbidden (too many).
     """
-    # Locked, so that the limit holds for requests at the same time.
+    # Locked, so that the limit holds for concurrent requests, too.
     records.get(conn, User, values["user_id"], "user", lock=True)
     if values.get("project_id"):
         records.get(conn, Project, values["project_id"], "project", stays=True)
@@ -141,7 +141,7 @@ def _ec2_blob(text: str) -> dict[str, Any]:
 
 
 def change(conn: Connection, credential_id: str, changes: dict[str, Any], keys: Keys) -> Credential:
-    """Whose it is and what for stays as it was made. Raises NotFound, Invalid, Conflict (access key)."""
+    """Its type, user and project cannot change. Raises NotFound, Invalid, Conflict (access key)."""
     before = get(conn, credential_id)
     for name in FIXED:
         if changes.get(name, getattr(before, name)) != getattr(before, name):
@@ -178,7 +178,7 @@ def create_ec2(
 
 
 def get_ec2(conn: Connection, user_id: str, access: str) -> Credential:
-    """Raises NotFound; so is another user's."""
+    """Raises NotFound, also for another user's."""
     row = find_ec2(conn, access)
     if row is None or row.user_id != user_id:
         raise records.not_found("credential", access)

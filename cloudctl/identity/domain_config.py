@@ -1,4 +1,4 @@
-"""Configuration of single domains, kept for clients that write and read it.
+"""Configuration of individual domains, stored for clients that write and read it.
 
 Nothing in this cloud acts on it: users of every domain are in the cloud's own database, and there is no LDAP backend.
 Values are sealed with the keys of the credentials, and passwords are never shown. Reference: identity.md, section 4;
@@ -31,7 +31,7 @@ Texts = Annotated[list[Text], Items(0, 64)]
 
 @frozen
 class Option:
-    """`type`: of its JSON value, which may be null as well. `default` is what GET /domains/config/default says."""
+    """`type`: of its JSON value, which may be null as well. `default`: what GET /domains/config/default shows."""
 
     type: Any = Text
     default: Any = None
@@ -112,7 +112,7 @@ DEFAULTS: Config = {
 
 
 def check_names(group: str, option: str = "") -> None:
-    """Raises Forbidden, as stock services do, for a group or an option that there is not."""
+    """Raises Forbidden, as stock services do, for an unknown group or option."""
     if group not in GROUPS:
         raise invalid(f"there is no group {group[:64]}")
     if option and option not in GROUPS[group]:
@@ -120,7 +120,7 @@ def check_names(group: str, option: str = "") -> None:
 
 
 def checked(sent: Mapping[str, Any], group: str = "", option: str = "") -> Config:
-    """The whole of what a body sets; `group` and `option` are those of the path, empty where it has none.
+    """All that a body sets; `group` and `option` are those of the path, empty where it has none.
 
     Below an option the body holds that option; otherwise it holds groups. Raises Forbidden, BodyError.
     """
@@ -146,7 +146,7 @@ def invalid(reason: str) -> Forbidden:
 
 
 def part(config: Config, group: str, option: str, what: str) -> Config | dict[str, Any]:
-    """A group, or one option of it, or all. Raises NotFound if it is not set; `what` says of what."""
+    """A group, or one option of it, or all. Raises NotFound if it is not set; `what` ends its message."""
     if not group:
         found: Any = config
     elif not option:
@@ -187,7 +187,7 @@ def replace(conn: Connection, domain_id: str, config: Config, keys: Keys) -> tup
 
 
 def change(conn: Connection, domain_id: str, config: Config, keys: Keys, group: str = "", option: str = "") -> Config:
-    """The whole configuration, changed. Raises NotFound: also if what the path names is not set."""
+    """Returns the whole configuration as changed. Raises NotFound, also if what the path names is not set."""
     domains.get(conn, domain_id, lock=True)
     if not _is_set(conn, domain_id, group, option):
         raise records.not_found("domain configuration", domain_id)
@@ -199,7 +199,7 @@ def change(conn: Connection, domain_id: str, config: Config, keys: Keys, group: 
 
 
 def remove(conn: Connection, domain_id: str, group: str = "", option: str = "") -> None:
-    """Raises NotFound: also if it is not set."""
+    """Raises NotFound, also if it is not set."""
     domains.get(conn, domain_id, lock=True)
     if not _is_set(conn, domain_id, group, option):
         raise records.not_found("domain configuration", domain_id)

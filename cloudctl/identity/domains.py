@@ -1,6 +1,6 @@
 """Domains: the roots of the trees of projects, and the namespaces of users and groups.
 
-A domain is kept as a project with `is_domain`. Reference: identity.md, section 4.
+A domain is stored as a project with `is_domain`. Reference: identity.md, section 4.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LISTING = Listing(
 
 
 def get(conn: Connection, domain_id: str, *, lock: bool = False, stays: bool = False) -> Project:
-    """As `records.get`. Raises NotFound, also for a project that is no domain."""
+    """As `records.get`. Raises NotFound, also for a project that is not a domain."""
     found = records.get(conn, Project, domain_id, "domain", lock=lock, stays=stays)
     if not found.is_domain:
         raise not_found("domain", domain_id)
@@ -76,7 +76,7 @@ def change(conn: Connection, domain_id: str, changes: dict[str, Any], now: datet
 
 
 def with_merged(before: Project | Role, changes: dict[str, Any]) -> dict[str, Any]:
-    """The columns of an update: options and attributes of the client's own are merged into those that there are."""
+    """The columns of an update: options and the client's own attributes are merged into the existing ones."""
     values = dict(changes)
     if "name" in values:
         values["name_key"] = folded(values["name"])

@@ -1,4 +1,4 @@
-"""The roles that somebody has: direct and through groups, inherited down the tree, implied by other roles."""
+"""The roles that a user has: direct and through groups, inherited down the tree, implied by other roles."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SYSTEM_TARGET = "system"
 
 @frozen
 class RoleRef:
-    """A role of the whole cloud; those of domains do not come into tokens."""
+    """A role of the whole cloud; those of domains do not appear in tokens."""
 
     id: str
     name: str
 
 
 def is_actor(user: str | BindParameter[str]) -> ColumnElement[bool]:
-    """Whether an assignment is the user's or that of a group that the user is in."""
+    """Whether an assignment belongs to the user or to a group that the user is in."""
     of_groups = select(Membership.group_id).where(Membership.user_id == user).scalar_subquery()
     return or_(
         and_(Assignment.actor_kind == "user", Assignment.actor_id == user),

@@ -1,4 +1,4 @@
-"""Which endpoints a project sees: those associated with it, directly or by groups; all if there are none.
+"""Which endpoints a project sees: those associated with it, directly or through groups; all if there are none.
 
 Reference: identity.md, section 9 (OS-EP-FILTER).
 """
@@ -28,7 +28,7 @@ _any_group = select(ProjectEndpointGroup.project_id).limit(1)
 
 
 def of_project(conn: Connection, project_id: str) -> ColumnElement[bool] | None:
-    """The endpoints that a project sees; None: all."""
+    """The condition for the endpoints that a project sees; None: all."""
     wanted = {"project": project_id}
     conditions = [meets(group.filters) for group in conn.execute(_groups, wanted)]
     if conn.execute(_direct, wanted).first() is not None:
@@ -38,12 +38,12 @@ def of_project(conn: Connection, project_id: str) -> ColumnElement[bool] | None:
 
 
 def is_used(conn: Connection) -> bool:
-    """Whether there is a project that does not see all."""
+    """Whether there is a project that does not see all endpoints."""
     return conn.execute(_any_direct).first() is not None or conn.execute(_any_group).first() is not None
 
 
 def meets(filters: Mapping[str, Any]) -> ColumnElement[bool]:
-    """All of the filters of a group."""
+    """The condition that an endpoint meets all filters of a group."""
     return and_(Endpoint.id.is_not(None), *(Endpoint.table.c[name] == value for name, value in filters.items()))
 
 
@@ -105,7 +105,7 @@ def is_associated(conn: Connection, record: type[Record], **key: str) -> bool:
 
 
 def dissociate(conn: Connection, record: type[Record], **key: str) -> bool:
-    """Whether they were associated."""
+    """Returns whether they were associated."""
     gone = conn.execute(delete(record).where(*records.having(record, key))).rowcount > 0
     if gone:
         epoch.changed(conn)

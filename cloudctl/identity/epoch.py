@@ -1,7 +1,7 @@
 """The cloud's count of changes that can affect a token.
 
 It invalidates what processes remember of tokens, and it orders tokens and revocations: a token carries the value at its
-issue, a revocation the value that it raised the count to, so the two never tie as times of one second's grain would.
+issue, a revocation the value that it raised the count to, so the two never tie, as times in whole seconds would.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from sqlalchemy import insert, select, update
 from cloudctl.db import Connection, notify
 from cloudctl.identity.tables import Epoch
 
-# Told at each commit that changed it.
+# Notified at each commit that changed it.
 CHANNEL = "identity.epoch"
 ONLY = 1
 
@@ -26,7 +26,7 @@ def current(conn: Connection) -> int:
 
 
 def changed(conn: Connection) -> int:
-    """Raise it: every process forgets what it knew of tokens once this transaction has committed. The new value."""
+    """Raise it: once this transaction commits, every process forgets what it knew of tokens. Returns the new value."""
     if conn.execute(_raise).rowcount == 0:
         conn.execute(insert(Epoch).values(id=ONLY, value=1))
     notify(conn, CHANNEL)

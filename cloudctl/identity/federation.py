@@ -1,7 +1,7 @@
 """Federation as administrators describe it: identity providers, their protocols, mappings, and service providers.
 
 Records and the references between them, nothing else: nobody logs in through another identity provider here (the method
-`mapped` is refused), so mappings are kept and checked but never applied. Reference: Identity API v3, OS-FEDERATION.
+`mapped` is refused), so mappings are checked and stored but never applied. Reference: Identity API v3, OS-FEDERATION.
 """
 
 from __future__ import annotations

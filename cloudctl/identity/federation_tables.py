@@ -1,4 +1,4 @@
-"""Tables of federation; part of tables.py in all but length. Ids are the operator's own texts."""
+"""Tables of federation, kept out of tables.py only for its length. Operators choose the ids."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Index("ix_identity_providers_domain_id", IdentityProvider.domain_id)
 
 
 class RemoteId(Record, table="identity_remote_ids"):
-    """A remote id names one identity provider of the cloud."""
+    """A remote id belongs to exactly one identity provider of the cloud."""
 
     remote_id: Field[str] = column(String(255), primary_key=True)
     provider_id: Field[str] = text(64)

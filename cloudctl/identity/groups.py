@@ -1,4 +1,4 @@
-"""Groups and who is in them. Reference: identity.md, section 5."""
+"""Groups and their members. Reference: identity.md, section 5."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a user or a group holds, and whether all of it is a domain manager's to give: identity.md, «Personas», DM.
+"""What a user or a group holds, and whether a domain's manager could give all of it: identity.md, «Personas», DM.
 
-Whoever sets a user's password can be that user, and whoever puts a user into a group gives away what the group has. So
-both are for those who could have given every part of it.
+Setting a user's password makes it possible to act as that user, and putting a user into a group gives away what the
+group has. So both are only for callers who could have given every part of it.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ def _is_group(group_id: str) -> ColumnElement[bool]:
 
 
 def _beyond(domain_id: str) -> ColumnElement[bool]:
-    """Another role than those that a domain's manager gives, or on something outside of the domain."""
+    """A role that a domain's manager does not give, or one on something outside the domain."""
     role = and_(Role.name.in_(MANAGEABLE), Role.domain_id == "")
     place = or_(Project.id == domain_id, Project.domain_id == domain_id)
-    # What is not there (NULL) is beyond, too.
+    # A missing role or project (NULL) is beyond, too.
     return or_(Role.id.is_(None), Project.id.is_(None), ~role, ~place)
 
 
 def _has_received(conn: Connection, caller: Caller, user_id: str) -> bool:
-    """Whether others let the user act by trusts that go beyond."""
+    """Whether the user is the trustee of trusts that go beyond."""
     query = (
         select(Trust.id)
         .join(TrustRole, TrustRole.trust_id == Trust.id)

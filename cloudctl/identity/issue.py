@@ -1,7 +1,7 @@
 """From proofs to a token: its scope, its lifetime, its chain. Reference: identity.md, «Scope resolution».
 
-Everything that is wrong with the wanted scope is answered in the wording of bad credentials, so that nobody learns
-which projects and domains exist.
+Whatever is wrong with the requested scope is answered in the wording of bad credentials, so that nobody learns which
+projects and domains exist.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ def issue(
 ) -> Subject:
     """A token for proofs of one user, together with what a receipt says was proved before. `time`: seconds since 1970.
 
-    Raises Unauthorized, NotEnough (methods are lacking), Forbidden (a delegation that goes too far), NotFound (a
+    Raises Unauthorized, NotEnough (methods are missing), Forbidden (a delegation that goes too far), NotFound (a
     trust).
 
     A wish for a trust takes one of its uses, so it needs a transaction that writes.
     """
     seconds = int(time)
     now = utc(seconds)
-    # The epoch comes with the first thing that is read: a revocation that commits later is newer than the token.
+    # The epoch is read with the user, before anything else: a revocation that commits later is newer than the token.
     user, value = _user(conn, proofs[0].user_id)
     for proof in proofs:
         _check_unchanged(conn, user, proof, now)
@@ -146,7 +146,7 @@ def _check_unchanged(conn: Connection, user: User, proof: Proof, now: datetime) 
 
 
 def _continue(draft: Draft, origin: Subject, wish: Wish) -> None:
-    """Exchange a token: same end, same chain, same delegation. Raises Forbidden."""
+    """Exchange a token: same expiry, same chain, same delegation. Raises Forbidden."""
     delegation = origin.token.delegation
     if delegation is Delegation.TRUST:
         raise Forbidden("A token of a trust cannot be exchanged.")
@@ -155,7 +155,7 @@ def _continue(draft: Draft, origin: Subject, wish: Wish) -> None:
     if delegation is Delegation.APPLICATION_CREDENTIAL and wish is not None:
         raise Forbidden("A token of an application credential cannot be given another scope.")
     if payload.SIGNED in origin.token.methods:
-        # It stands for a request in one project, and its secret was given to a service, perhaps.
+        # It stands for a request in one project, and a service may have been given its secret.
         if wish is not None:
             raise Forbidden("A token of an EC2 credential cannot be given another scope.")
         draft.scope = origin.token.scope
@@ -172,7 +172,7 @@ def _continue(draft: Draft, origin: Subject, wish: Wish) -> None:
 
 
 def _take_receipt(conn: Connection, draft: Draft, receipt: Token, now: datetime) -> None:
-    """Raises Unauthorized unless it is the same user's, and good still: a changed password ends it."""
+    """Raises Unauthorized unless it is the same user's and still good: a changed password ends it."""
     if subject.read(conn, receipt, now).user.id != draft.user_id:
         raise invalid()
     draft.methods = tuple(dict.fromkeys((*receipt.methods, *draft.methods)))
@@ -187,11 +187,11 @@ def _check_user(
     time: float,
     options: IdentityOptions,
 ) -> None:
-    """Raises NotEnough; Unauthorized where there is nothing to go on with, or somebody was guessing meanwhile."""
+    """Raises NotEnough; Unauthorized if no receipt can be given, or somebody was guessing meanwhile."""
     if any(lockout.is_locked(user, proof.method, options.passwords, utc(time)) for proof in proofs):
         raise invalid()
     if payload.SIGNED in draft.methods:
-        # Not a login of the user: a service says what the user has signed.
+        # Not a login of the user: a service reports what the user has signed.
         return
     if multi_factor.is_enough(user.options, draft.methods):
         return
@@ -265,7 +265,7 @@ _project_by_domain_name = _in_domain.where(_project, _by_domain_name)
 
 
 def project_id(conn: Connection, name: ProjectName) -> str:
-    """Raises Unauthorized for a name that there is not; an id is taken as it is."""
+    """Raises Unauthorized for an unknown name; an id is taken as it is."""
     if name.id is not None:
         return name.id
     query, domain = _project_by_domain_id, name.domain.id

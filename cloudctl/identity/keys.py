@@ -1,7 +1,7 @@
 """The keys that seal tokens and credentials: numbered secrets in the database, the same for every process of the cloud.
 
-0 is staged: it will be the next primary, and is known to all before anything is sealed with it. The highest number is
-the primary; the rest only open what they sealed. Reference: identity.md, «Token formats».
+0 is staged: it will be the next primary, and every process knows it before anything is sealed with it. The highest
+number is the primary; the rest only open what they sealed. Reference: identity.md, «Token formats».
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from cloudctl.tasks.rounds import Rounds
 
 log = Logger()
 
-# What they are kept as; and the directories in which releases before 0.1 had them.
+# The purposes under which they are stored, and the directories in which releases before 0.1 had them.
 FERNET_KEYS, CREDENTIAL_KEYS = "fernet-keys", "credential-keys"
-# Told at each commit that changes keys.
+# Notified at each commit that changes keys.
 CHANNEL = "identity.keys"
 
 STAGED = 0
-# Seconds between two looks for the sake of changes that nobody told of.
+# Seconds between two looks, for changes that were not announced.
 PERIOD = 30.0
 
 
@@ -41,7 +41,7 @@ class KeyRing:
         self._fernet: MultiFernet | None = None
 
     def prepare(self, directory: Path) -> None:
-        """There are keys, and they are known. Blocks. Raises ConfigError; see `ensure`."""
+        """Make sure that there are keys, and read them. Blocks. Raises ConfigError; see `ensure`."""
         self.db.transact(False, ensure, self.seal, self.purpose, directory)
         self._take(self.db.transact(True, secrets.read, self.seal, self.purpose))
 
@@ -69,7 +69,7 @@ class KeysInMemory:
 
 
 class KeyWatch(Rounds):
-    """Sees that others changed keys: at once where that is told, and by looking."""
+    """Notices that others changed keys: at once where commits are announced, and by looking regularly."""
 
     def __init__(self, clock: IReactorTime, db: Database, rings: Sequence[KeyRing]) -> None:
         super().__init__(clock, PERIOD, "reading the keys of tokens failed", at_once=False)
@@ -82,7 +82,7 @@ class KeyWatch(Rounds):
 
 
 def ensure(conn: Connection, seal: Seal, purpose: str, directory: Path) -> None:
-    """There are keys: those of `directory`, where an older release kept them, or new ones.
+    """Make sure that there are keys: those of `directory`, where an older release kept them, or new ones.
 
     Raises ConfigError for a file there that holds no key, and for keys that cannot be opened.
     """
@@ -99,13 +99,13 @@ def ensure(conn: Connection, seal: Seal, purpose: str, directory: Path) -> None:
 
 
 def rotate(conn: Connection, seal: Seal, purpose: str, max_keys: int) -> int:
-    """The staged key becomes the primary, a new one is staged, the oldest go. The new primary's number.
+    """The staged key becomes the primary, a new one is staged, the oldest go. Returns the new primary's number.
 
     Rotating more often than every `token lifetime / (max_keys - 2)` makes valid tokens unreadable.
     """
     if max_keys < 2:
         raise ValueError("a staged and a primary key are the fewest that can be kept")
-    # Two at once take turns.
+    # Concurrent rotations take turns.
     conn.execute(select(Secret).where(Secret.purpose == purpose).with_for_update())
     keys = secrets.read(conn, seal, purpose)
     primary = max(keys) + 1

@@ -63,7 +63,7 @@ def create_registered(conn: Connection, values: dict[str, Any], now: datetime) -
 
 
 def change_registered(conn: Connection, id: str, changes: dict[str, Any]) -> RegisteredLimit:
-    """What it limits stays while there are limits of it. Raises NotFound, Forbidden, Invalid, Conflict."""
+    """What it limits cannot change while limits refer to it. Raises NotFound, Forbidden, Invalid, Conflict."""
     get_registered(conn, id)
     if any(name in changes for name in KEY) and _is_used(conn, id):
         raise Forbidden("The registered limit is in use: only its default and description can be changed.")
@@ -100,8 +100,8 @@ def get(conn: Connection, id: str) -> ProjectLimit:
 
 
 def create(conn: Connection, values: dict[str, Any], now: datetime) -> ProjectLimit:
-    """`values`: those of the registered limit's key, project_id or domain_id (the other empty), resource_limit,
-    description. Raises NotFound (project or domain), Forbidden (nothing registered), Conflict.
+    """`values`: the registered limit's key, project_id or domain_id (the other empty), resource_limit, description.
+    Raises NotFound (project or domain), Forbidden (nothing registered), Conflict.
     """
     key = {name: values[name] for name in KEY}
     query = select(RegisteredLimit.id).where(*(RegisteredLimit.table.c[name] == key[name] for name in KEY))
@@ -134,7 +134,7 @@ def remove(conn: Connection, id: str) -> None:
     conn.execute(delete(ProjectLimit).where(ProjectLimit.id == id))
 
 
-# Built once: building a statement costs more than running it. What is of a region holds where the service answers.
+# Built once: building a statement costs more than running it. A region's limit holds where the service has an endpoint.
 _in_force = (
     select(RegisteredLimit.resource_name, RegisteredLimit.default_limit, ProjectLimit.resource_limit)
     .join(Service, Service.id == RegisteredLimit.service_id)
@@ -153,7 +153,7 @@ _in_force = (
             RegisteredLimit.region_id.in_(select(Endpoint.region_id).where(Endpoint.service_id == Service.id)),
         ),
     )
-    .order_by(RegisteredLimit.region_id)  # that of a region replaces one of none
+    .order_by(RegisteredLimit.region_id)  # a region's limit replaces one without a region
 )
 
 

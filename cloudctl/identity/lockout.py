@@ -13,7 +13,7 @@ from cloudctl.identity.tables import Credential, User
 
 
 def most_failures(user: User, method: str, rules: PasswordOptions) -> int:
-    """How many failed logins lock a method out; 0: none do."""
+    """How many failed logins lock a method out; 0: it is never locked out."""
     if method == "totp":
         # There are only a million passcodes, so nobody may try them for ever.
         return rules.passcode_failure_attempts
@@ -23,13 +23,13 @@ def most_failures(user: User, method: str, rules: PasswordOptions) -> int:
 
 
 def is_locked(user: User, method: str, rules: PasswordOptions, now: datetime, *, underway: int = 0) -> bool:
-    """Whether too many logins failed lately. `underway`: attempts whose end is not known yet; they count as failed."""
+    """Whether too many logins failed recently. `underway`: attempts without a result yet; they count as failed."""
     most = most_failures(user, method, rules)
     return 0 < most <= failures(user, rules, now) + underway
 
 
 def failures(user: User, rules: PasswordOptions, now: datetime) -> int:
-    """Those that count still: not after a pause as long as a lockout."""
+    """The failures that still count: none after a pause as long as a lockout."""
     if user.failed_at is None or now >= user.failed_at + timedelta(seconds=rules.lockout_duration):
         return 0
     return user.failures
@@ -43,9 +43,9 @@ def failed(conn: Connection, user_id: str, rules: PasswordOptions, now: datetime
 
 
 def forgiven(conn: Connection, user_id: str, methods: Collection[str]) -> None:
-    """The user has logged in: failures before that do not count.
+    """The user has logged in: earlier failures no longer count.
 
-    A passcode belongs to that for whoever has a device, or each login by password would give a guesser new attempts.
+    For a user with a device that takes a passcode, or each login by password would give a guesser new attempts.
     """
     devices = select(Credential.id).where(Credential.user_id == user_id, Credential.type == "totp")
     if "totp" in methods or conn.execute(devices).first() is None:

@@ -1,7 +1,7 @@
 """How a token is obtained: every method is proved, then `issue` decides on the scope.
 
-Everything that is wrong with credentials is answered in one wording and at the same cost, so that nobody learns which
-users there are. Reference: identity.md, «POST /auth/tokens».
+Whatever is wrong with credentials, the answer has the same wording and the same cost, so that nobody learns which users
+exist. Reference: identity.md, «POST /auth/tokens».
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ class Logins:
         self.tokens = tokens
         self.hasher = hasher
         self.options = options
-        # Those of the credentials.
+        # The keys that seal credentials.
         self.keys = keys
-        # User id → how many passcodes are being looked at, and failures being counted.
+        # User id → how many passcodes are being checked and failures being counted.
         self._trying: Counter[str] = Counter()
 
     async def login(self, methods: Sequence[Method], wish: Wish, receipt: str | None = None) -> tuple[str, Subject]:
         """The token string and what it stands for.
 
-        `receipt`: what NotEnough gave for the methods that were proved before. Raises Unauthorized, NotEnough (methods
-        are lacking), Forbidden (a delegation that goes too far).
+        `receipt`: what NotEnough gave for the methods proved before. Raises Unauthorized, NotEnough (methods are
+        missing), Forbidden (a delegation that goes too far).
         """
         earlier = None if receipt is None else self._unsealed(receipt)
         proofs = [await self._prove(method) for method in methods]
@@ -67,7 +67,7 @@ class Logins:
             raise invalid()
         transaction = self.db.run if isinstance(wish, TrustName) else self.db.read
         issued = await transaction(self._issue, proofs, wish, earlier)
-        # Not before all that is required was proved: else whoever knows the password could try passcodes for ever.
+        # Only once everything required is proved: otherwise anyone with the password could try passcodes for ever.
         if any(proof.had_failures for proof in proofs):
             await self.db.run(lockout.forgiven, proofs[0].user_id, issued.token.methods)
         return self.tokens.seal(issued.token), issued
@@ -85,7 +85,7 @@ class Logins:
     async def login_by_ec2(self, access: str, keys: Keys, check: Callable[[str], None]) -> tuple[str, Subject]:
         """A token for a request that was signed with an EC2 secret; `check(secret)` raises Unauthorized.
 
-        Raises NotFound for an access key that there is not.
+        Raises NotFound for an unknown access key.
         """
         issued = await self.db.read(self._issue_by_ec2, access, keys, check)
         return self.tokens.seal(issued.token), issued
@@ -102,10 +102,10 @@ class Logins:
         return Proof("password", row.id, await self._succeeded(row, stored, password), had_failures=row.failures > 0)
 
     async def _prove_passcode(self, method: ByTotp) -> Proof:
-        # It takes as long as a password: neither shows a passcode which users there are, nor is it cheap to try many.
+        # It takes as long as a password: passcodes neither reveal which users exist nor are cheap to try in numbers.
         await self.hasher.verify(None, "")
         row = await self.db.read(find_user, method.user)
-        # Many at once are no way around the lock-out either: those that are being looked at count as failed.
+        # Trying many at once does not get around the lock-out either: those being checked count as failed.
         locked = row is None or self._is_locked(row, "totp", self._trying[row.id])
         user_id = "" if row is None or locked else row.id
         self._trying[user_id] += 1
@@ -125,9 +125,9 @@ class Logins:
             del self._trying[user_id]
 
     def _failed(self, user: User | None, method: str) -> None:
-        """Count it. Failures while locked out do not make it longer: it takes new ones to lock somebody out again.
+        """Count it. Failures during a lock-out do not prolong it: it takes new ones to lock the user out again.
 
-        The answer does not wait for that, or its time would tell that there is such a user.
+        The answer does not wait for the count, or its timing would reveal that the user exists.
         """
         rules = self.options.passwords
         if user is None or not lockout.most_failures(user, method, rules) or self._is_locked(user, method):
@@ -180,7 +180,7 @@ class Logins:
         return lockout.is_locked(user, method, rules, now, underway=underway) or lockout.is_inactive(user, rules, now)
 
     async def _succeeded(self, user: User, stored: str, password: str) -> str:
-        """Write down what a good password changes; most logins write nothing. The hash that is stored now."""
+        """Store what a good password changes; most logins write nothing. Returns the hash that is stored now."""
         changes: dict[str, Any] = {}
         now = self._now()
         if self.options.passwords.disable_days_inactive and (user.active_at is None or user.active_at < now):

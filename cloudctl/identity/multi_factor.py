@@ -1,7 +1,7 @@
 """How many proofs a login needs: a user's `multi_factor_auth_rules`.
 
-Each rule is a list of methods; the methods proved must be all of one rule at least. Who has shown some of them gets a
-receipt, and sends it with the rest. Reference: identity.md, section 1 («MFA shortfall») and section 3 («Options»).
+Each rule is a list of methods; all methods of at least one rule must be proved. A client that has proved only some gets
+a receipt, and sends it with the rest. Reference: identity.md, section 1 («MFA shortfall») and section 3 («Options»).
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from cloudctl.identity.payload import UNSCOPED, Token
 from cloudctl.identity.subject import Subject
 from cloudctl.rest.faults import UNAUTHENTICATED
 
-# Those that a rule asks for. One that a rule names and that nobody can prove asks for nothing, as in Keystone.
+# The methods that a rule can require. Any other, which nobody can prove, is ignored in a rule, as in Keystone.
 METHODS = frozenset({"password", "token", "application_credential", "totp", "oauth1"})
-# Those that a receipt stands for. The others bind what is issued to their own scope or lifetime, which a receipt would
-# lose, so they are shown again.
+# The methods that a receipt stands for. The others bind what is issued to their own scope or lifetime, which a receipt
+# would lose, so they are proved again.
 REMEMBERED = ("password", "totp")
 
 
 class NotEnough(Unauthorized):
-    """Some of the methods that are required were proved. `required`: the rules that these are a part of."""
+    """Only some of the required methods were proved. `required`: the rules that these are a part of."""
 
     def __init__(self, receipt: Subject, required: Sequence[Sequence[str]]) -> None:
         super().__init__(UNAUTHENTICATED)
@@ -32,7 +32,7 @@ class NotEnough(Unauthorized):
 
 
 def rules(options: Mapping[str, Any]) -> list[list[str]]:
-    """Those in force; none: one method is enough."""
+    """The rules in force; if there are none, one method is enough."""
     if not options.get("multi_factor_auth_enabled"):
         return []
     said = options.get("multi_factor_auth_rules") or ()
@@ -45,7 +45,7 @@ def is_enough(options: Mapping[str, Any], methods: Iterable[str]) -> bool:
 
 
 def begun(options: Mapping[str, Any], methods: Iterable[str]) -> list[list[str]]:
-    """The rules of which some method was proved."""
+    """The rules that have a proved method."""
     proved = set(methods)
     return [rule for rule in rules(options) if proved & set(rule)]
 

@@ -1,8 +1,8 @@
 """OAuth 1.0a: a user lets a consumer act with some of the user's roles in one project, without giving it a password.
 
-A consumer asks for a request token, the user authorizes that, the consumer exchanges it for an access token and logs in
-with it. Whatever is wrong with a signed request is answered in one wording. Secrets are sealed with the keys of the
-credentials: to check a signature they must be read. Reference: RFC 5849; OS-OAUTH1 of the Identity API v3.
+A consumer asks for a request token, the user authorizes it, the consumer exchanges it for an access token and logs in
+with that. Whatever is wrong with a signed request is answered in one wording. Secrets are sealed with the keys of the
+credentials, not hashed: checking a signature needs them. Reference: RFC 5849; OS-OAUTH1 of the Identity API v3.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ ACCESS_TOKENS = Listing(
 
 @frozen
 class Issued:
-    """A request token or an access token as its consumer gets it, this once."""
+    """A request token or an access token as its consumer gets it, only once."""
 
     id: str
     secret: str
@@ -72,7 +72,7 @@ def get_consumer(conn: Connection, consumer_id: str) -> OAuthConsumer:
 
 
 def create_consumer(conn: Connection, values: dict[str, Any], keys: Keys, now: datetime) -> tuple[OAuthConsumer, str]:
-    """`values`: description, extra. The consumer and its secret. Raises Invalid."""
+    """`values`: description, extra. Returns the consumer and its secret. Raises Invalid."""
     secret = secrets.token_hex(16)
     row: dict[str, Any] = {
         "id": new_hex_id(),
@@ -96,7 +96,7 @@ def change_consumer(conn: Connection, consumer_id: str, changes: dict[str, Any])
 
 
 def remove_consumer(conn: Connection, consumer_id: str) -> None:
-    """With its tokens, and the tokens that were made from them. Raises NotFound."""
+    """With its tokens and those made from them. Raises NotFound."""
     records.get(conn, OAuthConsumer, consumer_id, "consumer", lock=True)
     conn.execute(delete(OAuthRequestToken).where(OAuthRequestToken.consumer_id == consumer_id))
     cascade.delete_access_tokens(conn, OAuthAccessToken.consumer_id == consumer_id)
@@ -113,7 +113,7 @@ def request_token(
     """Step one. `lifetime` in seconds, 0: for ever. Raises Unauthorized, NotFound (the project)."""
     consumer = _consumer(conn, request, None, keys, now)
     records.get(conn, Project, project_id, "project", stays=True)
-    # They were never authorized, or never fetched.
+    # Expired ones, which were never authorized or never exchanged.
     conn.execute(delete(OAuthRequestToken).where(OAuthRequestToken.expires_at <= now))
     issued = _new(now, lifetime)
     row: dict[str, Any] = {
@@ -130,7 +130,7 @@ def request_token(
 
 
 def authorize(conn: Connection, token_id: str, user_id: str, wanted: Sequence[RoleName], now: datetime) -> str:
-    """Step two, by the user: which of one's roles to give. The verifier, which the user hands to the consumer.
+    """Step two: the user chooses roles to give. Returns the verifier, which the user hands to the consumer.
 
     Raises NotFound (also one that has expired), Forbidden (a role that the user lacks), Conflict (already authorized).
     """
@@ -148,9 +148,9 @@ def authorize(conn: Connection, token_id: str, user_id: str, wanted: Sequence[Ro
 
 
 def access_token(conn: Connection, request: SignedRequest, keys: Keys, now: datetime, lifetime: int) -> Issued:
-    """Step three: exchange an authorized request token, which ends with that.
+    """Step three: exchange an authorized request token, which is then used up.
 
-    Raises Unauthorized; NotFound if what it is for is deleted at this moment.
+    Raises Unauthorized; NotFound if its consumer or user is deleted at this moment.
     """
     consumer, asked = _signed(conn, request, OAuthRequestToken, keys, now)
     right = secrets.compare_digest((asked.verifier or "").encode(), request.verifier.encode())
@@ -185,7 +185,7 @@ def prove(conn: Connection, request: SignedRequest, keys: Keys, now: datetime) -
 
 
 def get_access_token(conn: Connection, user_id: str, token_id: str) -> OAuthAccessToken:
-    """Raises NotFound; so is another user's."""
+    """Raises NotFound, also for another user's."""
     row = records.get(conn, OAuthAccessToken, token_id, "access token")
     if row.user_id != user_id:
         raise records.not_found("access token", token_id)
@@ -230,7 +230,7 @@ def _consumer(
     """The consumer that signed the request, with its token if it has one. Raises Unauthorized."""
     consumer = records.find(conn, OAuthConsumer, request.consumer_id)
     try:
-        # Computed whoever asks, so that an unknown consumer takes as long as a wrong secret.
+        # Always computed, so that an unknown consumer takes as long as a wrong secret.
         oauth_signatures.check(request, _secret(consumer, keys), _secret(token, keys), seconds(now))
         fresh = _take_nonce(conn, request, now) if consumer is not None else False
     except BadSignature:
@@ -245,7 +245,7 @@ def _secret(row: OAuthConsumer | OAuthRequestToken | OAuthAccessToken | None, ke
 
 
 def _take_nonce(conn: Connection, request: SignedRequest, now: datetime) -> bool:
-    """Whether the request is the first with its nonce. Older ones are refused for their time."""
+    """Whether the request is the first with its nonce. Requests older than the nonces are refused for their time."""
     conn.execute(delete(OAuthNonce).where(OAuthNonce.said_at < int(seconds(now)) - WINDOW))
     key = {"consumer_id": request.consumer_id, "said_at": request.timestamp, "digest": request.nonce}
     return records.put(conn, OAuthNonce, **key)

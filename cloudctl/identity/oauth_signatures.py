@@ -17,7 +17,7 @@ from attrs import frozen
 # Seconds that the clocks of client and server may be apart; a nonce is remembered for as long.
 WINDOW = 600
 DIGESTS = {"HMAC-SHA1": hashlib.sha1, "HMAC-SHA256": hashlib.sha256, "HMAC-SHA512": hashlib.sha512}
-# The secrets themselves: section 3.4.4. Keystone takes them, over any connection, and so do we.
+# The secrets themselves: section 3.4.4. Keystone accepts them, over any connection, and so do we.
 PLAIN = "PLAINTEXT"
 DEFAULT_PORTS = {"http": 80, "https": 443}
 PARAMETER = re.compile(r'\s*([A-Za-z0-9_.~%-]+)="([^"]*)"\s*')
@@ -83,7 +83,7 @@ def read(
 
 
 def check(request: SignedRequest, consumer_secret: str, token_secret: str, now: float) -> None:
-    """`now`: seconds since the epoch. Whether the nonce was used before is for the caller. Raises BadSignature."""
+    """`now`: seconds since the epoch. The caller checks whether the nonce was used before. Raises BadSignature."""
     method = request.oauth.get("oauth_signature_method", "")
     if method not in DIGESTS and method != PLAIN:
         raise BadSignature("the method of the signature is not supported")

@@ -21,20 +21,20 @@ class Argon2:
 class PasswordOptions:
     """[identity.passwords]: rules and lock-out. Reference: identity.md, «Password rules and lockout»."""
 
-    # Failed logins after which a user's password is not taken any more; 0: it always is.
+    # Failed logins after which a user's password is no longer accepted; 0: it always is.
     lockout_failure_attempts: int = field(default=10, validator=ge(0))
-    # The same for passcodes. There is no way to switch it off: they have six digits.
+    # The same for passcodes. It cannot be switched off: they have only six digits.
     passcode_failure_attempts: int = field(default=5, validator=gt(0))
     lockout_duration: int = field(default=1800, validator=gt(0))  # seconds
     # A regular expression that the whole of a new password must match, and its explanation for users.
     regex: str = ""
     regex_description: str = ""
     expires_days: int = 0  # 0: never
-    # How many passwords, the present one among them, may not be used again.
+    # How many passwords, including the current one, may not be used again.
     unique_last_count: int = 0
     minimum_age_days: int = 0  # before a user may change it again
     change_upon_first_use: bool = False
-    # Users that did not log in for so many days are shown and treated as disabled; 0: never.
+    # Users who have not logged in for this many days are shown and treated as disabled; 0: never.
     disable_days_inactive: int = 0
     maximum_length: int = field(default=4096, validator=gt(0))
 
@@ -48,7 +48,7 @@ class IdentityOptions:
     receipt_lifetime: int = field(default=300, validator=and_(gt(0), le(WEEK)))  # seconds
     # How long after its expiry a service may still have a token validated, for work that it began in time.
     allow_expired_window: int = field(default=172_800, validator=and_(ge(0), le(WEEK)))  # seconds
-    # Validated tokens that are kept in memory, and for how long; changes are seen at once all the same.
+    # Validated tokens that are cached in memory, and for how long; changes take effect at once all the same.
     cache_size: int = field(default=10_000, validator=ge(0))
     cache_seconds: float = field(default=30.0, validator=ge(0))
     # Whether a login without a scope is scoped to the user's default project.

@@ -34,7 +34,7 @@ def expiry(rules: PasswordOptions, options: Mapping[str, Any], now: datetime, *,
 
 
 def check_age(changed_at: datetime | None, expires_at: datetime | None, rules: PasswordOptions, now: datetime) -> None:
-    """A password that was set lately stays, unless it has expired. Raises Invalid."""
+    """A recently set password cannot be changed, unless it has expired. Raises Invalid."""
     if not rules.minimum_age_days or changed_at is None or (expires_at is not None and expires_at <= now):
         return
     earliest = changed_at + timedelta(days=rules.minimum_age_days)
@@ -43,7 +43,7 @@ def check_age(changed_at: datetime | None, expires_at: datetime | None, rules: P
 
 
 def earlier(conn: Connection, user_id: str, rules: PasswordOptions) -> list[str]:
-    """The hashes of the passwords that may not be used again, the present one among them."""
+    """The hashes of the passwords that may not be used again, including the current one."""
     if not rules.unique_last_count:
         return []
     present = conn.execute(select(User.password_hash).where(User.id == user_id)).scalar()

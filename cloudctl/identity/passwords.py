@@ -1,4 +1,4 @@
-"""Passwords and secrets: argon2id, in threads of its own, so that a login never stalls another request.
+"""Passwords and secrets: argon2id, in its own threads, so that a login never stalls another request.
 
 Every check costs one hash: an unknown user, a user without a password and a password that is too long are checked
 against a hash that nothing matches.
@@ -43,20 +43,20 @@ class Hashing:
         return self._hasher.hash(secret)
 
     def verify(self, stored: str | None, secret: str) -> bool:
-        """Whether `secret` is the one that was hashed. None matches nothing, at the same cost."""
+        """Whether `secret` is the one that was hashed. `stored` None matches nothing, at the same cost."""
         try:
             return self._hasher.verify(stored or self._nothing, secret) and stored is not None
         except (VerificationError, InvalidHashError):
             return False
 
     def is_outdated(self, stored: str) -> bool:
-        """Whether it was made with other parameters than today's."""
+        """Whether it was made with parameters other than the current ones."""
         return self._hasher.check_needs_rehash(stored)
 
 
 class Hasher(Service):
-    """The same, in threads. Each address that hashes are computed for has its turn, however many others ask for; those
-    beyond `queue` are refused rather than kept waiting.
+    """The same, in threads. Each client address gets its turn, however many hashes others request; requests beyond
+    `queue` are refused rather than kept waiting.
     """
 
     def __init__(

@@ -17,12 +17,12 @@ from cryptography.fernet import InvalidToken, MultiFernet
 
 LONGEST = 255
 VERSION = 1
-# In the place of the version: the same content as a receipt, which is no token.
+# In place of the version: the same content as a receipt, which is not a token.
 RECEIPT = 2
 # Version, methods, scope, delegation, issued, expires, epoch.
 HEAD = struct.Struct("!BBBBIIQ")
 AUDIT = 16  # random bytes
-# A service says what the user has signed: no login of the user's.
+# A service reports what the user has signed: not a login of the user.
 SIGNED = "ec2credential"
 METHODS = ("password", "token", "application_credential", "totp", SIGNED, "oauth1")
 
@@ -94,7 +94,7 @@ def seal(token: Token, keys: Keys, version: int = VERSION) -> str:
 
 
 def unseal(text: str, keys: Keys, version: int = VERSION) -> Token:
-    """Raises Unreadable, also for another version. Whether it has expired or was revoked is not looked at."""
+    """Raises Unreadable, also for another version. Does not check whether it has expired or was revoked."""
     if len(text) > LONGEST or not text.isascii():
         raise Unreadable
     try:

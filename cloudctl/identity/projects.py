@@ -169,7 +169,7 @@ def _check_no_enabled_child(conn: Connection, project_id: str) -> None:
 
 
 def remove(conn: Connection, project_id: str) -> None:
-    """What other services keep for it stays. Raises NotFound, Forbidden (immutable, not a leaf, a domain)."""
+    """What other services store for it stays. Raises NotFound, Forbidden (immutable, not a leaf, a domain)."""
     before = get(conn, project_id, lock=True)
     check_mutable(before.options, None, "project", project_id)
     if before.is_domain:
@@ -198,6 +198,6 @@ def add_tag(conn: Connection, project_id: str, name: str) -> None:
 
 
 def remove_tag(conn: Connection, project_id: str, name: str) -> bool:
-    """Whether it was there."""
+    """Returns whether the project had it."""
     mine = (ProjectTag.project_id == project_id, ProjectTag.name == name)
     return conn.execute(delete(ProjectTag).where(*mine)).rowcount > 0

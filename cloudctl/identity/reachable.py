@@ -1,4 +1,4 @@
-"""Where somebody has a role: the projects and domains of a user, the system. Reference: identity.md, section 2."""
+"""Where a user has a role: the projects, the domains, the system. Reference: identity.md, section 2."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _below(conn: Connection, ids: set[str]) -> set[str]:
 
 
 def _enabled(conn: Connection, ids: set[str]) -> Sequence[Project]:
-    # Domains are those without one: so the index is used.
+    # Domains are the rows without a domain: a condition that uses the index.
     domains = select(Project.id).where(Project.domain_id == "", Project.enabled).scalar_subquery()
     query = select(Project).where(
         Project.id.in_(ids), Project.is_domain.is_(False), Project.enabled, Project.domain_id.in_(domains)

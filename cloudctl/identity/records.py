@@ -1,4 +1,4 @@
-"""What identity's records have in common: folded names, attributes of the client's own, filters, unique names."""
+"""What identity's records have in common: folded names, the client's own attributes, filters, unique names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cloudctl.rest.listing import Condition, Filter, Limits
 
 EXTRA_SIZE = 65_536  # bytes of JSON
 EXTRA_DEPTH = 32
-# Shown by every view, so never an attribute of the client's own.
+# Shown by every view, so never one of the client's own attributes.
 RESERVED = ("id", "links")
 MOST = 1000  # records of one answer
 LIMITS = Limits(most=MOST, default=MOST, zero="most")
@@ -37,7 +37,7 @@ def not_found(kind: str, id: str) -> NotFound:
 
 
 def find(conn: Connection, record: type[R], id: str, *, lock: bool = False, stays: bool = False) -> R | None:
-    """`lock`: nobody else changes it, nor adds to it, before this transaction has ended. `stays`: nobody deletes it."""
+    """Until this transaction ends, with `lock` nobody else changes it or adds to it, with `stays` nobody deletes it."""
     query = _by_id(record)
     if lock or stays:
         query = query.with_for_update(read=not lock)
@@ -45,7 +45,7 @@ def find(conn: Connection, record: type[R], id: str, *, lock: bool = False, stay
 
 
 def get(conn: Connection, record: type[R], id: str, kind: str, *, lock: bool = False, stays: bool = False) -> R:
-    """As `find`. Raises NotFound, in which `kind` is what the client calls it."""
+    """As `find`. Raises NotFound, whose message names the record by `kind`."""
     found = find(conn, record, id, lock=lock, stays=stays)
     if found is None:
         raise not_found(kind, id)
@@ -80,7 +80,7 @@ def update_unique(
 
 
 def create(conn: Connection, record: type[R], values: Mapping[str, Any], now: datetime) -> R:
-    """With an id, unless the values have one. Raises Invalid (attributes of the client's own)."""
+    """Makes an id unless the values have one. Raises Invalid (the client's own attributes)."""
     row = {"id": new_hex_id(), **values, "created_at": now}
     if "extra" in record.table.c:
         row["extra"] = own_attributes(values.get("extra", {}))
@@ -90,7 +90,7 @@ def create(conn: Connection, record: type[R], values: Mapping[str, Any], now: da
 
 
 def change(conn: Connection, record: type[R], before: R, changes: Mapping[str, Any]) -> R:
-    """Attributes of the client's own are merged into those that there are. Raises Invalid."""
+    """The client's own attributes are merged into the existing ones. Raises Invalid."""
     old, values = before._asdict(), dict(changes)
     if "extra" in values:
         values["extra"] = own_attributes(values["extra"], old["extra"])
@@ -105,7 +105,7 @@ def update_by_id(conn: Connection, record: type[Record], id: str, values: Mappin
 
 
 def put(conn: Connection, record: type[Record], **key: Any) -> bool:
-    """Insert a row that is all key; whether it was not there before."""
+    """Insert a row that is all key; returns whether it is new."""
     if conn.execute(select(true()).where(*having(record, key))).first() is not None:
         return False
     try:
@@ -117,12 +117,12 @@ def put(conn: Connection, record: type[Record], **key: Any) -> bool:
 
 
 def having(record: type[Record], key: Mapping[str, Any]) -> list[ColumnElement[bool]]:
-    """The conditions that these columns have these values."""
+    """The conditions that the columns have these values."""
     return [record.table.c[name] == value for name, value in key.items()]
 
 
 def own_attributes(sent: Mapping[str, Any], kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The attributes that a client stores on a record, after an update if `kept` are those it has. Raises Invalid."""
+    """The attributes that a client stores on a record; in an update `kept` are the existing ones. Raises Invalid."""
     merged = {**(kept or {}), **{name: value for name, value in sent.items() if name not in RESERVED}}
     if depth(merged) > EXTRA_DEPTH:
         raise Invalid(f"Additional attributes are nested more than {EXTRA_DEPTH} deep.")
@@ -168,7 +168,7 @@ def check_mutable(options: Mapping[str, Any], wanted: Mapping[str, Any] | None, 
 
 
 def merged_options(kept: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str, Any]:
-    """Options after an update: null takes one away."""
+    """Options after an update: null removes one."""
     return {name: value for name, value in {**kept, **sent}.items() if value is not None}
 
 
@@ -212,6 +212,6 @@ def _case_sensitive(column: Column[Any], value: str, *, at_start: bool = False, 
 
 
 def flag(column: Column[bool]) -> Filter:
-    """A truth value; a bare `?enabled` is true."""
+    """A Boolean; a bare `?enabled` is true."""
     test = listing.flag(column)
     return lambda values: test([values[-1] or "true"])

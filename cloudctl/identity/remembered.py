@@ -1,7 +1,7 @@
-"""What tokens and signatures were found to stand for, remembered as long as nothing has changed that may affect it.
+"""What tokens and signatures stand for, remembered until something changes that may affect it.
 
-With SQLite, where one process serves, a commit that changes the epoch makes all be forgotten; with PostgreSQL the epoch
-is read for each request, so that the change of another process is seen by the very next one.
+With SQLite, where one process serves, a commit that changes the epoch clears the memory; with PostgreSQL the epoch is
+read for each request, so that the very next request sees a change made by another process.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ USUAL = 16  # roles and access rules of one token, at most
 class Remembered:
     subject: Subject
     identity: Identity
-    until: float  # seconds since the epoch of time
+    until: float  # seconds since 1970
 
     @property
     def weight(self) -> int:
-        """How many usual tokens it counts for. Whatever else it holds is short, so `cache_size` bounds bytes, too."""
+        """How many usual tokens it counts as. Everything else in it is short, so `cache_size` bounds bytes, too."""
         rules = self.identity.access_rules or ()
         return 1 + (len(self.subject.roles) + len(rules)) // USUAL
 
 
 class Memory:
-    """Of one process: `cache_size` usual tokens, for `cache_seconds` each."""
+    """The memory of one process: `cache_size` usual tokens, for `cache_seconds` each."""
 
     def __init__(self, db: Database, options: IdentityOptions) -> None:
         self.db = db
         self.options = options
-        self.kept: OrderedDict[Hashable, Remembered] = OrderedDict()  # the least used first
+        self.kept: OrderedDict[Hashable, Remembered] = OrderedDict()  # least recently used first
         self._weight = 0
-        # Raised whenever everything is forgotten: what was read before that may be old already.
+        # Raised whenever everything is forgotten: what was read before that may be stale.
         self.generation = 0
         db.on_commit(epoch.CHANNEL, self.forget)
 
     async def find(self, key: Hashable) -> Remembered | None:
-        """None: it was never found, or has to be found anew."""
+        """None: it was never read, or has to be read again."""
         found = self.kept.get(key)
         if found is None or found.until <= self.db.clock.seconds() or not await self._is_current(found):
             return None
-        # Another request may have made it forget in the meantime.
+        # Another request may have cleared the memory in the meantime.
         if key in self.kept:
             self.kept.move_to_end(key)
         return found
 
     def put(self, key: Hashable, subject: Subject, generation: int) -> Remembered:
-        """`generation`: that before it was read."""
+        """`generation`: its value before `subject` was read."""
         ends = (subject.ends_at - utc(0)).total_seconds()
         until = min(ends, self.db.clock.seconds() + self.options.cache_seconds)
         found = Remembered(subject, subject.identity, until)

@@ -1,7 +1,7 @@
 """Tokens that end before their time. Reference: identity.md, «What revokes tokens».
 
-Only what cannot be read from the records needs an event: a token that was revoked by itself, and tokens that must stay
-invalid after the user, project or domain is enabled again. Roles are looked up whenever a token is validated.
+Only what cannot be read from the records needs an event: a token that was revoked individually, and tokens that must
+stay invalid after the user, project or domain is enabled again. Roles are looked up whenever a token is validated.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _revoking = (
             Revocation.audit_chain_id == bindparam("chain"),
             Revocation.user_id.in_(bindparam("users", expanding=True)),
             Revocation.domain_id.in_(bindparam("domains", expanding=True)),
-            # Equal to NULL is nothing.
+            # Nothing equals NULL.
             Revocation.project_id == bindparam("project", type_=String),
             Revocation.domain_scope_id == bindparam("domain_scope", type_=String),
         ),
@@ -83,7 +83,7 @@ def events(conn: Connection, since: datetime | None) -> Sequence[Revocation]:
 
 
 def revoked_tokens(conn: Connection, now: datetime) -> Sequence[Revocation]:
-    """Tokens that were revoked one by one and have not expired yet, oldest first."""
+    """Tokens that were revoked individually and have not expired yet, oldest first."""
     query = select(Revocation).where(Revocation.audit_id.is_not(None), Revocation.expires_at > now)
     return conn.execute(query.order_by(Revocation.id)).all()
 

@@ -73,7 +73,7 @@ def implies(conn: Connection, prior_id: str) -> Sequence[Role]:
 
 
 def inference(conn: Connection, prior_id: str, implied_id: str) -> tuple[Role, Role]:
-    """Both roles. Raises NotFound if the one does not imply the other."""
+    """Both roles. Raises NotFound if the first does not imply the second."""
     prior, implied = get(conn, prior_id), get(conn, implied_id)
     if implied_id not in effective.implications(conn).get(prior_id, ()):
         raise records.not_found("implied role", implied_id)
@@ -81,7 +81,7 @@ def inference(conn: Connection, prior_id: str, implied_id: str) -> tuple[Role, R
 
 
 def imply(conn: Connection, prior_id: str, implied_id: str) -> tuple[Role, Role]:
-    """Raises NotFound, Forbidden (admin, a domain's role by one of the cloud), Invalid (a loop)."""
+    """Raises NotFound, Forbidden (to imply admin, or a domain's role by one of the cloud), Invalid (a loop)."""
     prior, implied = get(conn, prior_id), get(conn, implied_id)
     if not implied.domain_id and implied.name == ADMIN:
         raise Forbidden(f"The role {ADMIN} cannot be an implied role.")

@@ -1,4 +1,4 @@
-"""Identity as a part of a cloud: it also proves the tokens of all other APIs, and answers at the root."""
+"""Identity as a part of a cloud: it also validates the tokens of all other APIs, and answers at the root."""
 
 from __future__ import annotations
 

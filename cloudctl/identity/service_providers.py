@@ -1,6 +1,6 @@
-"""The service providers that tokens tell of: other clouds that this one's users might go to.
+"""The service providers that tokens list: other clouds that this one's users might go to.
 
-Kept like catalogs, and as little ever changed: see `catalogs`.
+Cached like catalogs, which change as rarely: see `catalogs`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ServiceProviders:
         self._kept: tuple[tuple[int, ...], Shown] | None = None
 
     async def shown(self, known_epoch: int) -> Shown:
-        """As a token shows those that are enabled. `known_epoch`: as it was when this request began, or later."""
+        """The enabled ones, as a token shows them. `known_epoch`: as it was when this request began, or later."""
         generation = self.db.changes(TABLES) or (known_epoch,)
         if self._kept is None or self._kept[0] != generation:
             self._kept = (generation, await self.db.read(read))

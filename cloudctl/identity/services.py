@@ -36,7 +36,7 @@ def change_service(conn: Connection, service_id: str, changes: dict[str, Any]) -
 
 
 def remove_service(conn: Connection, service_id: str) -> None:
-    """With its endpoints. Limits that were registered for it stay until they are deleted. Raises NotFound."""
+    """With its endpoints. Limits registered for it stay until they are deleted. Raises NotFound."""
     records.get(conn, Service, service_id, "service", lock=True)
     own = select(Endpoint.id).where(Endpoint.service_id == service_id)
     conn.execute(delete(ProjectEndpoint).where(ProjectEndpoint.endpoint_id.in_(own)))

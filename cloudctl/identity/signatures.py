@@ -144,7 +144,7 @@ def _header(request: SignedRequest, name: str) -> str:
 
 
 def signing_key(secret: str, scope: str) -> bytes:
-    """What signs for one day, region and service: `20260102/RegionOne/s3/aws4_request`. Raises BadSignature."""
+    """The key for one day, region and service: `20260102/RegionOne/s3/aws4_request`. Raises BadSignature."""
     if scope.count("/") != 3:
         raise BadSignature("the scope of the credential does not have four parts")
     return signature_v4.signing_key(secret, scope)

@@ -1,4 +1,4 @@
-"""Who signed a request with an EC2 secret: for the APIs that take no tokens. Reference: identity.md, section 8."""
+"""Who signed a request with an EC2 secret: for APIs that accept no tokens. Reference: identity.md, section 8."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cloudctl.rest.identity import Identity
 def subject_of(
     conn: Connection, access: str, keys: Keys, check: Callable[[str], None], options: IdentityOptions, time: float
 ) -> Subject:
-    """`check(secret)` raises what is wrong. `time`: seconds since 1970. Raises NotFound, Unauthorized, too."""
+    """`check(secret)` raises what is wrong. `time`: seconds since 1970. Also raises NotFound, Unauthorized."""
     row = credentials.find_ec2(conn, access)
     if row is None:
         raise records.not_found("credential", access)
@@ -30,7 +30,7 @@ def subject_of(
 
 
 def _issued(conn: Connection, row: Credential, options: IdentityOptions, time: float) -> Subject:
-    """What a credential stands for whose secret was proved."""
+    """What a credential whose secret was proved stands for."""
     proof = Proof(
         payload.SIGNED,
         row.user_id,
@@ -43,7 +43,7 @@ def _issued(conn: Connection, row: Credential, options: IdentityOptions, time: f
 @frozen
 class Signers:
     db: Database
-    keys: Keys  # those of the credentials
+    keys: Keys  # that seal credentials
     options: IdentityOptions
     memory: Memory
 

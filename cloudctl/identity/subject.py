@@ -55,7 +55,7 @@ class ProjectRef:
 
 @frozen
 class CredentialRef:
-    """The application credential of a token. `access_rules` None: it may be used for every call."""
+    """The application credential of a token. `access_rules` None: every call is allowed."""
 
     id: str
     name: str
@@ -66,7 +66,7 @@ class CredentialRef:
 
 @frozen
 class TrustRef:
-    """The trust of a token. Its roles are what the trustor still has of them. `made_from`: another trust, or empty."""
+    """The trust of a token, valid while the trustor holds its roles. `made_from`: another trust's id, or empty."""
 
     id: str
     impersonation: bool
@@ -101,7 +101,7 @@ class Subject:
 
     @property
     def ends_at(self) -> datetime:
-        """When it, or what it was made from, expires."""
+        """When it or what it was made from expires, whichever comes first."""
         times = [utc(self.token.expires_at)]
         origins = (self.credential, self.trust, self.access)
         times += [made.expires_at for made in origins if made is not None and made.expires_at]
@@ -109,7 +109,7 @@ class Subject:
 
     @property
     def identity(self) -> Identity:
-        """What the services see of it."""
+        """What the services see of the token."""
         project, credential = self.project, self.credential
         return Identity(
             user_id=self.user.id,
@@ -136,7 +136,7 @@ def read(conn: Connection, token: Token, now: datetime, expired_for: float = 0) 
     """The subject of a token that expired at most `expired_for` seconds ago. Raises Unauthorized if it is not valid."""
     if (now - utc(token.expires_at)).total_seconds() >= expired_for:
         raise invalid()
-    # The epoch comes with the first thing that is read: what commits later is seen to be newer.
+    # The epoch is read with the user, before anything else, so that a later commit shows up as newer.
     user, value = _user(conn, token.user_id)
     project = domain = None
     if token.scope.kind is ScopeKind.PROJECT:
@@ -208,7 +208,7 @@ _rules = (
     .where(ApplicationCredentialRule.credential_id == bindparam("id"))
     .order_by(tables.AccessRule.created_at, tables.AccessRule.id)
 )
-# The roles that were delegated.
+# The delegated roles.
 _of_credential = select(ApplicationCredentialRole.role_id).where(
     ApplicationCredentialRole.credential_id == bindparam("id")
 )
@@ -276,7 +276,7 @@ def _access(conn: Connection, token: Token, now: datetime) -> AccessRef:
 
 
 def _restricted(conn: Connection, query: Select[str], id: str, held: tuple[RoleRef, ...]) -> tuple[RoleRef, ...]:
-    """The roles that were delegated and those they imply; all of them must still be held."""
+    """The delegated roles and those they imply; every delegated role must still be held."""
     given = set(conn.scalars(query, {"id": id}))
     if not given <= {role.id for role in held}:
         raise invalid()
@@ -285,7 +285,7 @@ def _restricted(conn: Connection, query: Select[str], id: str, held: tuple[RoleR
 
 
 def _within(conn: Connection, trust_id: str, scope: Scope, roles: tuple[RoleRef, ...]) -> tuple[RoleRef, ...]:
-    """Those of the roles that the trusts that a trust was made from still give. Raises Unauthorized if one is gone."""
+    """The roles that `trust_id` and every trust it was made from still give. Raises Unauthorized if one is gone."""
     while trust_id:
         row = conn.execute(_trust_by_id, {"id": trust_id}).first()
         if row is None:

@@ -91,7 +91,7 @@ Index("ix_identity_users_default_project_id", User.default_project_id)
 
 
 class PasswordHistory(Record, table="identity_password_history"):
-    """Hashes of passwords that were in use before; only kept while they may not be used again."""
+    """Hashes of former passwords, kept only while they may not be used again."""
 
     id: Field[int] = column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
     user_id: Field[str] = text(64)
@@ -210,7 +210,7 @@ Index("ix_identity_endpoints_region_id", Endpoint.region_id)
 
 
 class ProjectEndpoint(Record, table="identity_project_endpoints"):
-    """A project with any of these sees only the endpoints that are named, directly or by a group; others see all."""
+    """A project with any of these sees only the endpoints named, directly or through a group; others see all."""
 
     project_id: Field[str] = column(String(64), primary_key=True)
     endpoint_id: Field[str] = column(String(64), primary_key=True)
@@ -250,7 +250,7 @@ class ApplicationCredential(Record, table="identity_application_credentials"):
     description: Field[str | None] = optional_text(65_536)
     expires_at: Field[datetime | None] = time()
     unrestricted: Field[bool] = flag(False)
-    # No rules at all and an empty list of rules differ: the list then matches nothing.
+    # No rules at all and an empty list of rules differ: an empty list matches nothing.
     has_access_rules: Field[bool] = flag(False)
     created_at: Field[datetime] = time()
 
@@ -333,7 +333,7 @@ class Credential(Record, table="identity_credentials"):
     # Of an ec2 credential that a delegated token made, so that it never reaches further than that token.
     application_credential_id: Field[str | None] = optional_text(64)
     trust_id: Field[str | None] = optional_text(64)
-    # Of a totp credential: the half minute since the epoch whose passcode was taken last.
+    # Of a totp credential: the step (half minutes since the epoch) whose passcode was accepted last.
     totp_step: Field[int | None] = column(BigInteger)
     extra: Field[dict[str, Any]] = json(dict)
     created_at: Field[datetime] = time()
@@ -429,7 +429,7 @@ Index("ix_identity_oauth_access_roles_role_id", OAuthAccessRole.role_id)
 
 
 class OAuthNonce(Record, table="identity_oauth_nonces"):
-    """Signed requests that were taken; `said_at` is the client's own time, in seconds since the epoch."""
+    """Signed requests that were accepted; `said_at` is the client's own time, in seconds since the epoch."""
 
     consumer_id: Field[str] = column(String(64), primary_key=True)
     said_at: Field[int] = column(BigInteger, primary_key=True, autoincrement=False)
@@ -451,7 +451,7 @@ Index("ix_identity_policies_order", PolicyBlob.created_at, PolicyBlob.id)
 
 
 class RegisteredLimit(Record, table="identity_registered_limits"):
-    """region_id is empty where there is none, so that a limit is unique."""
+    """region_id is empty, not NULL, where there is none, so that the unique constraint holds."""
 
     id: Field[str] = identifier(primary_key=True)
     service_id: Field[str] = text(64)

@@ -27,7 +27,7 @@ class Tokens:
         return (await self._found(token)).identity
 
     async def authenticate_again(self, token: str) -> Identity:
-        """Of one that began something long: also if it has expired a while ago. Raises Unauthorized."""
+        """For a token that began something long: it may have expired a while ago. Raises Unauthorized."""
         try:
             return await self.authenticate(token)
         except Unauthorized:
@@ -45,7 +45,7 @@ class Tokens:
         return found
 
     def unseal(self, token: str) -> Token:
-        """Raises Unauthorized if it is not a token of this cloud. Whether it is still valid is not looked at."""
+        """Raises Unauthorized if it is not a token of this cloud. Does not check whether it is still valid."""
         known = self.memory.kept.get(token)
         if known is not None:
             return known.subject.token

@@ -1,7 +1,7 @@
 """Passcodes that change every half minute: a second factor of login.
 
-The secret that the user's device shares is a credential of type `totp`, in base32. A passcode is taken once. Reference:
-RFC 6238 (six digits, SHA-1, steps of 30 seconds); identity.md, sections 2 and 8.
+The secret shared with the user's device is a credential of type `totp`, in base32. A passcode is accepted once.
+Reference: RFC 6238 (six digits, SHA-1, steps of 30 seconds); identity.md, sections 2 and 8.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SHORTEST = 10  # bytes
 
 
 def shared_secret(blob: str) -> bytes:
-    """The bytes of a credential's blob; spaces, small letters and missing padding are taken. Raises Invalid."""
+    """The bytes of a credential's blob; spaces, lower case and missing padding are accepted. Raises Invalid."""
     text = "".join(blob.split()).rstrip("=")
     try:
         found = base64.b32decode(text + "=" * (-len(text) % 8), casefold=True)
@@ -40,13 +40,13 @@ def shared_secret(blob: str) -> bytes:
 
 
 def passcode(secret: bytes, step: int) -> str:
-    """That of one step: the number of half minutes since the epoch."""
+    """The passcode of one step: the number of half minutes since the epoch."""
     # RFC 6238 asks for the 20 bytes of SHA-1, but devices are given shorter secrets, too.
     return TOTP(secret, DIGITS, SHA1(), STEP, enforce_key_length=False).generate(step * STEP).decode()
 
 
 def step_of(secret: bytes, said: str, seconds: float) -> int | None:
-    """The step for which the passcode is good, of those that count now."""
+    """The step for which the passcode is good, of those accepted now."""
     now = int(seconds) // STEP
     matching = [
         step

@@ -39,7 +39,7 @@ class RoleName:
 
 @frozen
 class NewTrust:
-    """By the caller, who has the roles in the project, whatever the token is for."""
+    """Made by the caller, who has the roles in the project, whatever the token's scope."""
 
     trustee_user_id: str
     project_id: str
@@ -52,7 +52,7 @@ class NewTrust:
 
 
 def get(conn: Connection, trust_id: str, now: datetime) -> Trust:
-    """Raises NotFound; so is one that has expired or was used up."""
+    """Raises NotFound, also for one that has expired or was used up."""
     row = records.get(conn, Trust, trust_id, "trust")
     if not is_usable(row, now):
         raise records.not_found("trust", trust_id)
@@ -106,7 +106,7 @@ class Limits:
 
 def create(conn: Connection, caller: Caller, new: NewTrust, limits: Limits) -> Trust:
     """Raises NotFound (trustee), Forbidden (roles that the token lacks, redelegation, too many), Invalid."""
-    # Locked, so that the limit holds for requests at the same time.
+    # Locked, so that the limit holds for concurrent requests, too.
     records.get(conn, User, caller.user_id, "user", lock=True)
     records.get(conn, User, new.trustee_user_id, "user", stays=True)
     held = conn.execute(select(func.count()).where(Trust.trustor_user_id == caller.user_id)).scalar_one()
@@ -143,7 +143,7 @@ def create(conn: Connection, caller: Caller, new: NewTrust, limits: Limits) -> T
 
 
 def _lendable(conn: Connection, caller: Caller, project_id: str) -> Sequence[RoleRef]:
-    """In the project of the token what that has; in another one what the caller could log in with there."""
+    """In the token's project the token's roles; in another one those that the caller could log in with there."""
     if project_id == caller.project_id:
         return effective.lendable(conn, caller)
     scope = Scope(ScopeKind.PROJECT, project_id)
@@ -151,7 +151,7 @@ def _lendable(conn: Connection, caller: Caller, project_id: str) -> Sequence[Rol
 
 
 def chosen(wanted: Sequence[RoleName], held: Sequence[RoleRef]) -> set[str]:
-    """The ids of the roles that are to be given away. Raises Forbidden for one that is not held, or none at all."""
+    """The ids of the roles to give away. Raises Forbidden for one that is not held, or none at all."""
     if not wanted:
         raise Forbidden("At least one role is required.")
     found = set()
@@ -179,7 +179,7 @@ def _check_redelegation(origin: Trust, new: NewTrust) -> None:
 
 
 def use(conn: Connection, trust_id: str) -> bool:
-    """Take one of its uses; whether there was one left."""
+    """Take one of its uses; returns whether there was one left."""
     trust = records.find(conn, Trust, trust_id)
     if trust is None:
         return False
@@ -190,6 +190,6 @@ def use(conn: Connection, trust_id: str) -> bool:
 
 
 def remove(conn: Connection, trust_id: str) -> None:
-    """With those that were made from it; their tokens end. Raises NotFound."""
+    """With those made from it; their tokens end. Raises NotFound."""
     records.get(conn, Trust, trust_id, "trust")
     cascade.delete_trusts(conn, Trust.id == trust_id)

@@ -1,6 +1,6 @@
-"""Turns: a few things at once, and the clients that wait for theirs one after the other, each as often as any other.
+"""Turns: a few things run at once, and the clients that wait are served in rotation.
 
-So a client that asks for a thousand keeps another waiting for one, not for a thousand.
+So a client that asks for a thousand keeps another one waiting for one of them, not for a thousand.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from cloudctl.rest.clients import network_of
 
 
 class Turns:
-    """`at_once` are taken at a time; beyond `most`, those that wait included, they are refused."""
+    """`at_once` turns are taken at a time; beyond `most`, including those that wait, they are refused."""
 
     def __init__(self, at_once: int, most: int) -> None:
         self.at_once = at_once
         self.most = most
         self.taken = 0
         self.size = 0
-        # Whose turn is next comes first.
+        # The client whose turn is next comes first.
         self._waiting: dict[str, deque[Deferred[None]]] = {}
 
     def take(self, client: str) -> Deferred[None]:
@@ -49,13 +49,13 @@ class Turns:
             turns = self._waiting.pop(key)
             turn = turns.popleft()
             if turns:
-                # Behind all others.
+                # The client goes behind all others.
                 self._waiting[key] = turns
             self.taken += 1
             turn.callback(None)
 
     def _make_room(self, key: str) -> bool:
-        """Whether somebody who waits for more than this client would has given up a place: the one who has the most."""
+        """Take a place from the client that waits for most, if for more than this one would; returns whether it did."""
         longest = max(self._waiting, key=lambda other: len(self._waiting[other]), default=None)
         if longest is None or len(self._waiting[longest]) <= len(self._waiting.get(key, ())) + 1:
             return False

@@ -102,7 +102,7 @@ def create(conn: Connection, values: dict[str, Any], rules: PasswordOptions, now
 
 
 def change(conn: Connection, user_id: str, changes: dict[str, Any], rules: PasswordOptions, now: datetime) -> User:
-    """As an administrator does it. Raises NotFound, Conflict, Invalid."""
+    """A change by an administrator. Raises NotFound, Conflict, Invalid."""
     before = get(conn, user_id)
     values = dict(changes)
     if "domain_id" in values and values.pop("domain_id") != before.domain_id:
@@ -134,7 +134,7 @@ def change(conn: Connection, user_id: str, changes: dict[str, Any], rules: Passw
 def change_own_password(
     conn: Connection, user_id: str, proved_hash: str, new_hash: str, rules: PasswordOptions, now: datetime
 ) -> bool:
-    """Whether the password was still the one that was proved. Raises Invalid (locked, changed too lately)."""
+    """Returns whether the password was still the one that was proved. Raises Invalid (locked, changed too recently)."""
     before = get(conn, user_id)
     if before.password_hash != proved_hash or not before.enabled:
         return False
@@ -155,7 +155,7 @@ def change_own_password(
 
 
 def remove(conn: Connection, user_id: str) -> None:
-    """With everything that is only the user's. Raises NotFound."""
+    """With everything that belongs to this user only. Raises NotFound."""
     get(conn, user_id, lock=True)
     cascade.of_user(conn, user_id)
     conn.execute(delete(User).where(User.id == user_id))
