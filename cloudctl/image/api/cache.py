@@ -55,14 +55,14 @@ class Cache:
 
     @routes.delete("/cache/<image_id>", policy="image:cache:delete")
     async def remove(self, call: Call, image_id: str) -> None:
-        """Remove an image from the cache, or from those that wait for it."""
+        """Remove an image from the cache, or from its queue."""
         self._demand()
         await self.db.run(domain.remove, image_id)
         await self.data.run(self.data.stores.forget_near, image_id)
 
     @routes.delete("/cache", policy="image:cache:clear")
     async def clear(self, call: Call) -> None:
-        """Empty the cache, forget what waits for it, or both, as the header x-image-cache-clear-target says."""
+        """Empty the cache, its queue, or both, as the header x-image-cache-clear-target says."""
         self._demand()
         target = call.header(TARGET_HEADER) or ""
         if target not in ("", CACHE, QUEUE):

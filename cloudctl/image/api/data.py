@@ -31,7 +31,7 @@ OLD_RANGE = re.compile(r"bytes\s+(\d{1,19})-(\d{1,19})/(?:\*|\d{1,19})", re.ASCI
 
 
 def byte_range(text: str, form: re.Pattern[str], size: int) -> tuple[int, int]:
-    """(offset, length) of the one range that a header asks for. Raises RangeNotSatisfiable."""
+    """(offset, length) of the one range that a header requests. Raises RangeNotSatisfiable."""
     wrong = RangeNotSatisfiable(
         f"The range is not one within the {size} bytes of the data.", headers={"Content-Range": f"bytes */{size}"}
     )
@@ -60,7 +60,7 @@ def announced_size(call: Call) -> int | None:
 
 
 def known_size(call: Call) -> int:
-    """Bytes that will come, as far as the headers say. Raises Invalid."""
+    """Bytes to expect, as far as the headers say. Raises Invalid."""
     length = call.header("content-length") or "0"
     return max(announced_size(call) or 0, int(length) if length.isdecimal() else 0)
 
@@ -86,7 +86,7 @@ class Data:
 
     @routes.put("/images/<image_id>/file", policy="image:images:upload", raw=True, status=204, admits="may_upload")
     async def upload(self, call: Call, image_id: str) -> Reply:
-        """Give an image its data."""
+        """Upload the data of an image."""
         check_upload(call)
         store = named_store(call, self.data.stores)
         await self.intake.save(call.caller, image_id, call.content, announced_size(call), store)
@@ -94,7 +94,7 @@ class Data:
 
     @routes.put("/images/<image_id>/stage", policy="image:images:stage", raw=True, status=204, admits="may_stage")
     async def stage(self, call: Call, image_id: str) -> Reply:
-        """Bring data that an import will take."""
+        """Upload data for a later import."""
         check_upload(call)
         await self.intake.stage(call.caller, image_id, call.content, announced_size(call))
         return Reply(None, headers=offers(self.data.stores))
@@ -110,7 +110,7 @@ class Data:
 
     @routes.get("/images/<image_id>/file", policy="image:images:download")
     async def download(self, call: Call, image_id: str) -> Reply:
-        """Get the data of an image, or one range of it."""
+        """Download the data of an image, or one range of it."""
         image = await self.db.read(domain.visible, call.caller, image_id)
         if image.status == domain.DEACTIVATED and not call.may("image:images:download_deactivated"):
             raise Forbidden(f"The image {image.id} is deactivated; its data cannot be read.")
@@ -122,9 +122,9 @@ class Data:
         path = await self.data.run(self.data.stores.fetch, image.id)
         if not await self.data.run(path.exists):
             if size == 0:
-                # It consists of properties alone: a server's whose disks are volumes.
+                # It consists of properties only: the image of a server whose disks are volumes.
                 return Reply(None, 204)
-            # Deleted since the record was read, or lost: in both cases it cannot be had.
+            # Deleted since the record was read, or lost: either way it cannot be read.
             raise Unavailable(f"The data of the image {image.id} cannot be read now.")
         if self.data.stores.cache is not None and await self.db.read(cache.is_cached, image.id):
             await self.db.run(cache.was_read, image.id, call.now)
@@ -141,7 +141,7 @@ class Data:
         return Reply(Download(opened, 0, size), 200, tuple(headers))
 
     async def _looked_at(self, image: Image) -> Image:
-        """Once its data is here. Raises Unavailable if it cannot be had, Conflict for data that is not the image's."""
+        """The image, once its data is here. Raises Unavailable, and Conflict for data that is not the image's."""
         try:
             await self.looking.look(image.id)
         except (FetchError, OSError) as error:

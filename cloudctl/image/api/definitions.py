@@ -1,7 +1,7 @@
 """What namespaces of metadata definitions hold, and their Operations: one shape for all four kinds.
 
-`Declared` says what is a kind's own, `Definitions` what all have in common: they are in a namespace that the caller
-sees, a PUT replaces one as a whole, and nothing of a protected namespace is deleted.
+`Declared` says what is specific to a kind, `Definitions` what all have in common: they are in a namespace that the
+caller sees, a PUT replaces one as a whole, and nothing in a protected namespace is deleted.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ Count = Annotated[int, Range(0)]
 
 @frozen
 class ListItems:
-    """Of a property that is a list."""
+    """The items of a property that is a list."""
 
     type: Type | Missing | None = MISSING
     enum: Annotated[list[Any], Items(0, 1000)] | Missing = MISSING
 
 
 def plain(value: Any) -> Any:
-    """A part of a body as JSON again, with what was said and nothing else."""
+    """A part of a body as JSON again, with what was sent and nothing else."""
     if isinstance(value, dict):
         return {name: plain(each) for name, each in value.items()}
     if attrs.has(type(value)):
@@ -65,7 +65,7 @@ def plain(value: Any) -> Any:
 
 
 def _keyword(name: str, type_: Any, post: Any = MISSING) -> Attribute:
-    """A word of the JSON schema that a property's definition is."""
+    """A keyword of the JSON schema that defines a property."""
     return Attribute(name, None, type_, post=post, view=of_each(lambda row: row.definition.get(name, MISSING)))
 
 
@@ -119,8 +119,8 @@ def path_of(namespace: str) -> str:
 class Declared(Generic[D]):
     """A kind of definitions.
 
-    `values`: columns of what a body says. `create`, `replace`, `empty`: whether one can be made by a POST to the
-    collection, changed by a PUT, and all removed at once.
+    `values`: the columns for a body. `create`, `replace`, `empty`: whether one can be made by a POST to the collection
+    and changed by a PUT, and whether all can be removed at once.
     """
 
     name: str
@@ -132,7 +132,7 @@ class Declared(Generic[D]):
     envelope: str = field(default=Factory(lambda self: self.plural, takes_self=True))
     listed: Callable[[Sequence[Json]], Any] = list
     paged: bool = False
-    one: bool = True  # whether one can be asked for
+    one: bool = True  # whether one can be shown
     create: bool = True
     replace: bool = True
     empty: bool = True
@@ -254,7 +254,7 @@ def views(conn: Connection, call: Call, declared: Declared[Any], rows: Sequence[
 
 
 def within(conn: Connection, call: Call, name: str, *, lock: bool = False) -> Namespace:
-    """The namespace of a path, for what the Operation's rule lets one do in it. Raises NotFound, Forbidden."""
+    """The namespace of a path, if the Operation's rule allows the call in it. Raises NotFound, Forbidden."""
     namespace = namespaces.visible(conn, call.caller, name, lock=lock)
     call.require(project_id=namespace.owner or "")
     return namespace

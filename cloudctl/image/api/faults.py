@@ -1,6 +1,6 @@
 """Error bodies of the image API: HTML, JSON or plain text, as the client asks. Reference: image.md, section 3.
 
-Stock clients depend on it: python-glanceclient does not ask for JSON, and fails over an error body that is some.
+Stock clients depend on it: python-glanceclient does not ask for JSON, and fails on an error body that is JSON.
 """
 
 from __future__ import annotations

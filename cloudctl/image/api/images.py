@@ -54,10 +54,10 @@ class CreateImage:
 
 
 def view(image: Image, locations: Sequence[Any] | None = None) -> dict[str, Any]:
-    """`locations`: as they are shown; None: they are not."""
+    """`locations`: as they are shown; None: they are not shown."""
     row = image.row
     path = f"/v2/images/{row.id}"
-    # What tells of stores is there once there is something to tell.
+    # What describes stores appears once there is something to show.
     told = {
         "stores": ",".join(row.stores) or None,
         "os_glance_importing_to_stores": row.importing_to,
@@ -96,7 +96,7 @@ def view(image: Image, locations: Sequence[Any] | None = None) -> dict[str, Any]
 
 
 def new_image(call: Call, body: CreateImage, options: ImageOptions) -> NewImage:
-    """What a body asks for. Raises Forbidden, Invalid, BodyError, OverQuota."""
+    """The image that a body requests. Raises Forbidden, Invalid, BodyError, OverQuota."""
     for name, value in body.properties.items():
         patching.check_name(name)
         if not 1 <= len(name) <= 255:
@@ -111,7 +111,7 @@ def new_image(call: Call, body: CreateImage, options: ImageOptions) -> NewImage:
 
 
 def check_owner(call: Call, owner: str | None) -> None:
-    """Only some may make images for others. Raises Forbidden."""
+    """Only some callers may make images for other projects. Raises Forbidden."""
     if owner != (call.project_id or None) and not call.may("image:images:give"):
         raise Forbidden("You are not permitted to make an image of another project.")
 
@@ -152,7 +152,7 @@ def update(
     (image,) = domain.full(conn, [row])
     now = {name: list(image.tags) if name == "tags" else getattr(row, name) for name in WRITABLE}
     draft = Draft(dict(now), dict(image.properties))
-    shows = asking.options.show_multiple_locations  # who does not see locations may not name them
+    shows = asking.options.show_multiple_locations  # where locations are not shown they cannot be named
     located = [each for each in wanted if shows and each.name == LOCATIONS]
     patching.apply(draft, [each for each in wanted if each not in located], adds_once=adds_once)
     fields = draft.fields
@@ -210,7 +210,7 @@ class Images:
 
     @routes.post("/images", policy="image:images:create", body=Body(CreateImage), status=201)
     async def create(self, call: Call, body: CreateImage) -> Reply:
-        """Register an image, which has no data yet."""
+        """Register an image without data."""
         image = await self.db.run(create, call, new_image(call, body, self.asking.options))
         location = f"{call.root_url}/v2/images/{image.row.id}"
         return Reply(self._view(image), headers=(("Location", location), *offers(self.asking.stores)))
@@ -222,7 +222,7 @@ class Images:
 
     @routes.patch("/images/<image_id>", policy="image:images:update", raw=True)
     async def update(self, call: Call, image_id: str) -> dict[str, Any]:
-        """Change an image by a JSON patch."""
+        """Change an image with a JSON patch."""
         media = _patch_type(call)
         wanted = patching.operations(media, parse(_content(call)))
         return self._view(await self.db.run(update, call, image_id, wanted, self.asking, media == V20))
@@ -234,7 +234,7 @@ class Images:
 
     @routes.post("/images/<image_id>/actions/deactivate", policy="image:images:deactivate", status=204)
     async def deactivate(self, call: Call, image_id: str) -> None:
-        """Keep the data from all but administrators."""
+        """Withhold the data from all but administrators."""
         await self.db.run(block, call, image_id, True)
 
     @routes.post("/images/<image_id>/actions/reactivate", policy="image:images:reactivate", status=204)

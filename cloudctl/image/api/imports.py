@@ -1,4 +1,4 @@
-"""Imports of images, and the tasks that tell of them."""
+"""Imports of images, and the tasks that show them."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def summary(row: ImageTask) -> dict[str, Any]:
 
 
 def wish(call: Call, body: ImportImage, options: ImageOptions, permitted: Permitted, stores: Stores) -> NewImport:
-    """What a request asks for, once it is known to be possible at all. Raises Invalid."""
+    """The import that a request asks for, if it is possible at all. Raises Invalid."""
     name, methods = body.method.name, domain.methods(stores)
     uri = None if body.method.uri is MISSING else body.method.uri
     if name not in methods:
@@ -148,7 +148,7 @@ class Imports:
 
     @routes.post("/images/<image_id>/import", policy="image:images:import", body=Body(ImportImage), status=202)
     async def start(self, call: Call, image_id: str, body: ImportImage) -> Reply:
-        """Import staged data, or what an address gives, or copy what is there to other stores, in the background."""
+        """Import staged data or what is at an address, or copy an image's data to other stores, in the background."""
         wanted = wish(call, body, self.options, self.permitted, self.stores)
         await self.db.run(domain.start, call.caller, image_id, wanted, self.options)
         return Reply(None, headers=offers(self.stores))
@@ -185,7 +185,7 @@ class Tasks:
 
     @routes.post("/tasks", policy="image:tasks:create", body=Body(CreateTask), status=201)
     async def create(self, call: Call, body: CreateTask) -> Reply:
-        """Make an image from what an address gives; what is wrong with the address is told by the task."""
+        """Create an image from the data at an address; the task reports what is wrong with the address."""
         wanted = body.input
         made = structure(wanted.image_properties or {}, CreateImage, "$.input.image_properties")
         if wanted.import_from_format and made.disk_format is MISSING:

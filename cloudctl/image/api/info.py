@@ -35,7 +35,7 @@ class Info:
 
     @routes.get("/info/usage", policy="image:info:usage")
     async def usage(self, call: Call) -> dict[str, Any]:
-        """Show the limits of the project and what it uses; sizes in MiB."""
+        """Show the project's limits and usage; sizes in MiB."""
         limits, used = await self.db.scan(_usage, call.project_id)
         return {"usage": {name: {"limit": limits[name], "usage": used[name]} for name in limits}}
 

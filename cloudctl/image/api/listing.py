@@ -1,4 +1,4 @@
-"""What the query of a list of images asks for. Reference: image.md, section 4."""
+"""What the query of a list of images requests. Reference: image.md, section 4."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIMITS = Limits(most=1000, default=25)
 
 
 def conditions(call: Call) -> list[Condition]:
-    """All that the query asks for. Raises Invalid."""
+    """All conditions of the query. Raises Invalid."""
     visible = shown(call.caller, call.query.get("visibility"), call.query.get("member_status"))
     found = [visible, *listing.conditions(LISTING, call)]
     if "os_hidden" not in call.query:
@@ -42,13 +42,13 @@ def order(call: Call) -> tuple[tuple[str, str], ...]:
     for direction in directions:
         if direction not in ("asc", "desc"):
             raise Invalid(f"Invalid sort direction: {direction[:64]}. It is asc or desc.")
-    # A key that comes again orders nothing; dropping it bounds the statement.
+    # A repeated key orders nothing; dropping it bounds the statement.
     pairs_of = dict(reversed([*zip(keys, directions, strict=True)]))
     return tuple((key, pairs_of[key]) for key in dict.fromkeys(keys))
 
 
 def page(conn: Connection, call: Call) -> tuple[list[Image], bool]:
-    """The images that the query asks for, and whether others follow. Raises Invalid."""
+    """The images that the query requests, and whether others follow. Raises Invalid."""
     asked = listing.paging(call, LIMITS, order=order(call))
     found = listing.page(conn, LISTING, asked, *conditions(call))
     return domain.full(conn, found.rows), found.more

@@ -1,4 +1,4 @@
-"""Where the data of an image is, for services that read it there; and, where images show it, patches of that.
+"""Where the data of an image is, for services that read it there; and, if images show it, patches of the locations.
 
 Reference: image.md, sections 3 and 6.
 """
@@ -54,7 +54,7 @@ class PatchData(ValidationData):
 
 @frozen
 class Location:
-    """One as images show it, in a patch. What metadata there is, is ours."""
+    """One as images show it, in a patch. The `store` in its metadata is ours."""
 
     url: Annotated[str, Length(1, URI_LENGTH)]
     metadata: Mapping[str, Any] = field(factory=dict)
@@ -63,7 +63,7 @@ class Location:
 
 @frozen
 class Asking:
-    """What it takes to look at a location that somebody names."""
+    """What it takes to check a location that a client names."""
 
     stores: Stores
     options: ImageOptions
@@ -71,7 +71,7 @@ class Asking:
 
 
 def view(image: Image, stores: Stores) -> list[dict[str, Any]]:
-    """The heaviest store first; addresses that were said in their order."""
+    """The heaviest store first; addresses that users named in their order."""
     held = {store.id: store for store in stores}
     return [each for store_id in image.stores if store_id in held for each in _in(image, held[store_id])]
 
@@ -87,7 +87,7 @@ def _in(image: Image, store: ImageStore) -> Iterator[dict[str, Any]]:
 
 
 def expectation(data: ValidationData | Missing) -> Hash | None:
-    """Raises Invalid for what is no hash."""
+    """Raises Invalid for what is not a hash."""
     if data is MISSING or (data.os_hash_algo is MISSING and data.os_hash_value is MISSING):
         return None
     if data.os_hash_algo is MISSING or data.os_hash_value is MISSING:
@@ -101,14 +101,14 @@ def expectation(data: ValidationData | Missing) -> Hash | None:
 
 
 def check(url: str, asking: Asking) -> None:
-    """That data may be fetched from there. Raises Invalid."""
+    """Raises Invalid unless data may be fetched from there."""
     if not asking.options.web_store:
         raise Invalid("This cloud has no store of what is at addresses; import it by web-download instead.")
     imports.check(url, asking.options, asking.permitted)
 
 
 def add(conn: Connection, caller: Caller, image_id: str, wish: AddLocation, asking: Asking) -> None:
-    """Its data is fetched, looked at and kept, in the background.
+    """Its data is fetched, checked and stored in the background.
 
     Raises Invalid, NotFound, Forbidden, Conflict, OverQuota.
     """
@@ -118,7 +118,7 @@ def add(conn: Connection, caller: Caller, image_id: str, wish: AddLocation, aski
 
 
 def said(wish: Location, asking: Asking, *, known: bool) -> Said:
-    """What a patch says. `known`: there are sums to compare with, so that wrong ones are told from nonsense by these.
+    """What a patch says. `known`: there are sums to compare with, so malformed ones need no check of their own.
 
     Raises Invalid.
     """
@@ -131,10 +131,10 @@ def said(wish: Location, asking: Asking, *, known: bool) -> Said:
 
 
 def patch(conn: Connection, caller: Caller, image_id: str, operation: Operation, asking: Asking) -> None:
-    """What one operation says of LOCATIONS.
+    """Apply one operation on LOCATIONS.
 
-    An image without data gets it by this; to one that has it from addresses others are added. Of any other image one of
-    several locations is removed. Raises Invalid, BodyError, NotFound, Forbidden, Conflict, OverQuota.
+    An image without data gets it this way; one whose data is at addresses can get others. From any other image one of
+    several locations can be removed. Raises Invalid, BodyError, NotFound, Forbidden, Conflict, OverQuota.
     """
     image = domain.get(conn, image_id, lock=True)
     there, member = view(image, asking.stores), operation.member
@@ -163,7 +163,7 @@ def patch(conn: Connection, caller: Caller, image_id: str, operation: Operation,
 
 
 def _place(member: str) -> int | None:
-    """Python reads no number of thousands of digits."""
+    """The number, if it is short enough: Python reads no number of thousands of digits."""
     return int(member) if member.isascii() and member.isdecimal() and len(member) < 10 else None
 
 
@@ -180,7 +180,7 @@ def _remove(conn: Connection, caller: Caller, image: Image, there: Sequence[Any]
 def _replace(
     conn: Connection, caller: Caller, image: Image, there: Sequence[Any], wishes: Sequence[Location], asking: Asking
 ) -> None:
-    """What is said may be what there is: then nothing happens."""
+    """If the wishes are what there is, nothing happens."""
     if [(each.url, dict(each.metadata)) for each in wishes] == [(each["url"], each["metadata"]) for each in there]:
         return
     if there and not image.locations:
@@ -201,10 +201,10 @@ class Locations:
 
     @routes.get("/images/<image_id>/locations", policy="image:locations:list")
     async def list(self, call: Call, image_id: str) -> Any:
-        """List where the data of an image is, for services."""
+        """List the locations of an image's data, for services."""
         return view(await self.db.read(domain.get, image_id), self.asking.stores)
 
     @routes.post("/images/<image_id>/locations", policy="image:locations:add", body=Body(AddLocation), status=202)
     async def add(self, call: Call, image_id: str, body: AddLocation) -> None:
-        """Say at which address the data of an image is; it is fetched, looked at and kept, in the background."""
+        """Name the address of an image's data, which is fetched, checked and stored in the background."""
         await self.db.run(add, call.caller, image_id, body, self.asking)

@@ -48,7 +48,7 @@ class Members:
 
     @routes.get("/images/<image_id>/members", policy="image:members:list")
     async def list(self, call: Call, image_id: str) -> dict[str, Any]:
-        """List the members; a member sees itself."""
+        """List the members; a member sees only itself."""
         rows = await self.db.scan(domain.listed, call.caller, image_id)
         return {"members": [view(row) for row in rows], "schema": "/v2/schemas/members"}
 
@@ -64,7 +64,7 @@ class Members:
 
     @routes.put("/images/<image_id>/members/<member_id>", policy="image:members:update", body=Body(UpdateMember))
     async def update(self, call: Call, image_id: str, member_id: str, body: UpdateMember) -> dict[str, Any]:
-        """Accept or reject an image that is shared with one's project."""
+        """Accept or reject an image that is shared with the caller's project."""
         return view(await self.db.run(domain.answer, call.caller, image_id, member_id, body.status))
 
     @routes.delete("/images/<image_id>/members/<member_id>", policy="image:members:delete")

@@ -40,7 +40,7 @@ from cloudctl.rest.listing import Condition, Listing, words
 from cloudctl.rest.resource import REQUIRED, Attribute, Json, View, of_each
 from cloudctl.rest.route import Routes
 
-# Of the body that makes one: what it holds from the beginning.
+# In the body that makes one: what it holds from the beginning.
 HELD: Mapping[str, Declared[Any]] = {
     "resource_type_associations": ASSOCIATIONS,
     "properties": PROPERTIES,
@@ -50,7 +50,7 @@ HELD: Mapping[str, Declared[Any]] = {
 
 
 def held(name: str) -> View:
-    """What namespaces hold of one kind, as it is shown in them; nothing where there is nothing."""
+    """What namespaces hold of one kind, as they show it; left out where there is none."""
     declared = HELD[name]
 
     def view(conn: Connection, call: Call, rows: Sequence[Namespace]) -> list[Any]:
@@ -93,7 +93,7 @@ WHOLE = (
     Attribute("tags", None, _many("tags"), post=MISSING, view=held("tags")),
 )
 NEW = Body(resource.body("New namespace", WHOLE))
-# What a namespace holds stays as it is, and is not looked at: clients send what they were shown.
+# What a namespace holds stays as it is, and is ignored in the body: clients send what they were shown.
 CHANGED = Body(resource.body("Namespace", (*OWN, *(Attribute(name, None, Any, post=MISSING) for name in HELD))))
 
 
@@ -116,7 +116,7 @@ LISTING = Listing(
 
 
 def own_values(call: Call, body: Any) -> dict[str, Any]:
-    """The columns that a body says. Raises Forbidden: one names another owner than oneself."""
+    """The columns that a body sets. Raises Forbidden if it names an owner other than the caller's project."""
     values = given(body, *(each.field for each in OWN))
     owner = values.get("owner", MISSING)
     if owner not in (MISSING, call.project_id) and not call.may("image:namespaces:all"):
@@ -125,7 +125,7 @@ def own_values(call: Call, body: Any) -> dict[str, Any]:
 
 
 def wanted_of(body: Any) -> NewDefinitions:
-    """What a body says of what the namespace holds."""
+    """What the namespace is to hold, according to a body."""
     said = given(body, *HELD)
     properties = [{"name": name, **given(each)} for name, each in said.pop("properties", {}).items()]
     wanted = {name: [given(each) for each in bodies] for name, bodies in said.items()} | {"properties": properties}
@@ -163,7 +163,7 @@ class Namespaces:
 
     @routes.get(NAMESPACES, policy="image:namespaces:list", query=(*LISTING.filters, *PAGING))
     async def list(self, call: Call) -> Json:
-        """List the namespaces, and which resource types they are for."""
+        """List the namespaces, with the resource types that they are for."""
         return await self.db.scan(self._list, call)
 
     def _list(self, conn: Connection, call: Call) -> Json:
@@ -175,7 +175,7 @@ class Namespaces:
 
     @routes.post(NAMESPACES, policy="image:namespaces:create", body=NEW, status=201)
     async def create(self, call: Call, body: Any) -> Reply:
-        """Make a namespace, with what it shall hold."""
+        """Create a namespace and everything that it is to hold."""
         view = await self.db.run(self._create, call, body)
         return Reply(view, headers=(("Location", f"{call.root_url}{view['self']}"),))
 
@@ -187,7 +187,7 @@ class Namespaces:
 
     @routes.get(f"{NAMESPACES}/<namespace>", policy="image:namespaces:show", query=("resource_type",))
     async def show(self, call: Call, namespace: str) -> Json:
-        """Show a namespace with all that it holds; `resource_type` says properties' names as they are for it."""
+        """Show a namespace with all that it holds, for one `resource_type` with that type's names of properties."""
         return await self.db.scan(self._show, call, namespace)
 
     def _show(self, conn: Connection, call: Call, name: str) -> Json:
@@ -209,7 +209,7 @@ class Namespaces:
 
     @routes.delete(f"{NAMESPACES}/<namespace>", policy="image:namespaces:delete")
     async def delete(self, call: Call, namespace: str) -> None:
-        """Delete a namespace with all that it holds."""
+        """Delete a namespace and everything that it holds."""
         await self.db.run(self._delete, call, namespace)
 
     def _delete(self, conn: Connection, call: Call, name: str) -> None:

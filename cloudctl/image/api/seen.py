@@ -1,4 +1,4 @@
-"""Of what in a path somebody may not know at all: see `Sight.kinds`."""
+"""The things in a path that a caller may not know of at all: see `Sight.kinds`."""
 
 from __future__ import annotations
 

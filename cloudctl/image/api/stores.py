@@ -1,4 +1,4 @@
-"""What requests say of stores, what answers tell of them, and the data of one store."""
+"""Stores in requests and in answers, and the data of one store."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ STORE_HEADER = "x-image-meta-store"
 
 
 def named_store(call: Call, stores: Stores) -> ImageStore:
-    """The store that a header names, or the default one, for data that comes. Raises Invalid."""
+    """The store that a header names, or the default one, for incoming data. Raises Invalid."""
     return stores.to_write(call.header(STORE_HEADER) or DEFAULT)
 
 
 def offers(stores: Stores) -> tuple[tuple[str, str], ...]:
-    """Headers that tell how data may be brought, and where."""
+    """Headers that list how data may be brought, and to which stores."""
     methods = ("OpenStack-image-import-methods", ",".join(imports.methods(stores)))
     ids = ("OpenStack-image-store-ids", ",".join(stores.writable))
     return (methods, ids) if len(stores.writable) > 1 else (methods,)

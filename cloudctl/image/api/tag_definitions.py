@@ -31,7 +31,7 @@ class NewTags:
 
 
 def append(call: Call) -> bool:
-    """Whether tags are added to those that are there. Raises Invalid."""
+    """Whether tags are added to the existing ones. Raises Invalid."""
     value = call.header(APPEND)
     found = truth(value) if value else False
     if found is None:
@@ -49,7 +49,7 @@ class TagDefinitions:
         f"{NAMESPACES}/<namespace>/tags", policy="image:tag_definitions:create", body=Body(NewTags), status=201
     )
     async def create(self, call: Call, namespace: str, body: NewTags) -> Json:
-        """Define these tags in place of those that are there, or beside them: `X-Openstack-Append: true`."""
+        """Define these tags in place of the existing ones, or, with `X-Openstack-Append: true`, in addition to them."""
         wanted = [tag.name for tag in body.tags]
         await self.db.run(self._create, call, namespace, wanted, append(call))
         return {"tags": [{"name": name} for name in wanted]}

@@ -9,7 +9,7 @@ from attrs import frozen
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
 
-# The newest first. Each says that its features are here: 2.17 locations, 2.15 details of stores, 2.12 tasks of images,
+# The newest first. Each stands for features we have: 2.17 locations, 2.15 details of stores, 2.12 tasks of images,
 # 2.11 copies, 2.10 hashes and so on. 2.14 and 2.16 are of caches.
 MINORS = (17, 15, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
 
@@ -30,15 +30,15 @@ class Versions:
 
     @routes.get("/", policy=None, status=300)
     async def choices(self, call: Call) -> dict[str, Any]:
-        """The versions of this API."""
+        """List the versions of this API."""
         return versions(call)
 
     @routes.get("/versions", policy=None)
     async def list(self, call: Call) -> dict[str, Any]:
-        """The versions of this API."""
+        """List the versions of this API."""
         return versions(call)
 
     @routes.get("/v2", policy=None)
     async def show(self, call: Call) -> dict[str, Any]:
-        """The versions of this API."""
+        """List the versions of this API."""
         return versions(call)
