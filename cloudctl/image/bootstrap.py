@@ -63,14 +63,14 @@ def usual(owner: str | None) -> Iterator[NewNamespace]:
 
 
 def define_in_older(conn: Connection, now: datetime) -> None:
-    """Write the usual definitions into a cloud that is older than they are. What was deleted since stays so."""
+    """Write the usual definitions into a cloud that is older than they are. What was deleted since stays deleted."""
     schema.lock(conn)
     if not definitions.resource_types(conn):
         define(conn, None, now)
 
 
 def define(conn: Connection, owner: str | None, now: datetime) -> None:
-    """Write the usual definitions; the resource types first, for some are of no namespace yet."""
+    """Write the usual definitions; the resource types first, because some are in no namespace yet."""
     for name in _usual()["resource_types"]:
         definitions.know(conn, name, now)
     for each in usual(owner):

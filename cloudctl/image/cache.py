@@ -1,7 +1,7 @@
-"""The cache: copies of images' data, near to those who download it, as administrators asked for them.
+"""The cache: copies of images' data, near to those who download it, that administrators asked for.
 
-The rows say what there is; a file without a row is a leftover, and a row without its file only costs the nearness. What
-was not read for longest goes first when there is no room.
+The rows say what there is; a file without a row is a leftover, and a row without its file only means that the copy is
+not used. When there is no room, the copy that was not read for longest goes first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _read = (
 
 
 def listed(conn: Connection) -> Sequence[CachedImage]:
-    """The oldest wish first."""
+    """The oldest request first."""
     return conn.execute(select(CachedImage).order_by(CachedImage.queued_at, CachedImage.image_id)).all()
 
 
@@ -51,13 +51,13 @@ def is_wanted(conn: Connection, image_id: str) -> bool:
 
 
 def keep(conn: Connection, image_id: str, now: datetime) -> bool:
-    """The copy is there; False if nobody wants it any more."""
+    """The copy exists now; False if nobody wants it any more."""
     wanted = update(CachedImage).where(CachedImage.image_id == image_id)
     return conn.execute(wanted.values(cached_at=now)).rowcount == 1
 
 
 def surplus(conn: Connection, most: int) -> list[str]:
-    """The images whose copies are too many for `most` bytes."""
+    """The images whose copies exceed `most` bytes."""
     last = func.coalesce(CachedImage.read_at, CachedImage.cached_at)
     rows = conn.execute(
         select(CachedImage.image_id, CachedImage.size).where(CachedImage.cached_at.is_not(None)).order_by(last.desc())
@@ -87,12 +87,12 @@ def remove(conn: Connection, image_id: str) -> None:
 
 
 def forget(conn: Connection, image_ids: Collection[str]) -> int:
-    """How many of them there were. A copy that is being made is dropped by the task that makes it."""
+    """Returns how many of them there were. A copy that is being made is dropped by the task that makes it."""
     return conn.execute(delete(CachedImage).where(CachedImage.image_id.in_(image_ids))).rowcount
 
 
 def clear(conn: Connection, *, cached: bool, queued: bool) -> list[str]:
-    """Forget all copies, all wishes, or both; the images."""
+    """Forget all copies, all requests, or both; returns the images."""
     query = select(CachedImage.image_id)
     if not queued:
         query = query.where(CachedImage.cached_at.is_not(None))

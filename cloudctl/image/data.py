@@ -1,4 +1,4 @@
-"""The work on images' data: keeping, hashing and inspecting files, in threads of its own."""
+"""The work on images' data: storing, hashing and inspecting files, in its own threads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HASH = "sha512"
 
 @frozen
 class Hash:
-    """Of data, by the algorithm with this name; the value is hexadecimal."""
+    """The hash of some data, by the named algorithm; the value is hexadecimal."""
 
     algorithm: str
     value: str
@@ -36,7 +36,7 @@ class Hash:
 
 @frozen
 class Measured:
-    """What is known of an image's data once it was read. Sizes in bytes."""
+    """What is known of an image's data once it has been read. Sizes in bytes."""
 
     size: int
     virtual_size: int
@@ -45,7 +45,7 @@ class Measured:
     os_hash_algo: str = HASH
 
 
-# Of an image that consists of properties alone.
+# Of an image that consists of properties only.
 EMPTY = Measured(0, 0, hashlib.md5(usedforsecurity=False).hexdigest(), hashlib.new(HASH).hexdigest())
 
 
@@ -70,7 +70,7 @@ class ImageData:
         return deferToThreadPool(self.reactor, pool, run, fn, *args, **kwargs)
 
     def measure(self, path: Path, disk_format: str, container_format: str, algorithm: str = HASH) -> Deferred[Measured]:
-        """Hash the file and see that its format is the image's. Fails with UnsupportedMediaType."""
+        """Hash the file and check that its format is the image's. Fails with UnsupportedMediaType."""
         return self.run(measure, path, disk_format, container_format, self.require_format_match, algorithm)
 
     def changed(self, fn: Callable[Concatenate[ImageStore, P], T], *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
@@ -87,7 +87,7 @@ def measure(
 ) -> Measured:
     """Read the whole file once. Raises UnsupportedMediaType if the data is not what the image says, or unsafe.
 
-    For files that a driver wrote and start-up; requests use `ImageData.measure`.
+    For start-up and for files that a driver wrote; requests use `ImageData.measure`.
     """
     md5, chosen = hashlib.md5(usedforsecurity=False), hashlib.new(algorithm)
     size = 0

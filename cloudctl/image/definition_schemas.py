@@ -27,7 +27,7 @@ TIMES = {
 }
 LINKS = {"self": _served("Path of this record"), "schema": _served("Path of this schema")}
 
-# The words that a property is defined by: a part of JSON schema, and a few of OpenStack's.
+# The keywords that define a property: a part of JSON schema, and a few of OpenStack's.
 KEYWORDS: Mapping[str, Schema] = {
     "title": {"type": "string", "maxLength": 80, "description": "What people are shown"},
     "type": {"type": "string", "enum": TYPES, "description": "The type of its values"},

@@ -1,6 +1,6 @@
 """What namespaces of metadata definitions hold: properties, objects, tags, and the resource types they are for.
 
-All four are named things in a namespace, and are read, made, changed and removed alike; `record` says which they are.
+All four are named things in a namespace, and are read, made, changed and removed alike; `record` says which is meant.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ KINDS: Mapping[type[Definition], str] = {
 
 @frozen
 class NewDefinitions:
-    """Columns of what a namespace shall hold, without those that all have."""
+    """Columns of what a namespace is to hold, without the common ones."""
 
     associations: Sequence[Values] = ()
     properties: Sequence[Values] = ()
@@ -65,7 +65,7 @@ def get(conn: Connection, record: type[D], namespace: Namespace, name: str) -> D
 
 
 def of(conn: Connection, record: type[D], namespace_ids: Sequence[str]) -> dict[str, list[D]]:
-    """Namespace id → what is in it, by name; every id is there."""
+    """Namespace id → what is in it, by name; every id is a key."""
     found: dict[str, list[D]] = defaultdict(list)
     for each in conn.execute(select(record).where(record.namespace_id.in_(namespace_ids)).order_by(record.name)):
         found[each.namespace_id].append(each)
@@ -73,7 +73,7 @@ def of(conn: Connection, record: type[D], namespace_ids: Sequence[str]) -> dict[
 
 
 def create(conn: Connection, record: type[D], namespace: Namespace, values: Values, now: datetime) -> D:
-    """Raises Conflict for a name that is there."""
+    """Raises Conflict for an existing name."""
     if record is Association:
         know(conn, values["name"], now)
     made = record(namespace_id=namespace.id, created_at=now, updated_at=now, **values)
@@ -123,18 +123,18 @@ def resource_types(conn: Connection) -> list[ResourceType]:
 
 
 def know(conn: Connection, name: str, now: datetime) -> None:
-    """A resource type is there from its first association on."""
+    """A resource type exists from its first association on."""
     if conn.execute(select(ResourceType).where(ResourceType.name == name)).first() is not None:
         return
     try:
         with conn.begin_nested():
             conn.execute(insert(ResourceType).values(name=name, created_at=now, updated_at=now))
     except IntegrityError:
-        return  # somebody else has just said so
+        return  # another transaction has just added it
 
 
 def prefix(conn: Connection, namespace: Namespace, resource_type: str) -> str:
-    """Before the names of properties when they are of this type; empty if the namespace says none."""
+    """What properties' names begin with on resources of this type; empty if the namespace has no prefix for it."""
     mine = (Association.namespace_id == namespace.id, Association.name == resource_type)
     found = conn.execute(select(Association).where(*mine)).first()
     return "" if found is None else found.prefix or ""

@@ -1,6 +1,6 @@
 """One image: its states, who sees it, making, changing and removing it. Reference: image.md, sections 1 to 3.
 
-Functions that change an image take its row as `visible` or `get` gave it with `lock=True`.
+Functions that change an image take its row as returned by `visible` or `get` with `lock=True`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ DISK_FORMATS = ("ami", "ari", "aki", "vhd", "vhdx", "vmdk", "raw", "qcow2", "vdi
 
 @frozen
 class NewImage:
-    """What one says of an image before it has data. `owner`: a project id."""
+    """What is said of an image before it has data. `owner`: a project id."""
 
     owner: str | None
     name: str | None = None
@@ -90,7 +90,7 @@ class Image:
 
 
 def shared_with(project_id: str, *statuses: str) -> ColumnElement[bool]:
-    """Images that are shared with the project, and that it has answered with one of these statuses."""
+    """Images that are shared with the project, if it has answered with one of these statuses."""
     if not project_id:
         return false()
     mine = select(ImageMember.image_id).where(ImageMember.member_id == project_id, ImageMember.status.in_(statuses))
@@ -106,12 +106,12 @@ def sees_all(caller: Caller) -> bool:
 
 
 def seen_by(caller: Caller) -> ColumnElement[bool]:
-    """Which images the caller may know by their ids."""
+    """Which images the caller may see by id."""
     return true() if sees_all(caller) else seen_in(caller.project_id)
 
 
 def seen_in(project_id: str) -> ColumnElement[bool]:
-    """Which images a project may know by their ids, whoever of it asks."""
+    """Which images any caller of a project may see by id."""
     return or_(
         owned_by(project_id),
         ImageRecord.visibility.in_((PUBLIC, COMMUNITY)),
@@ -185,7 +185,7 @@ def find(conn: Connection, image_id: str) -> ImageRecord | None:
 
 
 def formats(image: ImageRecord) -> tuple[str, str]:
-    """Of its disk and of its container. Raises Invalid while one is not said."""
+    """Of its disk and of its container. Raises Invalid while one is not set."""
     if not (image.disk_format and image.container_format):
         raise Invalid("Properties disk_format, container_format must be set prior to saving data.")
     return image.disk_format, image.container_format
@@ -221,9 +221,9 @@ def with_properties(conn: Connection, wanted: Mapping[str, str]) -> Sequence[Ima
 
 
 def create(conn: Connection, new: NewImage, now: datetime, *, status: str = QUEUED) -> str:
-    """Register an image without data; its id.
+    """Register an image without data; returns its id.
 
-    SAVING is for those who write the data to the store themselves and have `image.image.activate` take it from there.
+    SAVING is for callers that write the data to the store themselves, where `image.image.activate` then takes it over.
     Raises Conflict if the id is or was in use, OverQuota.
     """
     quota.take(conn, QUOTAS, new.owner or "", {"image_count_total": 1})
@@ -232,7 +232,7 @@ def create(conn: Connection, new: NewImage, now: datetime, *, status: str = QUEU
 
 
 def create_stored(conn: Connection, new: NewImage, measured: Measured, now: datetime) -> str:
-    """Register an image whose data is at `ImageStore.path(new.id)` already (see `data.measure`); its id."""
+    """Register an image whose data is already at `ImageStore.path(new.id)` (see `data.measure`); returns its id."""
     _insert(conn, new, now, status=ACTIVE, **_data(measured, (DEFAULT,)))
     return new.id
 
@@ -297,13 +297,13 @@ def activate(
 
 
 def change(conn: Connection, image: ImageRecord, changes: Mapping[str, Any], now: datetime) -> ImageRecord:
-    """Change columns that are no part of the states. Raises NotFound."""
+    """Change columns that are not part of the state. Raises NotFound."""
     conn.execute(update(ImageRecord).where(ImageRecord.id == image.id).values(updated_at=now, **changes))
     return get(conn, image.id)
 
 
 def block(conn: Connection, row: ImageRecord, now: datetime, *, blocked: bool) -> None:
-    """Deactivate or reactivate an image; nothing happens if it is so already. Raises Forbidden without data."""
+    """Deactivate or reactivate an image; does nothing if it already is. Raises Forbidden without data."""
     name, done = ("deactivate", DEACTIVATED) if blocked else ("reactivate", ACTIVE)
     if row.status == done or try_move(conn, row.id, name, now):
         return
@@ -314,7 +314,7 @@ def block(conn: Connection, row: ImageRecord, now: datetime, *, blocked: bool) -
 
 
 def leave(conn: Connection, row: ImageRecord, store_id: str, now: datetime, by: Origin) -> ImageRecord:
-    """The data is no more in this store; a task removes it there.
+    """The data is no longer in this store; a task removes it there.
 
     Raises NotFound, Forbidden for the only store that has it, Conflict while it is being copied.
     """

@@ -1,6 +1,6 @@
-"""Imports: staged data, or what an address gives → the image's data, in the background. Reference: image.md, section 9.
+"""Imports: staged data, or what is at an address → the image's data, in the background. Reference: image.md, section 9.
 
-The engine's task does the work; a row of `image_tasks` tells users of it.
+The engine's task does the work; a row of `image_tasks` shows it to users.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def address(uri: str, ports: tuple[int, ...]) -> Address:
 
 
 def check(uri: str, options: ImageOptions, permitted: Any) -> None:
-    """That an import may fetch this; names are resolved, and looked at again, when it does. Raises Invalid."""
+    """Raises Invalid unless an import may fetch this; names are resolved, and checked again, when it does."""
     host = address(uri, options.import_ports).host
     try:
         literal = ip_address(host)
@@ -90,7 +90,7 @@ def check(uri: str, options: ImageOptions, permitted: Any) -> None:
 
 @frozen
 class NewImport:
-    """What an import shall do. `told`: as the caller said it. `all_must`: it fails if one of the stores does."""
+    """What an import is to do. `told`: as the caller said it. `all_must`: it fails if one of the stores does."""
 
     method: str
     uri: str | None
@@ -98,7 +98,7 @@ class NewImport:
     stores: Sequence[str] = (DEFAULT,)
     all_must: bool = True
     image: Elsewhere | None = None
-    hash: Hash | None = None  # of the data that is expected
+    hash: Hash | None = None  # of the expected data
 
 
 def start(conn: Connection, caller: Caller, image_id: str, wish: NewImport, options: ImageOptions) -> None:
@@ -166,7 +166,7 @@ def _told(image: Image, wish: NewImport) -> dict[str, Any]:
 def start_task(
     conn: Connection, caller: Caller, new: NewImage, told: Mapping[str, Any], uri: str, options: ImageOptions
 ) -> ImageTask:
-    """Make an image and import it from an address; the row of `image_tasks`. Raises Conflict, OverQuota."""
+    """Make an image and import it from an address; returns the row of `image_tasks`. Raises Conflict, OverQuota."""
     signatures.refuse(new.properties)
     domain.create(conn, new, caller.now)
     quota.take(conn, QUOTAS, new.owner or "", {"image_count_uploading": 1})
@@ -209,7 +209,7 @@ def _submit(
 
 
 def processing(conn: Connection, task_id: str, image_id: str, now: datetime) -> Image:
-    """Work begins; the image. Raises Gone."""
+    """Work begins; returns the image. Raises Gone."""
     _tell(conn, task_id, now, status=PROCESSING)
     return importing(conn, image_id)
 
@@ -256,7 +256,7 @@ def _over(failed: Sequence[str]) -> dict[str, str]:
 
 
 def copying(conn: Connection, task_id: str, image_id: str, now: datetime) -> Image:
-    """Work on a copy begins; the image. Raises Gone."""
+    """Work on a copy begins; returns the image. Raises Gone."""
     _tell(conn, task_id, now, status=PROCESSING)
     image = conn.execute(select(Image).where(Image.id == image_id, Image.status.in_(STORED))).first()
     if image is None:
@@ -311,7 +311,7 @@ def kept(now: datetime) -> ColumnElement[bool]:
 
 
 def of_image(conn: Connection, caller: Caller, image_id: str) -> list[ImageTask]:
-    """The imports of an image of one's own, the newest first. Raises NotFound, Forbidden."""
+    """The imports of an image of the caller's project, the newest first. Raises NotFound, Forbidden."""
     image = domain.visible(conn, caller, image_id)
     caller.require("image:images:tasks", project_id=image.owner or "")
     query = select(ImageTask).where(ImageTask.image_id == image.id, kept(caller.now))

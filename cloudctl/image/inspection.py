@@ -1,7 +1,7 @@
 """What disk format a file really has, how large its disk is, and whether it points at other files.
 
 A qcow2 file with a backing file, or a VMDK that is only a description, makes a hypervisor read files of its host for
-whoever uploaded it; such data is refused. Reference: image.md, section 7. Layouts: the formats' own specifications
+the uploader; such data is refused. Reference: image.md, section 7. Layouts: the formats' own specifications
 (docs/interop/qcow2.txt, the VHD, VHDX and VMDK specifications, ECMA-119).
 """
 
@@ -15,9 +15,9 @@ from typing import IO
 from attrs import frozen
 
 SECTOR = 512
-# Formats that a file shows by itself. All others (raw, ami, ari, aki, ploop) are any bytes.
+# Formats that can be recognized in a file. All others (raw, ami, ari, aki, ploop) may be any bytes.
 KNOWN = ("qcow2", "vmdk", "vhd", "vhdx", "vdi", "iso")
-# Data in one of these is not taken for raw: a hypervisor that probes it would follow what it says.
+# Data in one of these is not accepted as raw: a hypervisor that probes it would follow what it says.
 NEVER_RAW = ("qcow2", "vmdk", "vhd", "vhdx", "vdi")
 VMDK_TYPES = (b"monolithicSparse", b"streamOptimized")
 
@@ -44,7 +44,7 @@ def inspect(file: IO[bytes], size: int) -> Inspected:
 
 
 def refusal(disk_format: str, container_format: str, found: Inspected) -> str | None:
-    """Why data that was found to be this may not be an image of this disk format; None if it may."""
+    """Why the inspected data may not be an image of this disk format; None if it may."""
     if container_format not in ("bare",):
         # The disk is inside an archive, or is a part of a machine image.
         return None
@@ -161,5 +161,5 @@ def _iso(read: Read, size: int) -> Inspected | None:
 
 
 def _sane(virtual_size: int) -> int:
-    """What a column can hold; a header may say anything."""
+    """At most what a column can hold; a header may say anything."""
     return min(virtual_size, 2**63 - 1)

@@ -1,10 +1,10 @@
-"""A store whose data a driver of objects keeps, so that processes which share no directory have it all the same.
+"""A store whose data a driver of objects keeps, so that processes that share no directory all have it.
 
-Its directory has what is on its way there, and copies of what was read: of active images alone, whose data never
-changes. A copy is as good as the content, so whoever wants to read takes it for it, and the driver is asked only where
-there is none. One that nobody has used for a day goes.
+Its directory has what is on its way there, and copies of what was read: only of active images, whose data never
+changes. A copy is as good as the content, so readers use it, and the driver is asked only where there is none. A copy
+that nobody has used for a day is removed.
 
-The content of an image is kept under its id, and data that waits for an import under one that follows from it.
+The content of an image is kept under its id, and data that waits for an import under an id derived from that.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from cloudctl.image.store import CHUNK, ImageStore, held, is_held
 STAGED = UUID("5e0b1f0e-6a54-4c2e-9b7c-3b7c6f1d2a90")
 # Seconds.
 COPY_KEPT = 86_400.0
-GIVEN_UP = 86_400.0  # after which an upload whose machine has not come back is nobody's
-YOUNG = 3600.0  # for which a content that no image has may still get one
+GIVEN_UP = 86_400.0  # after which an upload whose machine has not come back counts as died
+YOUNG = 3600.0  # for which a content without an image may still get one
 
 Known = Callable[[Collection[str]], Iterable[tuple[str, bool]]]
 """Ids of images → those that have data, and those that have staged data: (id, whether it is that)."""
@@ -40,7 +40,7 @@ class KeptStore(ImageStore):
     contents: IObjectData = field(kw_only=True)
 
     def fetch(self, image_id: str, *, settled: bool = True) -> Path:
-        # Before it is active another one may get its name: such a copy is not there for others.
+        # Until the image is active, other content may take its name: such a copy is not for other readers.
         path = self.path(image_id) if settled else self.staged(image_id)
         if settled and path.exists():
             os.utime(path)
@@ -49,7 +49,7 @@ class KeptStore(ImageStore):
         return path
 
     def has(self, image_id: str) -> bool:
-        """It may be what an upload that died has left: to keep it anew is the one way to be sure."""
+        """It may be what an upload that died has left: only storing it again makes sure."""
         return False
 
     def receive(self, source: Path, image_id: str) -> None:
@@ -74,12 +74,12 @@ class KeptStore(ImageStore):
             self.contents.ensure_absent(_staged(image_id))
 
     def has_died(self, image_id: str, upload_id: str, since: float) -> bool:
-        """Known for sure on the machine where it was; where it never starts again, after a day."""
+        """Known for sure on the machine where it arrived; if that never starts again, assumed after a day."""
         arrived = self.incoming(upload_id)
         return since > GIVEN_UP or (arrived.exists() and not is_held(arrived))
 
     def sweep(self, known: Known, before: float) -> int:
-        """Remove what no image has, if it was kept before this time; how much that was."""
+        """Remove contents that no image has, if kept before this time; returns how many."""
         removed, after = 0, ""
         with _told():
             while page := self.contents.inventory(after):
@@ -93,20 +93,20 @@ class KeptStore(ImageStore):
         return removed
 
     def _keep(self, id: str, source: Path) -> None:
-        """Instead of what an upload that died may have left."""
+        """Replaces what an upload that died may have left."""
         with _told():
             self.contents.ensure_absent(id)
             self.contents.ensure_kept(id, str(source))
 
     def _copy(self, id: str, target: Path) -> bool:
-        """Whether there is such a content, which then is in the file."""
+        """Copy the content to the file; returns whether there is such a content."""
         self._forget_copies()
         arriving = self.incoming(new_id())
         try:
             with _told(), self.contents.open(id) as content, arriving.open("xb") as file, held(arriving):
                 shutil.copyfileobj(content, file, CHUNK)
                 file.flush()
-                # It is here again when it is asked for, so it need not survive a power cut; a half one must not.
+                # It is fetched again when needed, so it need not survive a power cut; but half a file must not.
                 os.fsync(file.fileno())
                 arriving.replace(target)
         except UnknownContent:
@@ -117,7 +117,7 @@ class KeptStore(ImageStore):
         return True
 
     def _forget_copies(self) -> None:
-        """Who reads one goes on."""
+        """Readers that have one open can read on."""
         for name in self.names():
             path = self.directory / name
             try:
@@ -138,7 +138,7 @@ def _staged(image_id: str) -> str:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """What a driver says, as files say it; but that there is nothing is for the caller."""
+    """A driver's errors as OSError, except UnknownContent, which is for the caller."""
     try:
         yield
     except UnknownContent:

@@ -7,7 +7,7 @@ from cloudctl.tasks import Kind
 IMAGE = "image"
 
 DELETE_IMAGE = Kind("image.image.delete", IMAGE)
-# A child of whoever makes an image from a disk.
+# A child of the task that makes an image from a disk.
 ACTIVATE_IMAGE = Kind("image.image.activate", IMAGE)
 # How long an import, or a copy to other stores, may take is an option.
 IMPORT_IMAGE = Kind("image.image.import", IMAGE)

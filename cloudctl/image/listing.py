@@ -58,7 +58,7 @@ def _size(column: Column[Any], compare: Callable[[Any, int], ColumnElement[bool]
 
 
 def _count(column: Column[int]) -> Filter:
-    """Equality with an integer column, which holds less than a client may ask for."""
+    """Equality with an integer column, whose range is smaller than that of the numbers a client may send."""
 
     def test(values: Sequence[str]) -> Condition:
         number = natural(column.name, values[-1])
@@ -85,7 +85,7 @@ TIME_OPERATORS: Mapping[str, Callable[[Any, datetime], ColumnElement[bool]]] = {
 
 
 def _time(column: Column[datetime]) -> Filter:
-    """`gt:2026-01-02T03:04:05Z` and so on; without an operator equality. Every value must hold."""
+    """`gt:2026-01-02T03:04:05Z` and so on; without an operator, equality. Every condition must hold."""
 
     def test(values: Sequence[str]) -> Condition:
         return and_(*(one(value) for value in values))
@@ -115,7 +115,7 @@ def _flag(column: Column[bool]) -> Filter:
 
 
 def _tags(values: Sequence[str]) -> Condition:
-    """All of them."""
+    """Images that have all of these tags."""
     having = (select(ImageTag.image_id).where(ImageTag.tag == tag) for tag in dict.fromkeys(values))
     return and_(*(Image.id.in_(each) for each in having))
 
@@ -153,7 +153,7 @@ LISTING = Listing(
 
 
 def having(name: str, value: str) -> Condition:
-    """A property of this value."""
+    """Images whose property of this name has this value."""
     mine = and_(ImageProperty.image_id == Image.id, ImageProperty.name == name)
     return select(ImageProperty.image_id).where(mine, ImageProperty.value == value).exists()
 
@@ -162,9 +162,9 @@ def having(name: str, value: str) -> Condition:
 
 
 def shown(caller: Caller, visibility: str | None, member_status: str | None) -> Condition:
-    """By these two parameters of the query: what the caller is shown unless it names an id. Raises Invalid.
+    """What the caller is shown unless it names an id, by these two parameters of the query. Raises Invalid.
 
-    Without `visibility`: one's own, the public ones, and those shared with one; of community images only one's own.
+    Without `visibility`: its own, the public ones, and those shared with it; of community images only its own.
     """
     if visibility not in (None, "all", *VISIBILITIES):
         raise Invalid(f"Invalid visibility value: {visibility[:64]}.")

@@ -1,8 +1,8 @@
-"""Images that are told at which addresses their data is: active at once, and looked at once somebody needs the data.
+"""Images whose data is said to be at addresses: active at once, and fetched and checked once somebody needs the data.
 
-A row's `locations` are those addresses in their order, each with what users keep with it; the data at all of them is
-said to be the same. Until it was looked at, the image has no size, and the sums that were said. Reference: image.md,
-sections 3 and 6.
+A row's `locations` are those addresses in their order, each with its user's metadata; the data at all of them is said
+to be the same. Until it has been looked at, the image has no size, and only the sums that were said. Reference:
+image.md, sections 3 and 6.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ METADATA_LENGTH = 4096  # characters, as JSON
 
 @frozen
 class Said:
-    """An address, what its user keeps with it, and what the data is said to be: None for what was not said."""
+    """An address, its user's metadata, and what the data is said to be: None for what was not said."""
 
     url: str
     metadata: Mapping[str, Any]
@@ -76,7 +76,7 @@ def add(conn: Connection, caller: Caller, image: Image, said: Said, place: int) 
 
 
 def check_sums(said: Said, known: Mapping[str, str | None]) -> None:
-    """Raises Conflict unless what is said of the data is what is known of it already."""
+    """Raises Conflict unless what is said of the data agrees with what is known of it already."""
     if any(value is not None and known.get(name) != value for name, value in said.sums.items()):
         raise Conflict("The validation data is not that of the image.")
 
@@ -106,7 +106,7 @@ def _checked(locations: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def looked_at(conn: Connection, image_id: str, found: Measured, now: datetime) -> None:
-    """The data was there, and is what was said; what was not said of it is what was found, from now on.
+    """The data was found and is checked against what was said of it; what was not said is set to what was found.
 
     Raises NotFound if the image is gone, Invalid for data that is not what it is known to be, OverQuota.
     """

@@ -1,4 +1,4 @@
-"""The first look at data that is at an address: fetched, measured, kept. Drivers and requests see what was kept."""
+"""The first look at data that is at an address: it is fetched, measured, stored. Drivers and requests see that copy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from cloudctl.rest.outgoing import FetchError, Unreached
 
 @frozen
 class Looking:
-    """`look(image_id)`: the data of the image is here, if it is at an address; nothing happens for all other images."""
+    """`look(image_id)`: fetch the data of the image if it is at an address; nothing happens for all other images."""
 
     db: Database
     data: ImageData
@@ -36,7 +36,7 @@ class Looking:
 
     async def look(self, image_id: str) -> None:
         """Raises FetchError (Unreached: it may work later), OSError, UnsupportedMediaType, Invalid, NotFound; and
-        OverQuota, for it is now that the data is counted.
+        OverQuota, because the data is counted only now.
         """
         async with self.locks.hold(image_id):
             image = await self.db.read(_located, image_id)
@@ -52,7 +52,7 @@ class Looking:
                 await self._fetch(image, incoming)
                 formats = domain.formats(image)
                 found = await self.data.measure(incoming, *formats, image.os_hash_algo or HASH)
-                # What it is comes first: another process that looks, too, keeps nothing else.
+                # The record comes first: another process that looks at the same time can then store nothing else.
                 await self.db.run(located.looked_at, image.id, found, utc(self.db.clock.seconds()))
                 await self.data.run(store.receive, incoming, image.id)
         finally:
@@ -62,7 +62,7 @@ class Looking:
             raise domain.not_found(image.id)
 
     async def _fetch(self, image: Image, path: Path) -> None:
-        """From the first address that gives it. Raises FetchError of the last one."""
+        """From the first address that works. Raises the FetchError of the last one."""
         *others, last = [each["url"] for each in image.locations]
         for url in others:
             try:
@@ -74,7 +74,7 @@ class Looking:
     # -- drivers
 
     def before(self, driver: Any) -> Any:
-        """A driver that finds the data of images where they name it."""
+        """A driver that finds the data of images at the paths in its arguments."""
         return through(self._wrapped, driver)
 
     def _wrapped(self, method: Callable[..., Awaitable[Any]]) -> Callable[..., Deferred[Any]]:
@@ -101,7 +101,7 @@ class Looking:
         return evolve(given, image=await self._here(given.image)) if _sources(given) else given
 
     async def _path(self, path: Path) -> Path:
-        """Where what shall be at this path is. Raises Unreachable, Unfit."""
+        """Where the data that belongs at this path is. Raises Unreachable, Unfit."""
         stores = self.data.stores
         if path.parent != stores.default.directory or await self.data.run(path.exists):
             return path

@@ -1,6 +1,6 @@
 """Projects that an image is shared with. Reference: image.md, section 10.
 
-Members count while the image's visibility is `shared`; of an image that no longer is they are kept.
+Members count while the image's visibility is `shared`; they are kept when it no longer is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cloudctl.rest.caller import Caller
 
 
 def _known(conn: Connection, caller: Caller, image_id: str, *, lock: bool = False) -> Image:
-    """The image, for those who see it and for its members whatever they answered. Raises NotFound."""
+    """The image, for callers who see it and for its members, whatever they answered. Raises NotFound."""
     member = domain.shared_with(caller.project_id, *MEMBER_STATUSES)
     query = select(Image).where(Image.id == image_id, or_(domain.seen_by(caller), member))
     row = conn.execute(query.with_for_update(of=Image.table) if lock else query).first()
@@ -35,7 +35,7 @@ def _find(conn: Connection, image_id: str, member_id: str) -> ImageMember | None
 
 
 def _get(conn: Connection, caller: Caller, image: Image, member_id: str) -> ImageMember:
-    """A membership that the caller may know: the owner all, a member its own. Raises NotFound."""
+    """A membership that the caller may see: the owner sees all, a member its own. Raises NotFound."""
     row = _find(conn, image.id, member_id)
     if row is None or not (_manages(caller, image) or member_id == caller.project_id):
         raise NotFound(f"{member_id[:64]} not found in the member list of the image {image.id}.")
@@ -60,7 +60,7 @@ def show(conn: Connection, caller: Caller, image_id: str, member_id: str) -> Ima
 
 
 def add(conn: Connection, caller: Caller, image_id: str, member_id: str, most: int) -> ImageMember:
-    """Share an image. Raises NotFound, Forbidden, Conflict for a member, OverQuota beyond `most`."""
+    """Share an image. Raises NotFound, Forbidden, Conflict for an existing member, OverQuota beyond `most`."""
     image = domain.own(conn, caller, image_id, "image:members:create")
     if image.visibility != SHARED:
         raise Forbidden("Only shared images have members.")
@@ -78,7 +78,7 @@ def add(conn: Connection, caller: Caller, image_id: str, member_id: str, most: i
 
 
 def answer(conn: Connection, caller: Caller, image_id: str, member_id: str, status: str) -> ImageMember:
-    """Accept, reject or leave open what was shared: for the member. Raises NotFound, Forbidden for the owner."""
+    """Accept, reject or leave open what was shared, as the member. Raises NotFound, Forbidden for the owner."""
     image = _known(conn, caller, image_id, lock=True)
     row = _get(conn, caller, image, member_id)
     caller.require("image:members:update", project_id=row.member_id)

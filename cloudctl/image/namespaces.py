@@ -1,7 +1,7 @@
 """Namespaces of metadata definitions: who sees them, making, changing and removing them with all that they hold.
 
-What images, flavors and volumes may be told by keys, for programs that offer these keys to people. Nothing here looks
-at what a resource has: the definitions are documentation that a program can read.
+The keys that images, flavors and volumes may have, for programs that offer these keys to people. Nothing here looks at
+the keys that a resource has: the definitions are documentation that a program can read.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def visible(conn: Connection, caller: Caller, name: str, *, lock: bool = False) 
 
 
 def check_open(namespace: Namespace) -> None:
-    """That it may be removed, and anything out of it. Raises Forbidden."""
+    """Raises Forbidden unless it, and anything in it, may be removed."""
     if namespace.protected:
         raise Forbidden(f"Metadata definition namespace {namespace.namespace!r} is protected: nothing can be deleted.")
 
@@ -70,7 +70,7 @@ def names(conn: Connection, ids: Sequence[str]) -> dict[str, str]:
 
 
 def create(conn: Connection, new: NewNamespace, now: datetime) -> Namespace:
-    """Raises Conflict: somebody has one of this name, or two things in it have one name."""
+    """Raises Conflict if the name is taken, or two things in it have the same name."""
     row = Namespace(
         id=new_id(),
         namespace=new.namespace,

@@ -1,4 +1,4 @@
-"""Drivers that read and write files of images on this machine, where something else keeps these: see `kept`."""
+"""Drivers that read and write files of images on this machine, while the store is elsewhere: see `kept`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from cloudctl.image.kept import KeptStore
 
 @frozen
 class Near:
-    """`near(driver)`: what a call reads is here before, and what it writes is kept when it is over.
+    """`near(driver)`: what a call reads is fetched before it, and what it writes is stored after it.
 
-    Files of images are known by their directory, whichever argument names them: a source is read, a plain path is
-    written. One that is not kept anywhere is not here either, and the driver says so if it needs it.
+    Files of images are recognized by their directory, whichever argument names them: a source is read, a plain path is
+    written. A file that is not stored anywhere is not here either, and the driver says so if it needs it.
     """
 
     data: ImageData
@@ -48,10 +48,10 @@ class Near:
         self, method: Callable[..., Awaitable[Any]], args: Any, kwargs: Any, read: list[str], written: dict[str, str]
     ) -> Any:
         for id in read:
-            # What many servers are made of is fetched once.
+            # An image that many servers are made from is fetched once.
             async with self.locks.hold(id):
                 await self._kept(self.store.fetch, id)
-        # Not under the name of a copy, which is taken for what is kept.
+        # Not under the name of a copy, which would be taken for the stored content.
         instead = {path: self.store.staged(id) for path, id in written.items()}
         changed = [str(instead.get(each, each)) if isinstance(each, str) else each for each in args]
         named = {name: str(instead.get(each, each)) if isinstance(each, str) else each for name, each in kwargs.items()}

@@ -69,20 +69,20 @@ class ImageOptions:
     upload_budget: int = field(default=UPLOAD_BUDGET, validator=_not_negative)
     # Of those, the bytes of one project; 0: no limit.
     upload_share: int = field(default=UPLOAD_BUDGET // 2, validator=_not_negative)
-    # Where an upload is kept while it arrives. Empty: where images are: keeping it is a hard link and no copy.
+    # Where an upload is stored while it arrives. Empty: where images are, so that keeping it takes a link, not a copy.
     spool_directory: str = ""
-    # Where data is kept beside the store "default", which is in the state directory unless it is one of these. Uploads
-    # and staged data arrive in it.
+    # Where data is kept besides the store "default", which is in the state directory unless it is one of these. Uploads
+    # and staged data arrive in "default".
     stores: dict[str, StoreOptions] = field(factory=dict, validator=_store_ids)
     # Whether there is a store "web", of images whose data is at an address that imports may fetch from.
     # Its data is in the data directory.
     web_store: bool = False
-    # Where copies of images are kept that administrators have asked for (`PUT /v2/cache/{image}`): a disk that is
-    # faster than the stores', relative to the data directory. How many bytes of them; 0: there is no cache.
+    # Where the copies of images that administrators ask for (`PUT /v2/cache/{image}`) are kept: a disk that is faster
+    # than the stores', relative to the data directory. And how many bytes of them; 0: there is no cache.
     cache_directory: str = "image-cache"
     cache_size: int = field(default=10 * 2**30, validator=_not_negative)
-    # Whether images show where their data is: anybody who sees an image learns paths of the host. Then patches may say,
-    # too, at which addresses it is, if there is a store "web": it is fetched and looked at once somebody needs it.
+    # Whether images show where their data is: anybody who sees an image learns paths of the host. Patches may then also
+    # name addresses of the data, if there is a store "web": it is fetched and checked once somebody needs it.
     show_multiple_locations: bool = False
     # Refuse data that is not in the image's disk format.
     require_format_match: bool = True
@@ -92,10 +92,10 @@ class ImageOptions:
     max_members: int = 128
     # Threads that hash and copy data.
     threads: int = field(default=2, validator=_positive)
-    # Where imports may fetch from: ports, and networks beside the public addresses, such as 10.0.0.0/8.
+    # Where imports may fetch from: ports, and networks besides the public addresses, such as 10.0.0.0/8.
     import_ports: tuple[int, ...] = (80, 443)
     import_networks: tuple[str, ...] = field(default=(), validator=_networks)
-    # Seconds after which an import is given up, and without a byte after which a download is.
+    # Seconds after which an import is given up, and seconds without a byte after which a download is.
     import_deadline: float = field(default=6 * 3600.0, validator=_positive)
     import_silence: float = field(default=60.0, validator=_positive)
     # Seconds for which the record of an import that ended is kept.

@@ -1,6 +1,6 @@
 """JSON patches of an image: operations → the fields and properties that they ask for. Reference: image.md, section 6.
 
-Pure: `apply` takes what the image is now and gives what it shall be; all operations count or none.
+Pure: `apply` turns what the image is now into what it is to be; all operations take effect or none.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ RESERVED_PREFIX = "os_glance_"
 
 
 def check_name(name: str) -> None:
-    """That a client may write this key. Raises Forbidden."""
+    """Raises Forbidden unless a client may write this key."""
     if name in READ_ONLY:
         raise Forbidden(f"Attribute '{name}' is read-only.")
     if is_reserved(name):
@@ -71,12 +71,12 @@ class Operation:
     op: str  # "add", "replace" or "remove"
     name: str
     value: Any = None
-    member: str | None = None  # of LOCATIONS: the one that is meant
+    member: str | None = None  # of LOCATIONS: which of them
 
 
 @define
 class Draft:
-    """What an image shall be: the writable fields (tags among them) and the custom properties."""
+    """What an image is to be: the writable fields (including tags) and the custom properties."""
 
     fields: dict[str, Any]
     properties: dict[str, str] = field(factory=dict)
@@ -131,7 +131,7 @@ def pointed(path: Any) -> tuple[str, str | None]:
 
 
 def apply(draft: Draft, wanted: Sequence[Operation], *, adds_once: bool = False) -> None:
-    """Change the draft. `adds_once`: adding what is there is a conflict, as in the older form.
+    """Change the draft. `adds_once`: adding an existing property is a conflict, as in the older form.
 
     Raises Forbidden, Conflict, BodyError.
     """

@@ -19,7 +19,7 @@ _of = (
 
 
 def of(conn: Connection, image_ids: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Image id → property → value; every id is there."""
+    """Image id → property → value; every id is a key."""
     found: dict[str, dict[str, str]] = {image_id: {} for image_id in image_ids}
     for row in conn.execute(_of, {"images": image_ids}):
         found[row.image_id][row.name] = row.value
@@ -27,7 +27,7 @@ def of(conn: Connection, image_ids: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def tags_of(conn: Connection, image_ids: Sequence[str]) -> dict[str, list[str]]:
-    """Image id → tags in the order of the alphabet."""
+    """Image id → tags in alphabetical order."""
     found: dict[str, list[str]] = defaultdict(list)
     query = select(ImageTag).where(ImageTag.image_id.in_(image_ids)).order_by(ImageTag.tag)
     for row in conn.execute(query):

@@ -1,7 +1,7 @@
-"""What a project may keep in the image service. Reference: image.md, section 12.
+"""What a project may store in the image service. Reference: image.md, section 12.
 
-The limits are identity's unified ones: those that are registered for the service `image` under these names, and those
-of single projects. What is not registered has no limit.
+The limits are identity's unified ones: those registered for the service `image` under these names, and those of
+individual projects. A resource that is not registered has no limit.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from cloudctl.image.tables import Image
 from cloudctl.rest.quota import UNLIMITED, Limited, Quotas
 
 MIB = 2**20
-# Images whose data is on its way.
+# Images whose data is arriving.
 BUSY = ("saving", "uploading", "importing")
 
 
 def mebibytes(size: int) -> int:
-    """Whole MiB that `size` bytes begin."""
+    """`size` bytes in MiB, rounded up."""
     return -(-size // MIB)
 
 

@@ -1,4 +1,4 @@
-"""What a killed process left behind: uploads nobody does, files of no record. Reference: image.md, section 14.
+"""What a killed process left behind: abandoned uploads, files without a record. Reference: image.md, section 14.
 
 Call `recover` at start. It spares what another living process works on, so it is safe at any other time, too.
 """
@@ -69,9 +69,9 @@ def _uploading(conn: Connection) -> list[tuple[str, str, datetime]]:
 
 
 def _known(conn: Connection, ids: Collection[str]) -> list[tuple[str, bool]]:
-    """Those of the images that may have data, and, whether they were asked for or not, those that may have staged data.
+    """Those of the images `ids` that may have data, and all images, asked for or not, that may have staged data.
 
-    With whether it is staged.
+    As (id, whether it is staged).
     """
     named = conn.execute(select(Image.id, Image.status).where(Image.id.in_(ids)))
     waiting = conn.scalars(select(Image.id).where(Image.status.in_((UPLOADING, IMPORTING))))

@@ -1,7 +1,7 @@
 """Images of an image service that the catalog names, for imports by `glance-download`. Reference: image.md, section 9.
 
-That service may be this one, whose images are copied here. Another cloud's would have to be asked with the user's own
-token, which is not kept for the time that a task takes; such an import fails, and says so.
+That service may be this one, whose images are copied here. Another cloud's would have to be queried with the user's own
+token, which is not stored for as long as a task takes; such an import fails, and says so.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cloudctl.image import images as domain
 from cloudctl.image.images import ACTIVE, Image
 from cloudctl.rest.caller import Caller
 
-# What an image takes over of the one that it is made from, beside the formats.
+# What an image takes over from the one that it is made from, besides the formats.
 INHERITED = ("hw_", "trait:", "os_distro", "os_secure_boot", "os_type")
 OURS = "{base_url}"
 
@@ -34,7 +34,7 @@ class Elsewhere:
 
 
 def refusal(conn: Connection, caller: Caller, wanted: Elsewhere) -> str:
-    """Why the caller cannot have that image; empty if it can. The task tells, as for all that is found out there."""
+    """Why the caller cannot have that image; empty if it can. The task reports it, like everything found out there."""
     query = (
         select(Endpoint.url)
         .join(Service, Service.id == Endpoint.service_id)

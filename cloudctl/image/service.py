@@ -46,9 +46,9 @@ def compose(cloud: Surroundings) -> Part:
         define(conn, owner, first.now)
 
     def clean() -> None:
-        # An upload that nobody has written to for so long was closed by its process, or died with it.
+        # An upload that nobody has written to for this long was closed by its process, or died with it.
         uploads.sweep(math.inf if db.is_sqlite else cloud.clock.seconds() - ABANDONED_UPLOAD)
-        # Not before the first rows are there: the files that another process writes for them are no leftovers.
+        # Only once the first rows exist: the files that another process writes for them are not leftovers.
         recover(db, stores)
         db.transact(False, define_in_older, utc(cloud.clock.seconds()))
 

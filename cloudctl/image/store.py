@@ -1,11 +1,11 @@
-"""The files of one store, a directory: an image's data is `<image id>`, what is on its way there has another name.
+"""The files of one store, a directory: an image's data is `<image id>`; until it is in place it has another name.
 
     <image id>            the data
     staged-<image id>     data that waits for an import
-    incoming-<upload id>  an upload that is being looked at, or data on its way from another store
+    incoming-<upload id>  an upload that is being checked, or data on its way from another store
 
-Whoever works on a file holds a lock on it (flock, which ends with the process), so that `is_held` tells a file in use,
-also by another process, from one that a killed process left behind. All functions here block: see `data`.
+A process that works on a file holds a lock on it (flock, which ends with the process), so that `is_held` tells a file
+in use, even by another process, from one that a killed process left behind. All functions here block: see `data`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from cloudctl.db.columns import new_id
 
 INCOMING, STAGED = "incoming-", "staged-"
 CHUNK = 2**20  # bytes that are in memory at once
-# Ids: where data arrives, and where what addresses gave is.
+# Ids: of the store where data arrives, and of the one for data fetched from addresses.
 DEFAULT, WEB = "default", "web"
-# Kinds of stores: of one whose data is what an address gave, nothing but such addresses can be said.
+# Kinds of stores: data gets into a store of kind HTTP only by naming its address.
 FILE, HTTP = "file", "http"
 
 
@@ -56,7 +56,7 @@ class ImageStore:
         return self.path(image_id)
 
     def has(self, image_id: str) -> bool:
-        """Whether nothing is left to do to have the data of an image that an import brings."""
+        """Whether the data that an import brings is here already, so that nothing is left to do."""
         return self.path(image_id).exists()
 
     def staged(self, image_id: str) -> Path:
@@ -66,7 +66,7 @@ class ImageStore:
         return self.directory / f"{INCOMING}{upload_id}"
 
     def take(self, content: IO[bytes], upload_id: str) -> bool:
-        """Keep the file behind `content` as this upload by a hard link; False if it is no file of this directory."""
+        """Keep the file behind `content` as this upload by a hard link; False if it is not a file of this directory."""
         name = getattr(content, "name", None)
         if not isinstance(name, str) or Path(name).parent != self.directory:
             return False
@@ -86,9 +86,7 @@ class ImageStore:
                 target.write(chunk)
 
     def receive(self, source: Path, image_id: str) -> None:
-        """Have the data of an image that is in the file `source`, of this store or another. Nothing is left of a copy
-        that fails.
-        """
+        """Take over an image's data from the file `source`, of this store or another. A failed copy leaves nothing."""
         if source.parent == self.directory:
             self.settle(source, self.path(image_id))
             return
@@ -103,7 +101,7 @@ class ImageStore:
             incoming.unlink(missing_ok=True)
 
     def stage(self, source: Path, image_id: str) -> None:
-        """Have the data in `source`, of this directory, wait for an import; which may be in its place already."""
+        """Let the data in `source`, of this directory, wait for an import; it may be in its place already."""
         if source != self.staged(image_id):
             self.settle(source, self.staged(image_id))
 
@@ -113,7 +111,7 @@ class ImageStore:
         return staged if staged.exists() else None
 
     def settle(self, source: Path, target: Path) -> None:
-        """Rename a file; it is there under its new name after a power cut, too."""
+        """Rename a file; the new name survives a power cut."""
         with source.open("rb") as file:
             os.fsync(file.fileno())
         source.replace(target)
@@ -129,19 +127,19 @@ class ImageStore:
             path.unlink(missing_ok=True)
 
     def drop(self, image_id: str) -> None:
-        """The data of the image."""
+        """Remove the data of the image."""
         self.remove(self.path(image_id))
 
     def drop_staged(self, image_id: str) -> None:
         self.remove(self.staged(image_id))
 
     def remove_all(self, image_id: str) -> None:
-        """Whatever there is of this image."""
+        """Remove whatever there is of this image."""
         self.drop(image_id)
         self.drop_staged(image_id)
 
     def has_died(self, image_id: str, upload_id: str, since: float) -> bool:
-        """Whether nobody does this upload any more, which the image knows of for so many seconds."""
+        """Whether nobody works on this upload any more; the record has named it for `since` seconds."""
         return not any(map(is_held, (self.incoming(upload_id), self.path(image_id), self.staged(image_id))))
 
     def names(self) -> list[str]:
@@ -150,7 +148,7 @@ class ImageStore:
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """The file is being worked on, under whatever name it has by the end. Raises FileNotFoundError."""
+    """Mark the file as being worked on, under whatever name it has by the end. Raises FileNotFoundError."""
     with path.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,8 +1,8 @@
 """The stores of a cloud: where the data of images is kept, once or several times.
 
-A store is a directory; the default one may be elsewhere, and has copies of what is read in its directory: see `kept`.
-That of WEB has what addresses gave: an image is told where its data is (`POST …/locations`), it is fetched once, looked
-at, and kept, for guests boot from it and nobody there promises that it stays as it is.
+A store is a directory; the default one may be elsewhere, with copies of what is read in its directory: see `kept`. The
+store WEB has data from addresses: a client says where an image's data is (`POST …/locations`), and it is fetched once,
+checked and stored, because guests boot from it and nobody promises that it stays the same at its address.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from cloudctl.image.kept import KeptStore
 from cloudctl.image.options import ImageOptions, StoreOptions
 from cloudctl.image.store import DEFAULT, HTTP, WEB, ImageStore
 
-# Of the data directory.
+# In the data directory.
 IMAGES, ADDRESSES = "images", "images-of-addresses"
 
 
 @frozen
 class Stores:
-    """`default` is where uploads arrive, and stay unless another store is named; staged data waits there. `cache` is no
-    store: downloads are read from what is there. None: there is none.
+    """`default` is where uploads arrive, and stay unless another store is named; staged data waits there. `cache` is
+    not a store, but downloads are read from its copies. None: there is no cache.
     """
 
     default: ImageStore
@@ -46,7 +46,7 @@ class Stores:
 
     @property
     def writable(self) -> list[str]:
-        """Ids of those that data may go to, in their order."""
+        """Ids of the stores that data may go to, in their order."""
         return [store.id for store in self if store.is_writable]
 
     def to_write(self, store_id: str) -> ImageStore:
@@ -67,12 +67,12 @@ class Stores:
         return next(there, self.default.path(image_id))
 
     def fetch(self, image_id: str) -> Path:
-        """As `path`, of an active image: it is there if any store has it."""
+        """As `path`, of an active image: the file exists if any store has the data."""
         path = self.path(image_id)
         return path if path.exists() and path.parent != self.default.directory else self.default.fetch(image_id)
 
     def open_near(self, image_id: str) -> IO[bytes]:
-        """The data of the image: of its copy in the cache, if there is one. Raises OSError."""
+        """The data of the image, from its copy in the cache if there is one. Raises OSError."""
         if self.cache is not None:
             try:
                 return self.cache.path(image_id).open("rb")
@@ -81,7 +81,7 @@ class Stores:
         return self.path(image_id).open("rb")
 
     def forget_near(self, image_id: str) -> None:
-        """The copy in the cache."""
+        """Remove the copy in the cache."""
         if self.cache is not None:
             self.cache.remove_all(image_id)
 
@@ -94,19 +94,19 @@ class Stores:
             store.prepare()
 
     def remove_all(self, image_id: str) -> None:
-        """Whatever there is of this image, anywhere."""
+        """Remove whatever there is of this image, anywhere."""
         for store in self._all():
             store.remove_all(image_id)
 
     def remove_from(self, ids: Iterable[str], image_id: str) -> None:
-        """The data of this image from some stores; one that is not configured any more has nothing here."""
+        """Remove the data of this image from some stores; one that is not configured any more has nothing here."""
         for store in self:
             if store.id in ids:
                 store.drop(image_id)
 
 
 def configured(options: ImageOptions, data_dir: Path, contents: Callable[[str], IObjectData] | None = None) -> Stores:
-    """The store "default" is in `images`, unless the options say another place. `contents`: of a driver."""
+    """The store "default" is in `images`, unless the options name another place. `contents`: of a driver."""
     made: dict[str, ImageStore] = {}
     for name, each in options.stores.items():
         shown = name, each.description, each.weight
@@ -122,7 +122,7 @@ def configured(options: ImageOptions, data_dir: Path, contents: Callable[[str], 
 
 
 def in_the_data_directory(options: ImageOptions) -> list[str]:
-    """The options by which images are there, and so the same for all processes."""
+    """The options by which images are in the data directory, which all processes must share."""
     places = {DEFAULT: StoreOptions(IMAGES), **options.stores}
     named = [f"image.stores.{name}" for name, each in places.items() if not each.driver and each.directory[:1] != "/"]
     return [*named, *(["image.web_store"] if options.web_store else [])]

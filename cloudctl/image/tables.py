@@ -34,17 +34,17 @@ class Image(Record, table="images"):
     stores: Field[list[str]] = json(list)  # ids of those that have the data, in their order
     # Where its data in the store "web" was fetched from.
     address: Field[str | None] = column(Text)
-    # Addresses that it is said to be at, and that nobody has to have looked at: {"url", "metadata"}, see `located`.
+    # Addresses that its data is said to be at, perhaps not fetched yet: {"url", "metadata"}, see `located`.
     locations: Field[list[dict[str, Any]]] = json(list)
-    # Ids with commas between them: the stores that an import or a copy still has before it, and those where the last
-    # one failed. None: there was none.
+    # Comma-separated ids: the stores that an import or a copy has yet to reach, and those where the last one failed.
+    # None: there was none.
     importing_to: Field[str | None] = column(Text)
     failed_import: Field[str | None] = column(Text)
     created_at: Field[datetime] = time()
     updated_at: Field[datetime] = time()
 
 
-# A page of a project's, of the public, or of all images, without a look at the others.
+# A page of a project's, of the public, or of all images, without reading the others.
 Index("ix_images_owner", Image.owner, Image.created_at, Image.id)
 Index("ix_images_visibility", Image.visibility, Image.created_at, Image.id)
 Index("ix_images_created", Image.created_at, Image.id)
@@ -104,7 +104,7 @@ class ImageTask(Record, table="image_tasks"):
     request_id: Field[str] = text(64)
     user_id: Field[str] = text(64)
     input: Field[dict[str, Any]] = json(dict)
-    result: Field[str | None] = column(Text)  # the id of the image that came of it
+    result: Field[str | None] = column(Text)  # the id of the resulting image
     message: Field[str] = column(Text, default="")
     expires_at: Field[datetime | None] = time()  # None while it is open
     created_at: Field[datetime] = time()
@@ -117,7 +117,7 @@ Index("ix_image_tasks_expires", ImageTask.expires_at)
 
 
 class Namespace(Record, table="metadef_namespaces"):
-    """A namespace of metadata definitions: what keys mean, for whoever offers them to users."""
+    """A namespace of metadata definitions: what keys mean, for programs that offer them to users."""
 
     id: Field[str] = identifier(primary_key=True)
     namespace: Field[str] = text(80, unique=True)  # its name, among all projects
@@ -142,7 +142,7 @@ class ResourceType(Record, table="metadef_resource_types"):
 
 
 class Definition(Record):
-    """Columns of all that a namespace holds."""
+    """The columns common to everything in a namespace."""
 
     namespace_id: Field[str] = identifier(primary_key=True)
     name: Field[str] = column(String(80), primary_key=True)
@@ -151,7 +151,7 @@ class Definition(Record):
 
 
 class Association(Definition, table="metadef_associations"):
-    """The namespace is for resources of the type `name`; there its properties' names begin with `prefix`."""
+    """The namespace is for resources of the type `name`; on these its properties' names begin with `prefix`."""
 
     prefix: Field[str | None] = optional_text(80)
     properties_target: Field[str | None] = optional_text(80)

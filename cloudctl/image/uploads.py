@@ -1,7 +1,7 @@
-"""An upload's way: a body that has arrived → data that is checked, in its place, and the image active.
+"""The course of an upload: a body that has arrived → checked data in its place, and the image active.
 
-The file is held (see `store`) from before the image says that an upload is under way until it says how that ended, so a
-record whose upload died with its process is known by a file that nobody holds. Reference: image.md, sections 7 and 9.
+The file is held (see `store`) from before the record shows the upload until it shows how that ended, so a record whose
+upload died with its process is recognized by a file that nobody holds. Reference: image.md, sections 7 and 9.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def begin(conn: Connection, caller: Caller, image_id: str, upload_id: str, size:
 def check(
     conn: Connection, caller: Caller, image_id: str, size: int, status: str, under_way: Callable[[str], int]
 ) -> Admitted:
-    """Whether `begin` would do, beside the uploads of the image's project that are `under_way`; nothing is changed.
+    """Whether `begin` would succeed, beside the uploads of the image's project that are `under_way`. Changes nothing.
 
-    Raises what it does.
+    Raises what `begin` raises.
     """
     image = domain.visible(conn, caller, image_id)
     owner = image.owner or ""
@@ -72,7 +72,7 @@ def check(
 
 
 def _wanted(conn: Connection, image: Image, size: int, status: str) -> dict[str, int]:
-    """What an upload takes of the quota. Raises Conflict, Invalid: the image takes no data now."""
+    """What an upload takes of the quota. Raises Conflict, Invalid if the image takes no data now."""
     if image.status != QUEUED:
         raise Conflict(f"The image {image.id} is {image.status}; data can be uploaded while it is queued.")
     signatures.refuse(properties.of(conn, [image.id])[image.id])
@@ -120,7 +120,7 @@ class Intake:
     async def save(
         self, caller: Caller, image_id: str, content: IO[bytes], expected: int | None, store: ImageStore
     ) -> None:
-        """`content` becomes the image's data, in `store`. `expected`: its size as the client said it.
+        """`content` becomes the image's data, in `store`. `expected`: its size as the client announced it.
 
         Raises NotFound, Forbidden, Conflict, Invalid, OverQuota, TooLarge, UnsupportedMediaType, Gone, Unavailable.
         """
@@ -133,7 +133,7 @@ class Intake:
         await finished(self._run(self._stage, caller, image_id, upload_id, expected))
 
     async def _take(self, content: IO[bytes]) -> str:
-        """Once this is over nothing depends on the request any more."""
+        """Take over the body: afterwards nothing depends on the request any more. Returns the upload's id."""
         upload_id = new_id()
         try:
             if not self.data.store.take(content, upload_id):

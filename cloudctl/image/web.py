@@ -1,6 +1,6 @@
 """Downloads from addresses that a user names, which must not lead into the operator's own networks.
 
-Names are resolved here, and the connection goes to an address that was looked at, for the first request and for every
+Names are resolved here, and the connection goes to an address that was checked, for the first request and for every
 redirect: a name that resolves to another address the second time gains nothing. Reference: image.md, section 9.
 """
 
@@ -28,7 +28,7 @@ from cloudctl.rest.outgoing import CONNECT_TIMEOUT, NETWORK, FetchError, Permitt
 
 REDIRECTS = 5
 
-# `fetch(uri, path)` writes what an address gives to a file.
+# `fetch(uri, path)` writes the data at an address to a file.
 Fetch = Callable[[str, Path], Awaitable[None]]
 
 
@@ -48,7 +48,7 @@ class _Endpoints:
 
 
 class _Body(Protocol):
-    """Writes what arrives to a file. Hangs up over `limit` bytes, and after `silence` seconds without any."""
+    """Writes what arrives to a file. Hangs up beyond `limit` bytes, and after `silence` seconds without any."""
 
     def __init__(self, file: IO[bytes], limit: int, silence: float, clock: IReactorTime) -> None:
         self._file = file
@@ -103,7 +103,7 @@ class Web:
     permitted: Permitted
 
     async def fetch(self, uri: str, path: Path) -> None:
-        """Write what the address gives to `path`, anew. Raises FetchError (Unreached: it may work later), OSError."""
+        """Write the data at the address to `path`, anew. Raises FetchError (Unreached: it may work later), OSError."""
         if not (all(each.providedBy(self.reactor) for each in NETWORK)):
             raise FetchError("This cloud has no network access and cannot fetch images.")
         response = await self._request(uri)
@@ -116,14 +116,14 @@ class Web:
             await body.done
 
     async def _request(self, uri: str) -> IResponse:
-        # Not before the first download: no start has to wait for it.
+        # Imported at the first download, so that start-up does not wait for it.
         from treq.client import HTTPClient
 
         endpoints = _Endpoints(self.reactor, self.options, self.permitted)
         plain = Agent.usingEndpointFactory(self.reactor, endpoints)
         client = HTTPClient(BrowserLikeRedirectAgent(plain, redirectLimit=REDIRECTS))
         try:
-            # Not kept in memory by treq, and not redirected by it: it follows four times as many.
+            # treq must not buffer the body in memory, nor redirect: it would follow four times as many redirects.
             asked = client.get(uri, unbuffered=True, allow_redirects=False)
             asked.addTimeout(self.options.import_silence + CONNECT_TIMEOUT, self.reactor)
             return await asked

@@ -1,4 +1,4 @@
-"""The workflows of images. `workflows(…)` makes them, for they need the stores, their threads and a way to the web."""
+"""The workflows of images. `workflows(…)` makes them: they need the stores, their threads and a way to the web."""
 
 from __future__ import annotations
 

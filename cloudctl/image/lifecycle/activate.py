@@ -17,7 +17,7 @@ from cloudctl.tasks.workflow import Task
 
 
 def activation(db: Database, data: ImageData) -> Workflow:
-    """A child for those who made an image with `images.create(…, status=SAVING)`."""
+    """A child for tasks that made an image with `images.create(…, status=SAVING)`."""
 
     async def keep(ctx: Context) -> None:
         image = await ctx.read(domain.get, ctx.resource_id)

@@ -39,7 +39,7 @@ def caching(looking: Looking, options: ImageOptions) -> Workflow:
         await data.run(data.stores.forget_near, ctx.resource_id)
 
     async def make_room(ctx: Context) -> None:
-        # The files first: rows that have lost theirs are found here again.
+        # The files first: rows whose files are gone are found here again.
         gone = await ctx.read(cache.surplus, options.cache_size)
         for image_id in gone:
             await data.run(data.stores.forget_near, image_id)

@@ -35,7 +35,7 @@ def copying(looking: Looking, options: ImageOptions) -> Workflow:
         await ctx.commit(imports.finish_copy, ctx.args["task_id"], image.id, stores, placed.failed, ctx.now, kept)
 
     async def drop(ctx: Context) -> None:
-        # What it was asked for had none of the data before.
+        # The requested stores had none of the data before.
         await data.run(data.stores.remove_from, ctx.args["stores"], ctx.resource_id)
 
     def failed(conn: Connection, task: Task, why: str, now: datetime) -> None:

@@ -1,4 +1,4 @@
-"""Delete: the record is gone, and its data follows. What was being done with the image has stopped before."""
+"""Delete: the record is gone, and its data follows. Whatever was being done with the image has stopped already."""
 
 from __future__ import annotations
 

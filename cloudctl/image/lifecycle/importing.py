@@ -1,4 +1,4 @@
-"""Import: fetch the data unless it is staged, look at it, put it in its place. Reference: image.md, section 9."""
+"""Import: fetch the data unless it is staged, check it, put it in its place. Reference: image.md, section 9."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cloudctl.rest.outgoing import Unreached
 from cloudctl.tasks import Context, Step, Transient, Workflow
 from cloudctl.tasks.workflow import Task
 
-# A user waits for the outcome: a name that does not resolve is told soon.
+# A user waits for the outcome: a name that does not resolve is reported soon.
 ATTEMPTS = 3
 
 
@@ -47,7 +47,7 @@ def importing(looking: Looking, options: ImageOptions) -> Workflow:
         image = await ctx.read(imports.importing, ctx.resource_id)
         origin = await ctx.read(regions.source, ctx.args)
         try:
-            # An earlier run may have come as far as here.
+            # An earlier run may have got this far.
             source = await data.run(store.fetch_staged, image.id)
             if source is None:
                 source = await data.run(placed_already, data.stores, image.id)
@@ -80,7 +80,7 @@ def importing(looking: Looking, options: ImageOptions) -> Workflow:
 
 
 def copy(stores: Stores, image_id: str, target: Path) -> None:
-    """Anew, the data of an image of this cloud."""
+    """Copy, afresh, the data of an image of this cloud."""
     with stores.fetch(image_id).open("rb") as content, target.open("wb") as file:
         shutil.copyfileobj(content, file, CHUNK)
 

@@ -1,4 +1,4 @@
-"""Data that is put into several stores, one after the other."""
+"""Putting data into several stores, one after the other."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Placed:
 
 
 async def ensure_placed(ctx: Context, data: ImageData, source: Path) -> Placed:
-    """The data of the task's image, in the file `source`, is in the stores that the task names.
+    """Put the data of the task's image, the file `source`, into the stores that the task names.
 
     Raises Transient if one of them cannot be written and all must be; or if none can.
     """
     there, failed, trouble = [], [], ""
-    # Where it arrived comes last: there the file is renamed.
+    # The store where it arrived comes last: there the file is renamed.
     wanted = ctx.args.get("stores", (data.store.id,))  # an older task does not say
     for store_id in sorted(wanted, key=lambda store_id: store_id == data.store.id):
         store = data.stores[store_id]
