@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from cloud import PAGE, SERVERS, Cloud
 from load import Connection, encode, until
 from processor import BareKlein, Meter, spent, spent_by_children
-from seed import copy_server
+from seed import copy_server, tidy
 
 from tests.databases import a_database
 
@@ -286,6 +286,7 @@ def columns(core: Core, url: str, klein: BareKlein, options: argparse.Namespace,
         have = core.cloud.count()
         core.cloud.live.stop()
         copy_server(url, core.server, max(0, size - have))
+        tidy(url)
         core.cloud.live.start()
         found[size] = measure(core, klein, work, options.seconds, options.rounds)
         print(f"({size} servers: {time.monotonic() - began:.0f} s)", flush=True)

@@ -32,8 +32,8 @@ from uuid import uuid4
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from attrs import define
-from seed import copy_port
-from sqlalchemy import create_engine, insert, select, text, update
+from seed import copy_port, tidy
+from sqlalchemy import insert, select, text, update
 from twisted.internet.task import Clock
 
 from cloudctl.db import Connection, Database
@@ -141,9 +141,7 @@ def filled(url: str, size: int) -> Sized:
     neutron.transact(one_a_second)
     backend = None
     if not neutron.db.is_sqlite:
-        # As it is where autovacuum has been: what rows were before is gone, and an index alone answers.
-        with create_engine(url, isolation_level="AUTOCOMMIT").connect() as conn:
-            conn.execute(text("VACUUM ANALYZE"))
+        tidy(url)
         backend = neutron.transact(lambda conn: conn.alchemy.execute(text("SELECT pg_backend_pid()")).scalar_one())
     return Sized(neutron, network["id"], network["subnets"][0], port["security_groups"][0], one, backend)
 
