@@ -1,4 +1,4 @@
-"""Addresses of servers that come and go by themselves: fixed ones on their networks, and floating ones.
+"""Adding and removing single addresses of servers: fixed ones on their networks, and floating ones.
 
 Reference: compute.md, section 7 (to 2.43).
 """
@@ -19,7 +19,7 @@ from cloudctl.rest.caller import Caller
 
 
 def add_fixed(conn: Connection, caller: Caller, server_id: str, network_id: str) -> None:
-    """One more address on a network that the server is on. Raises NotFound, Conflict, Invalid."""
+    """Give the server one more address on a network it is on. Raises NotFound, Conflict, Invalid."""
     server = servers.allowed(conn, caller, server_id, "addFixedIp", lock=True)
     port = next((each for each in _ports(conn, server) if each.network_id == network_id), None)
     if port is None:
@@ -51,7 +51,7 @@ def _assign(conn: Connection, caller: Caller, port: Port, wanted: list[FixedIpRe
 
 
 def _ports(conn: Connection, server: Server) -> list[Port]:
-    """In the order of the guest, each locked."""
+    """In the order the guest has them, each locked."""
     found = (ports.find(conn, row.port_id, lock=True) for row in networking.of_server(conn, server.id))
     return [port for port in found if port is not None]
 
@@ -60,7 +60,7 @@ def _ports(conn: Connection, server: Server) -> list[Port]:
 
 
 def add_floating(conn: Connection, caller: Caller, server_id: str, address: str, fixed: str | None) -> None:
-    """It leads to the server. `fixed`: to which of its addresses; None: the first. Raises NotFound, Invalid."""
+    """Point it at the server. `fixed`: at which of its addresses; None: the first. Raises NotFound, Invalid."""
     server = servers.visible(conn, caller, server_id, lock=True)
     mine = [each for each in _fixed(conn, server) if each.version == 4]
     if not mine:
@@ -79,7 +79,7 @@ def add_floating(conn: Connection, caller: Caller, server_id: str, address: str,
 
 
 def remove_floating(conn: Connection, caller: Caller, server_id: str, address: str) -> None:
-    """Raises NotFound, Conflict if it leads elsewhere."""
+    """Raises NotFound, Conflict if it does not lead to the server."""
     server = servers.visible(conn, caller, server_id, lock=True)
     found = _visible(conn, caller, address)
     if found.port_id is None or found.port_id not in networking.ports_of(conn, [server.id]).get(server.id, ()):

@@ -1,4 +1,4 @@
-"""Volumes and interfaces of servers that are there already. Reference: compute.md, sections 8.4 and 8.5."""
+"""Volumes and interfaces of existing servers. Reference: compute.md, sections 8.4 and 8.5."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def attach_volume(
     knows_shelved: bool,
     **wishes: Any,
 ) -> BlockDevice:
-    """Reserve the volume and submit the work; the row of `block_devices`.
+    """Reserve the volume and submit the work; returns the row of `block_devices`.
 
     `wishes`: `device_name`, `tag`, `delete_on_termination`. Unless the client `knows_multiattach`, no volume is shared,
-    and unless it `knows_shelved`, no shelved server gets one. One that is on no host has it
-    once it is unshelved. Raises NotFound, Invalid, Conflict, Forbidden.
+    and unless it `knows_shelved`, no shelved server gets one. A server without a host gets the volume
+    when it is unshelved. Raises NotFound, Invalid, Conflict, Forbidden.
     """
     server = servers.allowed(conn, caller, server_id, "attach_volume", lock=True)
     _reachable(server, "attach_volume", knows_shelved)
@@ -71,7 +71,7 @@ def attach_volume(
 
 
 def _reachable(server: Server, name: str, knows_shelved: bool) -> None:
-    """Raises Conflict for a server that has no host, unless it is shelved and the client knows of that."""
+    """Raises Conflict for a server that has no host, unless it is shelved and the client `knows_shelved`."""
     if server.vm_state in (SHELVED, SHELVED_OFFLOADED) and not knows_shelved:
         raise Conflict(f"Cannot '{name}' instance {server.id} while it is in vm_state {server.vm_state}")
     if server.vm_state != SHELVED_OFFLOADED:
@@ -79,7 +79,7 @@ def _reachable(server: Server, name: str, knows_shelved: bool) -> None:
 
 
 def _check_zone(conn: Connection, caller: Caller, server: Server, zone: str) -> None:
-    """Raises Invalid. A server that is on no host, and may be anywhere, will be in this zone."""
+    """Raises Invalid. A server that has no host and is not restricted to a zone is put in this one."""
     if server.host is None and server.scheduling.get("zone") is None:
         servers.change(conn, server, {"zone": zone, "scheduling": {**server.scheduling, "zone": zone}}, caller.now)
     elif server.zone != zone:
@@ -94,7 +94,7 @@ def _named(device: NewDevice, present: Sequence[BlockDevice]) -> NewDevice:
 
 
 def attached(conn: Connection, caller: Caller, server_id: str, volume_id: str) -> tuple[Server, BlockDevice]:
-    """The server and its row of the volume. Raises NotFound."""
+    """The server and its row for the volume. Raises NotFound."""
     server = servers.visible(conn, caller, server_id)
     device = block_devices.find(conn, server.id, volume_id)
     if device is None:
@@ -113,15 +113,15 @@ def detach_volume(conn: Connection, caller: Caller, server_id: str, volume_id: s
     _, device = attached(conn, caller, server_id, volume_id)
     if device.boot_index == 0:
         raise Invalid("Cannot detach a root device volume")
-    # On no host it is kept for the server, and no more.
+    # Without a host the volume is only reserved for the server.
     if server.host is not None:
         attachments.begin_detach(conn, device.attachment_id or "", caller.now)
     tasks.submit(conn, kinds.DETACH_VOLUME, server.id, caller, args={"device_id": device.id})
 
 
 def swap_volume(conn: Connection, caller: Caller, server_id: str, volume_id: str, other_id: str) -> NoReturn:
-    """Block storage would ask for it in the midst of a move. Ours swaps what it moves by itself (its kind SWAP_VOLUME),
-    and anybody else is refused: a guest would go on with bytes of which its owner knows nothing.
+    """OpenStack's block storage calls this in the middle of a move. Ours swaps the volumes it moves itself (its kind
+    SWAP_VOLUME), and everybody else is refused: a guest would continue on data that its owner knows nothing about.
 
     Raises NotFound, Forbidden, Invalid, Conflict.
     """
@@ -136,7 +136,7 @@ def swap_volume(conn: Connection, caller: Caller, server_id: str, volume_id: str
 
 
 def keep_or_drop(conn: Connection, caller: Caller, server_id: str, volume_id: str, drop: bool) -> None:
-    """Whether the volume ends with the server. Raises NotFound."""
+    """Set whether the volume is deleted with the server. Raises NotFound."""
     _, device = attached(conn, caller, server_id, volume_id)
     block_devices.change(conn, device, {"delete_on_termination": drop})
 
@@ -164,7 +164,7 @@ def attach_interface(conn: Connection, caller: Caller, server_id: str, wish: New
 
 
 def _findable(conn: Connection, caller: Caller, wish: NewInterface) -> list[NewInterface]:
-    """Here a port that is not there, for the caller, is a 404."""
+    """Here a port that does not exist for the caller is a 404."""
     if wish.port_id:
         try:
             ports.visible(conn, caller, wish.port_id)
@@ -183,7 +183,7 @@ def interface(conn: Connection, caller: Caller, server_id: str, port_id: str) ->
 
 
 def interfaces(conn: Connection, caller: Caller, server_id: str) -> list[Interface]:
-    """In the order of the guest. Raises NotFound."""
+    """In the order the guest has them. Raises NotFound."""
     server = servers.visible(conn, caller, server_id)
     found = {port.id: port for port in ports.of_device(conn, server.id)}
     return [Interface(row, found[row.port_id]) for row in networking.of_server(conn, server.id) if row.port_id in found]

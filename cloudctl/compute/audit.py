@@ -1,6 +1,6 @@
 """The audit of hypervisors: what is on the hosts, compared with the servers. Reference: compute-states.md, section 5.
 
-What can be mended becomes a task; a guest that nobody knows is reported and left alone.
+What can be repaired becomes a task; an unknown guest is reported and left alone.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ POWER_STATES = {
 
 
 class Seen(NamedTuple):
-    """What is looked at of a server: the audit sees all of them."""
+    """The columns of a server that are compared: the audit reads all servers."""
 
     id: str
     vm_state: str
@@ -65,15 +65,15 @@ COMPARED = select(
     Server.power_state,
     Server.host,
     Server.project_id,
-    # Whether, and not when: reading a time is more work than all of the others together.
+    # Only whether, not when: reading a time is more work than all the other columns together.
     Server.launched_at.is_not(None),
     Server.deleted_at.is_not(None),
 )
 
-# Ids in one statement: SQLite takes 32,766.
+# Ids in one statement: SQLite takes at most 32,766.
 BATCH = 500
 ON_A_HOST = Server.deleted_at.is_(None) & Server.host.is_not(None)
-# Nearly all of them: nothing is to be said of such a one whose guest runs.
+# Nearly all servers: there is nothing to report about one of these if its guest runs.
 RUNS = and_(
     ON_A_HOST,
     Server.vm_state == ACTIVE,
@@ -82,14 +82,14 @@ RUNS = and_(
     Server.launched_at.is_not(None),
 )
 RUNNING_IDS = select(Server.id).where(RUNS)
-# By what it is decided that guests, and shares of hosts, are as they shall be.
+# The tables that decide whether guests, and shares of hosts, are as they should be.
 SERVERS = (Server.table.name,)
 SHARES = tuple(each.table.name for each in (Server, Migration, Consumer, Allocation))
 
 
 @frozen
 class Difference:
-    """One server that is not as its guest. `stop`: the guest, or what is said of it, shall be off."""
+    """A server that does not match its guest. `stop`: the guest, or its recorded state, has to be off."""
 
     kind: str
     message: str
@@ -97,7 +97,7 @@ class Difference:
 
 
 def compare(vm_state: str, power_state: int) -> Difference | None:
-    """What is wrong with a server without a task whose guest has this power; section 5.1."""
+    """What is wrong with a server that has no task and whose guest is in this power state; section 5.1."""
     if vm_state == ACTIVE and power_state in (SHUTDOWN, CRASHED, POWER_SUSPENDED):
         return Difference("guest-off", "the guest shut down on its own", stop=True)
     if vm_state == ACTIVE and power_state in (POWER_PAUSED, NO_STATE):
@@ -132,18 +132,18 @@ def check(database: Database, hypervisor: IHypervisor) -> Callable[[], Awaitable
 
 
 def _compare_all(conn: Connection, guests: Sequence[GuestState], up: set[str]) -> tuple[list[Finding], bool]:
-    """All differences, and whether there is none at all, not even one that a task has in hand."""
+    """All differences, and whether there is none at all, not even one that a task is dealing with."""
     now = utc(db.now(conn))
     present = {guest.id: guest for guest in guests}
     findings, are_well = list[Finding](), True
-    # Nearly all are as they were, and there may be very many.
+    # Nearly all are unchanged, and there may be very many.
     unexplained, off = dict(present), list[str]()
     for id in conn.scalars(RUNNING_IDS):
         guest = unexplained.pop(id, None)
         if guest is None or guest.power is not Power.RUNNING:
             off.append(id)
     known = _seen(conn, ON_A_HOST & not_(RUNS))
-    # Those whose guests do not run, and guests whose servers were deleted, or are on no host.
+    # Servers whose guests do not run, and guests whose servers were deleted or are on no host.
     others = [*off, *(unexplained.keys() - known.keys())]
     for start in range(0, len(others), BATCH):
         known |= _seen(conn, Server.id.in_(others[start : start + BATCH]))
@@ -161,9 +161,9 @@ def _compare_all(conn: Connection, guests: Sequence[GuestState], up: set[str]) -
 
 
 def compare_these(conn: Connection, guests: Sequence[GuestState]) -> tuple[list[Finding], frozenset[str]]:
-    """What is wrong with these guests' servers, and the ids of those that a task has in hand: nothing is said of them.
+    """What is wrong with these guests' servers, and the ids of those a task is working on, which are not judged.
 
-    A guest that nobody knows is left to `check`.
+    An unknown guest is left to `check`.
     """
     now = utc(db.now(conn))
     present = {guest.id: guest for guest in guests}
@@ -185,13 +185,13 @@ def _seen(conn: Connection, which: ColumnElement[bool]) -> dict[str, Seen]:
 def _state(server: Seen, guest: GuestState | None) -> int:
     state = NO_STATE if guest is None else POWER_STATES[guest.power]
     if server.vm_state == SUSPENDED and state == POWER_SUSPENDED:
-        # As the stock hypervisors say it: the memory is kept on disk, the machine is off.
+        # As the stock hypervisors report it: the memory is saved on disk, the machine is off.
         return SHUTDOWN
     return state
 
 
 def _is_as_it_may_be(server: Seen, guest: GuestState | None, up: set[str]) -> bool:
-    """Nothing is to be said of it, whatever else there is."""
+    """There is nothing to report about the server, whatever tasks it has."""
     if server.is_deleted:
         return guest is None
     if server.task_state is not None or not server.was_launched or (guest is None and server.host not in up):
@@ -201,7 +201,7 @@ def _is_as_it_may_be(server: Seen, guest: GuestState | None, up: set[str]) -> bo
 
 
 def _one(conn: Connection, server: Seen, guest: GuestState | None, up: set[str], now: datetime) -> Finding | None:
-    # The tasks are asked last: nearly all servers are as they were.
+    # The tasks are queried last: nearly all servers are unchanged.
     if _is_as_it_may_be(server, guest, up) or tasks.has_open(conn, kinds.SERVER, server.id):
         return None
     if server.is_deleted:
@@ -239,7 +239,7 @@ def _stop(conn: Connection, server: Seen, now: datetime) -> bool:
 
 
 def _leaks(conn: Connection) -> list[Finding]:
-    """Shares of hosts that are held for servers that are gone, and for no migration."""
+    """Shares of hosts that are held neither for a server that exists nor for an open migration."""
     alive = select(Server.id).where(Server.deleted_at.is_(None)), migrations.open_ids()
     return [
         _finding(

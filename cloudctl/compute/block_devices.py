@@ -1,4 +1,4 @@
-"""The disks of a server: what may be asked for, and the rows that remember it. Reference: compute.md, section 5.3."""
+"""The disks of a server: what may be requested, and the rows that record it. Reference: compute.md, section 5.3."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WRONG_ORDER = (
 
 @frozen
 class NewDevice:
-    """One disk that was asked for. `volume_size` is in GiB, or MiB for swap."""
+    """One requested disk. `volume_size` is in GiB, or MiB for swap."""
 
     source_type: str
     destination_type: str
@@ -59,7 +59,7 @@ class NewDevice:
 
 @frozen
 class Disks:
-    """What a server gets: volumes (the root one first, if it boots from one), and what is local."""
+    """What a server gets: volumes (the root one first, if it boots from one), and local disks."""
 
     volumes: tuple[NewDevice, ...]
     image_id: str  # "": the root disk is a volume
@@ -70,16 +70,16 @@ class Disks:
 def arrange(
     devices: Sequence[NewDevice], image_id: str, flavor_ephemeral: int, flavor_swap: int, options: ComputeOptions
 ) -> Disks:
-    """Check the whole wish. `image_id` is the imageRef, "" if there is none. Raises Invalid, Forbidden.
+    """Check the whole request. `image_id` is the imageRef, "" if there is none. Raises Invalid, Forbidden.
 
-    A volume that is booted from stands in the place of the image, which clients name beside it.
+    A volume to boot from replaces the image, which clients name as well.
     """
     for device in devices:
         _check_one(device, image_id)
     roots = [device for device in devices if device.boot_index == 0]
     if len(roots) == 1 and roots[0].is_volume:
         image_id = ""
-    # The image's own disk may be among them; it is there in any case.
+    # The image's own disk may be among them; the server gets it in any case.
     devices = [device for device in devices if not (device.source_type == IMAGE and not device.is_volume)]
     volumes = sorted(
         (device for device in devices if device.is_volume),
@@ -150,7 +150,7 @@ def _swap(local: Iterable[NewDevice], most: int) -> int:
 
 # Built once: building costs more than running it.
 _new = insert(BlockDevice)
-# Its volumes are a part of what a server shows.
+# A server's volumes are part of its representation.
 _changed = update(Server).where(Server.id == bindparam("server")).values(revision=Server.revision + 1)
 _of_servers = (
     select(BlockDevice)
@@ -186,7 +186,7 @@ def add(
     now: datetime,
     attachment_id: str | None,
 ) -> BlockDevice:
-    """Remember a volume of the server."""
+    """Record a volume of the server."""
     made = BlockDevice(
         id=new_id(),
         server_id=server_id,
@@ -225,7 +225,7 @@ def next_name(taken: Iterable[str | None]) -> str:
 
 
 def named(volumes: Sequence[NewDevice], has_image: bool) -> list[NewDevice]:
-    """Every volume with a device name: the root one /dev/vda, others the one asked for or the next free one."""
+    """Every volume with a device name: the root one /dev/vda, others the requested or the next free one."""
     names: list[str | None] = ["/dev/vda", *(device.device_name for device in volumes)]
     done = []
     for device in volumes:

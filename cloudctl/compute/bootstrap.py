@@ -1,4 +1,4 @@
-"""What a new cloud has of compute: the usual flavors."""
+"""The compute part of a new cloud: the usual flavors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FLAVORS = (
 
 
 def bootstrap(conn: Connection, now: datetime) -> None:
-    """Make the flavors whose id and name nobody has taken. A repeat changes nothing."""
+    """Create the flavors whose id and name are not taken. Repeating it changes nothing."""
     for flavor in FLAVORS:
         taken = or_(Flavor.id == flavor.id, Flavor.name == flavor.name)
         if conn.execute(select(Flavor.id).where(taken)).first() is None:

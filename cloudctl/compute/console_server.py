@@ -1,9 +1,9 @@
-"""Consoles in browsers and terminals: a WebSocket on the one side, the console of a guest on the other.
+"""Consoles in browsers and terminals: a WebSocket on one side, the console of a guest on the other.
 
     ws://host:port/?token=…
 
-What the client sends is typed. Subprotocols: `binary` (also where none is named), and `base64` for clients that know
-text alone. The token is in no log, and is worth nothing once it was brought. Source: RFC 6455.
+What the client sends is typed into the console. Subprotocols: `binary` (also the default), and `base64` for clients
+that can only send text. The token appears in no log, and is worthless once used. Source: RFC 6455.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from cloudctl.tasks.rounds import Rounds
 log = Logger()
 
 PATIENCE = 10.0  # seconds until a connection must have become a WebSocket
-MOST_UNPROVEN = 10  # connections of one address that have opened nothing yet
-PERIOD = 10.0  # seconds between two looks at what is open
-LONGEST = 1 << 16  # characters of a text message that is kept until it is complete
+MOST_UNPROVEN = 10  # connections from one address that have not opened a console yet
+PERIOD = 10.0  # seconds between two checks of the open consoles
+LONGEST = 1 << 16  # characters of a text message that is buffered until it is complete
 BINARY, BASE64 = "binary", "base64"
 
 
 class ConsoleServer(Factory):
-    """Of one cloud. `hypervisor` gives what of NEEDS it provides."""
+    """The consoles of one cloud: those in NEEDS whose interface `hypervisor` provides."""
 
     noisy = False
 
@@ -64,7 +64,7 @@ class ConsoleServer(Factory):
         self._serial: dict[str, WebConsole] = {}
 
     def buildProtocol(self, addr: Any) -> Protocol | None:
-        """None, and the connection is closed, where there are too many already."""
+        """None, which closes the connection, if there are too many already."""
         host = network_of(host_of(addr))
         unproven = sum(each.host == host and each.right is None for each in self.open)
         if len(self.open) >= self.options.console_connections or unproven >= MOST_UNPROVEN:
@@ -77,7 +77,7 @@ class ConsoleServer(Factory):
             each.close(CloseReason.GOING_AWAY)
 
     async def take(self, request: Request) -> Callable[[IProtocol, WebConsole], Any] | None:
-        """How to open the console that a request asks for; None: it may not."""
+        """How to open the requested console; None: it may not be opened."""
         (token,) = parse_qs(urlsplit(request.target).query).get("token", [""])[-1:]
         if not token or not self._trusts(request):
             return None
@@ -94,7 +94,7 @@ class ConsoleServer(Factory):
             if found.type == NOVNC:
                 await driver_call(self.hypervisor.open_vnc, found.server_id, guest)
                 return
-            # It is one line: whoever had it has left, or is about to.
+            # There is only one line: its previous user has left, or is made to.
             if (before := self._serial.get(found.server_id)) is not None:
                 before.close(CloseReason.GOING_AWAY)
             self._serial[found.server_id] = client
@@ -106,7 +106,7 @@ class ConsoleServer(Factory):
         return ConsoleRounds(self.clock, self)
 
     async def end_what_may_not_be(self) -> None:
-        """Hang up on those whose right to see a console was taken away."""
+        """Hang up on clients whose right to see a console was revoked."""
         for client in [*self.open]:
             if client.right is not None and not await self.rights.holds(client.right):
                 client.close(CloseReason.POLICY_VIOLATION)
@@ -120,17 +120,17 @@ class ConsoleServer(Factory):
         return sum(each.right is not None and each.right.project_id == project_id for each in self.open)
 
     def _trusts(self, request: Request) -> bool:
-        """Whether the page that asks, if it is one, is ours. Others than browsers say nothing of it."""
+        """Whether the page that sends the request, if any, is ours. Only browsers name an origin."""
         headers = {name.lower(): value.decode("latin-1") for name, value in request.extra_headers}
         if (origin := headers.get(b"origin")) is None or origin in self.options.console_origins:
             return True
         pages = (f"//{request.host}", self.options.console_url, self.options.console_vnc_page)
-        # A page that says no host, as «null», is nobody's.
+        # An origin without a host, such as «null», is not ours.
         return bool(host := _host(origin)) and host in {_host(page) for page in pages if page}
 
 
 def _host(url: str) -> str:
-    """Empty: it names none."""
+    """Empty: the URL has none."""
     try:
         return urlsplit(url).hostname or ""
     except ValueError:
@@ -138,7 +138,7 @@ def _host(url: str) -> str:
 
 
 class ConsoleRounds(Rounds):
-    """A right that was taken away ends what it has opened."""
+    """Closes the consoles whose right was revoked."""
 
     def __init__(self, clock: IReactorTime, consoles: ConsoleServer) -> None:
         super().__init__(clock, PERIOD, "open consoles could not be looked at")
@@ -196,7 +196,7 @@ class WebConsole(Protocol):
 
     def _heed(self, event: Event) -> None:
         if isinstance(event, Request):
-            # Nothing may come before the console is there.
+            # Nothing may arrive before the console is open.
             self.transport.pauseProducing()
             ensureDeferred(self._begin(event)).addErrback(self._failed)
         elif isinstance(event, BytesMessage):
@@ -242,7 +242,7 @@ class WebConsole(Protocol):
     # -- from the guest
 
     def accept(self, guest: Any) -> None:
-        """The guest is there: `guest` is the transport that leads to it."""
+        """The guest is connected; `guest` is the transport that leads to it."""
         if self._is_over:
             guest.loseConnection()
             return
@@ -253,7 +253,7 @@ class WebConsole(Protocol):
         self.transport.registerProducer(guest, True)
         guest.registerProducer(self.transport, True)
         self.transport.resumeProducing()
-        # What has come too early.
+        # Handle what arrived too early.
         self._look()
 
     def show(self, data: bytes) -> None:
@@ -272,7 +272,7 @@ class WebConsole(Protocol):
         try:
             data = self._socket.send(event)
         except LocalProtocolError:
-            return  # one of us has said already that it is over
+            return  # one side has closed already
         self.transport.write(data)
 
     def _reject(self, status: int) -> None:
@@ -286,7 +286,7 @@ class WebConsole(Protocol):
             self.transport.loseConnection()
 
     def _part(self) -> None:
-        """The two sides have nothing to do with each other any more."""
+        """Disconnect the two sides from each other."""
         guest, self._guest = self._guest, None
         if guest is not None:
             self.transport.unregisterProducer()

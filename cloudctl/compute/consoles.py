@@ -1,7 +1,8 @@
-"""Consoles that may be opened: who asks gets a token, and whoever brings it opens one console, once.
+"""Tokens for consoles: each opens one console, once.
 
-It is worth as much as the token with which it was asked for: that is kept with it, sealed by it, and has to be valid
-and to reach the server when the console is opened, and as long as it is open. Reference: compute.md, section 8.8.
+A console token is worth no more than the API token it was requested with. That one is stored with it, encrypted by it,
+and has to be valid and give access to the server when the console is opened, and as long as it is open.
+Reference: compute.md, section 8.8.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _by_digest = select(ConsoleToken).where(ConsoleToken.digest == bindparam("wanted
 
 
 def create(conn: Connection, caller: Caller, asker: str, server_id: str, type: str, lifetime: float) -> str:
-    """A token for a console of this type. `asker`: that of the caller. Raises NotFound, Conflict."""
+    """A token for a console of this type. `asker`: the caller's token. Raises NotFound, Conflict."""
     server = servers.visible(conn, caller, server_id)
     if server.host is None or server.launched_at is None:
         raise Conflict(f"Instance {server.id} is not ready")
@@ -56,16 +57,16 @@ def create(conn: Connection, caller: Caller, asker: str, server_id: str, type: s
 
 @frozen
 class Right:
-    """To see a console: that of whoever asked for it."""
+    """The right to see a console, held by the user who requested it."""
 
     console: ConsoleToken
     project_id: str  # the server's
-    asker: str  # his token
+    asker: str  # that user's token
 
 
 @frozen
 class Rights:
-    """Which of them hold."""
+    """Finds rights and checks that they hold."""
 
     db: Database
     authenticator: Authenticator
@@ -77,12 +78,12 @@ class Rights:
         return found if found is not None and await self.holds(found) else None
 
     async def take(self, token: str) -> Right | None:
-        """As `find`, and nobody else finds it any more."""
+        """Like `find`, but nobody finds it again."""
         found = await self.find(token)
         return found if found is not None and await self.db.run(_take, found.console) else None
 
     async def holds(self, right: Right) -> bool:
-        """Whether who asked may see it still, and the server is where it was."""
+        """Whether the user who requested it may still see it, and the server is where it was."""
         try:
             identity = await self.authenticator.authenticate_again(right.asker)
         except Unauthorized:
@@ -115,7 +116,7 @@ def _is_there(conn: Connection, caller: Caller, console: ConsoleToken) -> bool:
 
 
 def _seal(token: str) -> Fernet:
-    """By a key that is not what the database knows of the token."""
+    """With a key other than the digest that the database stores of the token."""
     key = hashlib.sha256(b"asker:" + token.encode("utf-8", "surrogateescape")).digest()
     return Fernet(base64.urlsafe_b64encode(key))
 

@@ -1,4 +1,4 @@
-"""Making servers: everything that must be right, and everything that is written, in one transaction.
+"""Creating servers: everything that is checked, and everything that is written, in one transaction.
 
 Reference: compute.md, section 5. Scheduling comes later, in the boot workflow.
 """
@@ -47,7 +47,7 @@ _new = insert(Server)
 
 @frozen
 class NewServer:
-    """What a caller asks for. `user_data` is base64; ids are those of the request."""
+    """What a caller requests. `user_data` is base64; ids are those of the request."""
 
     name: str
     flavor_id: str
@@ -79,7 +79,7 @@ class NewServer:
 
 @frozen
 class Created:
-    """What is told of the first of the new servers, once."""
+    """What is reported, once, about the first of the new servers."""
 
     id: str
     name: str
@@ -90,7 +90,7 @@ class Created:
 
 @frozen
 class _Plan:
-    """What all servers of one request share, once it was found to be right."""
+    """What all servers of one request share, once the request has been checked."""
 
     flavor: Flavor
     place: Place
@@ -153,7 +153,7 @@ def _plan(
     said = properties.of(conn, [wanted.image_id])[wanted.image_id] if wanted.image_id else {}
     devices, image_id = _devices(wanted, said)
     disks = arrange(devices, image_id, flavor.ephemeral_gib, flavor.swap_mib, options)
-    if not image_id:  # who names an image beside the volume says what is to be found there, or will be
+    if not image_id:  # a request with an image as well as the volume vouches for what is, or will be, on it
         check_bootable(conn, caller, disks.volumes)
     if disks.image_id and not flavor.disk_gib and not caller.may("compute:servers:create:zero_disk_flavor"):
         raise Forbidden("Only volume-backed servers are allowed for flavors with zero disk.")
@@ -179,7 +179,7 @@ def password() -> str:
 
 
 def _letters(alphabet: str, length: int) -> str:
-    """Some that nobody can guess. The choice of one at a time takes as long as the insertion of a server."""
+    """Letters nobody can guess. Choosing them one at a time would take as long as inserting a server."""
     return "".join(secrets.SystemRandom().choices(alphabet, k=length))
 
 
@@ -218,7 +218,7 @@ def _check_image(conn: Connection, caller: Caller, image_id: str, flavor: Flavor
 
 
 def _devices(wanted: NewServer, said: Mapping[str, str]) -> tuple[Sequence[NewDevice], str]:
-    """What was asked for and what the image says, and the image of the root disk, "" if that is a volume."""
+    """The devices of the request and of the image, and the image of the root disk, "" if that is a volume."""
     if not wanted.image_id:
         return wanted.devices, ""
     of_image = volume_images.devices(said)
@@ -244,7 +244,7 @@ def check_size(image: Any, memory_mib: int, disk_gib: int) -> None:
 
 
 def own_public_key(conn: Connection, caller: Caller, key_name: str | None) -> str | None:
-    """Of the caller's key pair of this name. Raises Invalid if there is none."""
+    """The public key of the caller's key pair of this name. Raises Invalid if there is none."""
     if not key_name:
         return None
     row = keypairs.find(conn, caller.user_id, key_name)
@@ -254,7 +254,7 @@ def own_public_key(conn: Connection, caller: Caller, key_name: str | None) -> st
 
 
 def _security_groups(conn: Connection, caller: Caller, names: Sequence[str]) -> tuple[str, ...] | None:
-    """Their ids; None: the default one, which the network service makes where it is missing."""
+    """Their ids; None: the default one, which the network service creates if it is missing."""
     if not names or list(names) == ["default"]:
         return None
     try:
@@ -340,7 +340,7 @@ def _equip(
 
 
 def joined_tags(tags: Sequence[str]) -> str:
-    """As the column holds them: ",one,two,", each once, in the order of the alphabet."""
+    """As the column holds them: ",one,two,", each once, in alphabetical order."""
     return f",{','.join(sorted(set(tags)))}," if tags else ""
 
 

@@ -1,4 +1,4 @@
-"""The end of servers. It wins over everything else. Reference: compute-states.md, section 4.2."""
+"""The deletion of servers. It overrides everything else. Reference: compute-states.md, section 4.2."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ DELETES = (kinds.DELETE, kinds.FORCE_DELETE)
 
 
 def delete(conn: Connection, caller: Caller, server_id: str, *, later: bool = False) -> None:
-    """Accepted in every state; one that is under way is not begun again. Raises NotFound, Conflict (locked).
+    """Accepted in every state; a deletion that is under way is not begun again. Raises NotFound, Conflict (locked).
 
-    `later`: it can be restored for a while.
+    `later`: the server can be restored for a while.
     """
     row = servers.visible(conn, caller, server_id, lock=True)
     servers.check(row, "delete", over_lock=caller.may(servers.OVER_LOCK))
@@ -36,7 +36,7 @@ def delete(conn: Connection, caller: Caller, server_id: str, *, later: bool = Fa
 
 
 def force(conn: Connection, caller: Caller, server_id: str) -> None:
-    """It is gone, and cannot be restored. Raises NotFound, Conflict (locked)."""
+    """Delete the server so that it cannot be restored. Raises NotFound, Conflict (locked)."""
     row = servers.visible(conn, caller, server_id, lock=True)
     servers.check(row, "forceDelete", over_lock=caller.may(servers.OVER_LOCK))
     if not _is_under_way(conn, row):
@@ -44,27 +44,27 @@ def force(conn: Connection, caller: Caller, server_id: str) -> None:
 
 
 def restore(conn: Connection, caller: Caller, server_id: str) -> None:
-    """A soft-deleted server runs again. Raises NotFound, Conflict, OverQuota."""
+    """Make a soft-deleted server run again. Raises NotFound, Conflict, OverQuota."""
     row = servers.begin(conn, caller, server_id, "restore")
-    # What is soft-deleted does not count.
+    # Soft-deleted servers do not count towards the quota.
     quotas.take_servers(conn, row.project_id, row.user_id, 1, 1, row.vcpus, row.memory_mib)
     servers.change(conn, row, {"waiting_since": None}, caller.now)
     tasks.submit(conn, kinds.RESTORE, row.id, caller)
 
 
 def overdue(conn: Connection, row: Server, now: datetime) -> None:
-    """It was soft-deleted long enough ago."""
+    """Delete a server that was soft-deleted long enough ago."""
     if not _is_under_way(conn, row):
         _begin(conn, row, "delete", kinds.DELETE, now, Unasked(row.project_id))
 
 
 def _can_wait(row: Server) -> bool:
-    """Whether there is a guest that would run again."""
+    """Whether there is a guest that could run again."""
     return row.launched_at is not None and row.host is not None and row.vm_state not in (SOFT_DELETED, ERROR)
 
 
 def _is_under_way(conn: Connection, row: Server) -> bool:
-    """One that an operator must look at (held) does not keep the next one from being tried."""
+    """A deletion that an operator must look at (held) does not prevent another attempt."""
     return row.task_state == DELETING and tasks.has_open(conn, kinds.SERVER, row.id, DELETES)
 
 
@@ -74,9 +74,9 @@ def _begin(conn: Connection, row: Server, name: str, kind: Kind, now: datetime, 
 
 
 def finish(conn: Connection, server_id: str, now: datetime, by: Origin, *, ports_have_left: bool) -> None:
-    """Nothing of the guest is left: give everything back and close the record. May be repeated.
+    """Nothing of the guest is left: release everything and close the record. May be repeated.
 
-    `ports_have_left`: all hosts have let go of the server's ports, see `network.ports.leaving`.
+    `ports_have_left`: all hosts have released the server's ports, see `network.ports.leaving`.
     """
     server = servers.find(conn, server_id)
     if server is not None:
@@ -91,9 +91,9 @@ def finish(conn: Connection, server_id: str, now: datetime, by: Origin, *, ports
 
 
 def release_devices(conn: Connection, server_id: str, now: datetime, by: Origin, *, made_only: bool) -> None:
-    """Let go of the volumes, and delete those that shall end with the server.
+    """Release the volumes, and delete those that are to be deleted with the server. May be repeated.
 
-    `made_only`: a boot failed; what was brought by the user is kept whatever was said of the end. May be repeated.
+    `made_only`: a boot failed; the user's own volumes are kept even if they were to be deleted with the server.
     """
     for device in block_devices.of_server(conn, server_id):
         if device.attachment_id:
@@ -111,5 +111,5 @@ def _delete_volume(conn: Connection, volume_id: str, by: Origin) -> None:
 
 
 def failed(conn: Connection, server_id: str, message: str, now: datetime) -> None:
-    """The delete did not come to its end: the server is in ERROR and can be deleted again."""
+    """The deletion did not finish: the server is in ERROR and can be deleted again."""
     servers.fail(conn, server_id, "delete failed", message, now)

@@ -1,4 +1,4 @@
-"""Extra specs of flavors: what is taken as one, and from 2.86 on what the known ones may be.
+"""Extra specs of flavors: what is accepted as one, and from 2.86 on which values the known ones may have.
 
 Reference: compute-scheduling.md, section 11.
 """
@@ -62,7 +62,7 @@ KNOWN: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = tuple(
 
 
 def texts(specs: Mapping[str, Any]) -> dict[str, str]:
-    """Keys and values as they are kept; numbers and booleans as their texts. Raises ValueError."""
+    """Keys and values as they are stored; numbers and booleans as text. Raises ValueError."""
     kept = {}
     for key, value in specs.items():
         if KEY.fullmatch(key) is None:
@@ -78,7 +78,7 @@ def texts(specs: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check(specs: Mapping[str, str]) -> None:
-    """Values of the keys whose meaning is known. Raises Invalid."""
+    """Check the values of the known keys. Raises Invalid."""
     for key, value in specs.items():
         for known, allowed in KNOWN:
             if known.fullmatch(key) and allowed.fullmatch(value) is None:

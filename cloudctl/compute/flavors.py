@@ -17,7 +17,7 @@ from cloudctl.errors import Conflict, NotFound
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Listing
 
-# The rule of those who see private flavors without access.
+# The rule for seeing private flavors without having access to them.
 MANAGE = "compute:flavors:manage"
 
 SORT_KEYS: dict[str, ColumnElement[Any]] = {
@@ -153,7 +153,7 @@ def remove(conn: Connection, flavor_id: str) -> None:
 
 
 def set_extra_specs(conn: Connection, flavor_id: str, more: Mapping[str, str], now: datetime) -> dict[str, str]:
-    """Add these to what is there; all of them. Raises NotFound."""
+    """Add these to the present extra specs; returns all of them. Raises NotFound."""
     flavor = get(conn, flavor_id, lock=True)
     return change(conn, flavor, {"extra_specs": {**flavor.extra_specs, **more}}, now).extra_specs
 
@@ -187,7 +187,7 @@ def _projects(conn: Connection, flavor_id: str) -> list[str]:
 
 
 def grant(conn: Connection, flavor_id: str, project_id: str, *, public_too: bool) -> list[str]:
-    """`public_too`: a grant on a public flavor is taken (and means nothing). Raises NotFound, Conflict."""
+    """`public_too`: a grant on a public flavor is accepted (and means nothing). Raises NotFound, Conflict."""
     if get(conn, flavor_id).is_public and not public_too:
         raise Conflict("Can not add access to a public flavor.")
     projects = _projects(conn, flavor_id)

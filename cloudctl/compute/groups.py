@@ -1,4 +1,4 @@
-"""Server groups: servers that shall be together, or apart.
+"""Server groups: servers to be placed together, or apart.
 
 Reference: compute.md, section 12; compute-scheduling.md, section 8.
 """
@@ -65,14 +65,14 @@ def create(conn: Connection, caller: Caller, wanted: NewGroup) -> ServerGroup:
 
 
 def remove(conn: Connection, caller: Caller, group_id: str) -> None:
-    """Its servers stay, and are in no group. Raises NotFound."""
+    """Its servers remain, in no group. Raises NotFound."""
     visible(conn, caller, group_id)
     conn.execute(update(Server).where(Server.group_id == group_id).values(group_id=None))
     conn.execute(delete(ServerGroup).where(ServerGroup.id == group_id))
 
 
 def join(conn: Connection, caller: Caller, group_id: str, more: int) -> str:
-    """Make sure that `more` servers may be made in the group; its id. Raises Invalid, OverQuota."""
+    """Make sure that `more` servers may be created in the group; returns its id. Raises Invalid, OverQuota."""
     row = conn.execute(
         select(ServerGroup)
         .where(ServerGroup.id == group_id, ServerGroup.project_id == caller.project_id)
@@ -86,7 +86,7 @@ def join(conn: Connection, caller: Caller, group_id: str, more: int) -> str:
 
 
 def wish(conn: Connection, group_id: str, server_id: str) -> GroupWish | None:
-    """What the group asks of the server's host; no other member is placed before this transaction ends."""
+    """What the group requires of the server's host; no other member is placed before this transaction ends."""
     row = conn.execute(select(ServerGroup).where(ServerGroup.id == group_id).with_for_update()).first()
     if row is None:
         return None

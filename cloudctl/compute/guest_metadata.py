@@ -1,7 +1,7 @@
-"""What a guest is told over 169.254.169.254: which server asks, and the answer to a path.
+"""Metadata for guests at 169.254.169.254: which server sent the request, and the answer to a path.
 
-Reference: compute.md, section 18. The client's address on its network is all that proves who asks: the network driver
-sees to it that no guest sends from an address that is not its own.
+Reference: compute.md, section 18. The client's address on its network is the only proof of who it is: the network
+driver ensures that no guest sends from an address that is not its own.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ PASSWORD_LIMIT = 1020  # bytes
 
 @frozen
 class Guest:
-    """A server, as it asks for its metadata."""
+    """A server that requests its metadata."""
 
     spec: GuestSpec  # without the admin password
-    password: str  # that the guest has set, encrypted by itself; "" if none
+    password: str  # set and encrypted by the guest itself; "" if none
 
 
 def server_at(conn: Connection, network_id: str, address: str) -> Server:
@@ -46,7 +46,7 @@ def server_at(conn: Connection, network_id: str, address: str) -> Server:
     if isinstance(ip, IPv6Address) and ip.ipv4_mapped is not None:
         ip = ip.ipv4_mapped
     port_id = ports.at(conn, network_id, str(ip))
-    # Not the port's `device_id`: its owner may write there what he likes.
+    # Not the port's `device_id`: the port's owner may write anything there.
     query = (
         select(Server)
         .join_from(ServerInterface, Server, Server.id == ServerInterface.server_id)
@@ -66,7 +66,7 @@ def guest_at(conn: Connection, network_id: str, address: str, image_path: Callab
 
 
 def set_password(conn: Connection, network_id: str, address: str, value: bytes) -> None:
-    """A guest tells its password, encrypted, once. Raises NotFound, Invalid, Conflict."""
+    """Store the password that a guest reports, encrypted, once. Raises NotFound, Invalid, Conflict."""
     row = server_at(conn, network_id, address)
     if len(value) > PASSWORD_LIMIT:
         raise Invalid(f"The password is longer than {PASSWORD_LIMIT} bytes.")
@@ -132,7 +132,7 @@ def _ec2(spec: GuestSpec, path: Sequence[str]) -> bytes | None:
 
 
 def _entry(name: str, value: Any) -> str:
-    """A line of a directory: one that is named says its name (`0=key`), others are marked by a slash."""
+    """A line of a listing: a directory shows its own name if it has one (`0=key`), or else ends in a slash."""
     if not isinstance(value, dict):
         return name
     return str(value.get("_name") or f"{name}/")

@@ -1,6 +1,6 @@
-"""Guests that go off by themselves: the driver tells, and they are compared at once, not at the next audit.
+"""Guests that go off by themselves: the driver reports them, and they are compared at once, not at the next audit.
 
-While a task has the server in hand its state says nothing; such a server is looked at again once the task has ended.
+While a task is working on the server its state means nothing; such a server is checked again once the task has ended.
 Reference: compute-states.md, section 5.1.
 """
 
@@ -56,7 +56,7 @@ class GuestWatch(Service):
 
     async def _watch(self) -> None:
         await self.hypervisor.watch_guests(self.changed)
-        # What went off while nobody watched.
+        # Some may have gone off while nobody watched.
         self._suspects |= {guest.id for guest in await self.hypervisor.inventory()}
 
     def _look_in(self, seconds: float) -> None:
@@ -80,7 +80,7 @@ class GuestWatch(Service):
         self._look_in(AGAIN)
 
     async def look(self) -> None:
-        """One round. Raises what the database raises; the guests are then looked at again."""
+        """One round. Raises what the database raises; the guests are then checked again."""
         suspects, self._suspects, decided = self._suspects, set(), set[str]()
         try:
             found = []
@@ -96,7 +96,7 @@ class GuestWatch(Service):
                 undecided = await self.db.run(_compare, some)
                 decided |= {guest.id for guest in some} - undecided
         finally:
-            # Beside those that have been told of meanwhile.
+            # In addition to those reported in the meantime.
             self._suspects |= suspects - decided
 
 

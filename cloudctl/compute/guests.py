@@ -1,4 +1,4 @@
-"""A server as its hypervisor shall hold it."""
+"""A server as its hypervisor is to hold it."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def spec(
     *,
     is_made: bool = False,
 ) -> GuestSpec:
-    """`server` is its row; it has a host, and its volumes are connected there. `around`: the networks of `plugs`.
+    """The guest of `server`, which has a host where its volumes are connected. `around`: the networks of `plugs`.
 
-    Raises NotFound for an image that is gone, unless the guest `is_made` and does not need it any more.
+    Raises NotFound for an image that is gone, unless the guest `is_made` and no longer needs it.
     """
     return _spec(conn, server, _image(conn, server, image_path, may_be_gone=is_made), plugs, around)
 
 
 def described(conn: Connection, server: Server, image_path: Callable[[str], Path]) -> GuestSpec:
-    """The same for one who only tells of the guest: it need not be on a host, and its image may be gone."""
+    """The same for describing the guest only: it need not be on a host, and its image may be gone."""
     image = _image(conn, server, image_path, may_be_gone=True)
     mine = networking.of_server(conn, server.id)
     plugs = [evolve(port_specs.driver_spec(conn, row.port_id), tag=row.tag) for row in mine if _is_there(conn, row)]
@@ -52,7 +52,7 @@ def described(conn: Connection, server: Server, image_path: Callable[[str], Path
 
 
 def _is_there(conn: Connection, interface: ServerInterface) -> bool:
-    """Whether the port's owner has not deleted it."""
+    """Whether the port still exists: its owner may delete it."""
     return ports.find(conn, interface.port_id) is not None
 
 
@@ -114,7 +114,7 @@ def _spec(
 def image_source(
     conn: Connection, image_id: str, image_path: Callable[[str], Path], *, is_made: bool = False
 ) -> ImageSource:
-    """`is_made`: the guest has a kernel and ramdisk of its own already, so theirs may be gone. Raises NotFound."""
+    """`is_made`: the guest already has its own kernel and ramdisk, so their images may be gone. Raises NotFound."""
     image = images.get(conn, image_id)
     given = properties.of(conn, [image_id])[image_id]
     kernel, ramdisk = (_started_with(conn, image, given.get(name), is_made) for name in ("kernel_id", "ramdisk_id"))
@@ -129,7 +129,7 @@ def image_source(
 
 
 def _started_with(conn: Connection, image: Any, id: str | None, is_made: bool) -> str | None:
-    """The id of a kernel or ramdisk. An image's owner writes there what he likes, so it must be one that he may use.
+    """The id of a kernel or ramdisk. An image's owner may write anything there, so it must be one the owner may use.
 
     Raises NotFound.
     """
@@ -148,7 +148,7 @@ def _is_id(text: str) -> bool:
 
 
 def volume_connections(conn: Connection, server_id: str) -> tuple[VolumeConnection, ...]:
-    """Of the volumes that are connected to the server's host, the root disk first."""
+    """The server's volumes that are connected to its host, the root disk first."""
     mine = block_devices.of_server(conn, server_id)
     if not mine:
         return ()
@@ -174,7 +174,7 @@ def plugged(conn: Connection, server_id: str) -> Sequence[str]:
 
 
 def places(conn: Connection, server_id: str) -> tuple[str, ...]:
-    """The hosts that a server's guest may be on: where it shall be, then those that it is leaving."""
+    """The hosts that a server's guest may be on: the one it belongs on, then those that it is leaving."""
     server = servers.find(conn, server_id)
     if server is None:
         return ()

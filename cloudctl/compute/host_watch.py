@@ -1,5 +1,5 @@
-"""Which hosts there are and which of them answer: asked at the start and every few seconds. So it is said that
-this process is there, which schedules and conducts.
+"""Which hosts exist and which of them answer: queried at the start and every few seconds. Each round also records that
+this process, which schedules and conducts, is alive.
 
 Reference: compute-scheduling.md, section 9.
 """
@@ -24,19 +24,19 @@ from cloudctl.placement import hosts
 from cloudctl.tasks.rounds import Rounds
 
 PERIOD = 10.0  # seconds
-# So often each record of a host is compared with what is found, although nothing has changed that we know of.
+# How often every record of a host is compared with what is found, even if nothing is known to have changed.
 THOROUGH = timedelta(minutes=15)
-FEW = 100  # hosts that are looked up by their names
+FEW = 100  # at most so many hosts are looked up by name
 
 
 @frozen
 class Written:
-    """What this process has written down of all hosts, when, and what they provide since."""
+    """What this process has recorded of all hosts, when, and what they have provided since."""
 
     found: Sequence[HostInventory]
     at: datetime
     provided: tuple[Any, ...]
-    changes: Any  # of what they provide: what they were before it was read
+    changes: Any  # the counters of `provided`'s tables, taken before it was read
 
 
 class HostWatch(Rounds):
@@ -71,9 +71,9 @@ class HostWatch(Rounds):
     def _news(
         self, conn: Connection, written: Written, found: Sequence[HostInventory], now: datetime, changes: Any
     ) -> Sequence[HostInventory] | None:
-        """The hosts of which the driver says something new: few, as a rule. None: all of them are to be compared.
+        """The hosts about which the driver reports something new, usually few. None: all of them are to be compared.
 
-        Which is done now and then, when other hosts are there, and when somebody else has changed what was written.
+        That is done now and then, when the set of hosts differs, and when somebody else has changed what was written.
         """
         was = written.found
         if (

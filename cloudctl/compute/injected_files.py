@@ -1,4 +1,4 @@
-"""Files that a new guest has from the start: what microversions to 2.56 call its personality.
+"""Files that a new guest has from the start: what microversions up to 2.56 call its personality.
 
 Reference: compute.md, section 5.
 """
@@ -26,7 +26,7 @@ class NewFile:
 
 
 def take(conn: Connection, project_id: str, files: Sequence[NewFile]) -> list[dict[str, str]]:
-    """As a server's row keeps them. Raises OverQuota."""
+    """The files as a server's row stores them. Raises OverQuota."""
     if not files:
         return []
     limits = quota.limits(conn, QUOTAS, project_id)

@@ -46,7 +46,7 @@ class NewKeypair:
 
 
 def create(conn: Connection, caller: Caller, wanted: NewKeypair) -> Keypair:
-    """Raises Conflict if the user has the name, OverQuota if he has more than the caller's project allows."""
+    """Raises Conflict if the user has the name already, OverQuota if the caller's project allows the user no more."""
     taken = Conflict(f"Key pair '{wanted.name}' already exists.")
     if find(conn, wanted.user_id, wanted.name) is not None:
         raise taken

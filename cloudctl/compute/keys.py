@@ -29,7 +29,7 @@ USER_PRINCIPAL_NAME = ObjectIdentifier("1.3.6.1.4.1.311.20.2.3")
 
 @frozen
 class Pair:
-    """A key pair as it is made; the private key is shown once and kept nowhere."""
+    """A new key pair; the private key is shown once and stored nowhere."""
 
     public_key: str
     private_key: str = field(repr=False)
@@ -37,7 +37,7 @@ class Pair:
 
 
 def fingerprint(type: str, public_key: str) -> str:
-    """Of a key that somebody brings. Raises Invalid if it is none."""
+    """The fingerprint of an imported key. Raises Invalid if it is not a key."""
     try:
         return _x509_fingerprint(public_key) if type == "x509" else _ssh_fingerprint(public_key)
     except (ValueError, TypeError, UnsupportedAlgorithm, binascii.Error, IndexError) as error:
@@ -53,7 +53,7 @@ def _ssh_fingerprint(public_key: str) -> str:
 
 def _x509_fingerprint(certificate: str) -> str:
     found = x509.load_pem_x509_certificate(certificate.encode("utf-8"))
-    # SHA-1 names a certificate here, it proves nothing.
+    # SHA-1 only identifies a certificate here; it proves nothing.
     return _colons(hashlib.sha1(found.public_bytes(serialization.Encoding.DER), usedforsecurity=False).hexdigest())
 
 

@@ -1,4 +1,4 @@
-"""The work that is done on servers. The log of actions (`api/instance_actions.py`) shows those kinds that have a name
+"""The kinds of work done on servers. The log of actions (`api/instance_actions.py`) shows those that have a name
 for users. Reference: compute.md, section 8.7.
 """
 
@@ -12,12 +12,12 @@ from cloudctl.tasks import Action, Kind, Phase, Told
 from cloudctl.volume import kinds as of_volumes
 
 SERVER = "server"
-# What is done to a server on its way: its own tasks wait until it has arrived.
+# Work on a server that is being moved: the server's own tasks wait until it has arrived.
 MIGRATION = "migration"
-# What is looked at beside what is being done.
+# Checks that run beside the server's tasks.
 GUEST = "guest"
 
-# Seconds: for what a host does with a guest; for what makes or moves disks; for what waits for other services.
+# Seconds: for what a host does with a guest; for creating or moving disks; for waiting for other services.
 SOON, LATER, LATE = 900.0, 1800.0, 3600.0
 
 
@@ -27,12 +27,12 @@ Tell = Callable[[Connection, Told], None]
 def _kind(
     name: str, deadline: float, action: str, event: str, told: str | Tell | None = None, resource: str = SERVER
 ) -> Kind:
-    """`told`: what the events of it are called."""
+    """`told`: the name of its events, or how to report them."""
     tell = notices.work(told) if isinstance(told, str) else told
     return Kind(f"compute.{resource}.{name}", resource, deadline, Action(action, event), tell)
 
 
-# In OpenStack these are the words of the two hosts that are at work.
+# In OpenStack the two hosts involved send these.
 _LIVE_MIGRATION = notices.phases(
     {
         Phase.START: "instance.live_migration_pre.start",
@@ -95,26 +95,26 @@ RESTORE = _kind("restore", SOON, "restore", "compute_restore_instance", "restore
 
 ATTACH_VOLUME = _kind("attach_volume", SOON, "attach_volume", "compute_attach_volume", "volume_attach")
 DETACH_VOLUME = _kind("detach_volume", SOON, "detach_volume", "compute_detach_volume", "volume_detach")
-# Block storage asks for it once the volume has grown.
+# Block storage requests it once the volume has grown.
 EXTEND_VOLUME = of_volumes.EXTEND_GUEST
-# Block storage takes it to another backend.
+# Block storage moves the volume to another backend.
 SWAP_VOLUME = of_volumes.SWAP_VOLUME
 ATTACH_INTERFACE = _kind("attach_interface", SOON, "attach_interface", "compute_attach_interface", "interface_attach")
 DETACH_INTERFACE = _kind("detach_interface", SOON, "detach_interface", "compute_detach_interface", "interface_detach")
 
-# The second half of a shelve, and what is done with servers that have waited: nobody has asked for it by itself.
+# The second half of a shelve, and the offload of servers that have waited: nobody requests it by itself.
 LEAVE_HOST = Kind("compute.server.leave_host", SERVER, LATER, tell=notices.work("shelve_offload"))
-# What services outside tell of: the ports of a guest are others, its power may be.
+# Reported by services outside: a guest's ports have changed, its power state may have.
 REFRESH = Kind("compute.server.refresh", SERVER, SOON)
 COMPARE = Kind("compute.guest.compare", GUEST, SOON)
 # The guest of a server that was deleted while its host was down.
 PURGE = Kind("compute.server.purge", SERVER, 600.0)
 
-# Of all these, the ones that users are told of.
+# The kinds that are shown to users.
 TOLD = tuple(kind for kind in tuple(globals().values()) if isinstance(kind, Kind) and kind.action is not None)
 _ACTIONS = {kind.name: kind.action for kind in TOLD if kind.action is not None}
 
 
 def action(name: str) -> Action:
-    """What users are told of the kind with this name. Raises KeyError if that is nothing."""
+    """What users see of the kind with this name. Raises KeyError if they see nothing of it."""
     return _ACTIONS[name]

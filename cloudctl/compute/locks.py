@@ -1,4 +1,4 @@
-"""Locking servers against their own users, and an administrator's word on their state.
+"""Locking servers against their own users, and resetting their state as an administrator.
 
 Reference: compute-states.md, section 4.12; compute.md, section 7.
 """
@@ -32,6 +32,6 @@ def unlock(conn: Connection, caller: Caller, server_id: str) -> None:
 
 
 def reset_state(conn: Connection, caller: Caller, server_id: str, vm_state: str) -> None:
-    """The server is what the administrator says, and nothing is being done to it. Raises NotFound."""
+    """Give the server the state that the administrator names, and no task state. Raises NotFound."""
     row = servers.visible(conn, caller, server_id, lock=True)
     servers.move(conn, row.id, "reset", caller.now, vm_state=vm_state)

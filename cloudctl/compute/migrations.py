@@ -38,7 +38,7 @@ PREPARING, RUNNING, COMPLETED, CANCELLED, FAILED, DONE = (
     "done",
 )
 CONFIRMED, REVERTED, ERROR = "confirmed", "reverted", "error"
-# A live one that its server is on.
+# A live migration that is under way.
 ON_ITS_WAY = (ACCEPTED, PREPARING, RUNNING)
 OPEN = (*ON_ITS_WAY, PRE_MIGRATING, MIGRATING, POST_MIGRATING, FINISHED, CONFIRMING, REVERTING)
 MOVES = {
@@ -92,7 +92,7 @@ class NewMigration:
 
 
 def create(conn: Connection, caller: Caller, wanted: NewMigration) -> Migration:
-    """ACCEPTED: from where its server is."""
+    """An ACCEPTED migration from the server's present host."""
     server = wanted.server
     values: dict[str, Any] = {
         "id": new_id(),
@@ -135,7 +135,7 @@ try_move = MACHINE.try_move
 
 
 def take(conn: Connection, server_id: str, now: datetime, name: str) -> Migration:
-    """The finished migration of a resized server, moved. Raises Conflict: another request was first."""
+    """Make the move `name` with a resized server's finished migration. Raises Conflict: another request was first."""
     mine = Migration.server_id == server_id, Migration.status == FINISHED
     row = conn.execute(select(Migration).where(*mine).order_by(Migration.number.desc())).first()
     if row is None or not try_move(conn, row.id, name, now):
@@ -158,34 +158,34 @@ _on_their_way = (
 
 
 def on_its_way(conn: Connection, server_id: str) -> Sequence[Migration]:
-    """The live ones that a server is on: one at most, unless something was left behind."""
+    """A server's live migrations that are under way: at most one, unless something was left behind."""
     return conn.execute(_on_their_way, {"server": server_id}).all()
 
 
 def unfinished(conn: Connection, server_id: str) -> Sequence[Migration]:
-    """Those of a server, of every kind, that have not come to their end."""
+    """A server's migrations, of every kind, that have not ended."""
     return conn.execute(_open_of_server, {"server": server_id}).all()
 
 
 def left_behind(conn: Connection, migration: Migration) -> Sequence[str]:
-    """The hosts that an evacuation leaves: its source, and those of the ones right before it that did not arrive."""
+    """The hosts that an evacuation leaves: its source, and those of the failed evacuations directly before it."""
     sources = conn.scalars(_left_behind, {"server": migration.server_id, "this": migration.number})
     return [name for name in sorted({migration.source_host, *sources}) if name != migration.dest_host]
 
 
 def live_ids(conn: Connection, server_id: str) -> Sequence[str]:
-    """Of all live migrations of a server, whatever became of them."""
+    """The ids of all live migrations of a server, however they ended."""
     mine = Migration.server_id == server_id, Migration.kind == LIVE
     return conn.scalars(select(Migration.id).where(*mine)).all()
 
 
 def open_ids() -> Select[Any]:
-    """The ids of those that hold, or may hold, a share of a host."""
+    """The ids of migrations that hold, or may hold, a share of a host."""
     return select(Migration.id).where(Migration.status.in_(OPEN))
 
 
 def close_all(conn: Connection, server_id: str, now: datetime) -> None:
-    """The server is gone: one that was finished counts as confirmed. May be repeated."""
+    """The server is gone: a migration that had finished counts as confirmed. May be repeated."""
     for row in unfinished(conn, server_id):
         claims.release(conn, row.id)
         try_move(conn, row.id, "confirmed" if row.status in (FINISHED, CONFIRMING) else "failed", now)

@@ -1,4 +1,4 @@
-"""Servers that move without stopping, and servers whose host has died. A cold migration is `resizing`.
+"""Moving servers without stopping them, and servers whose host has died. Cold migration is in `resizing`.
 
 Reference: compute-states.md, sections 3 and 4.8.
 """
@@ -28,9 +28,9 @@ NO_HOST = "No valid host was found. There are not enough hosts available."
 
 @frozen
 class Destination:
-    """`host`: the only one that it may go to. `forced`: whatever the filters say of it.
+    """`host`: the only one the server may go to. `forced`: whatever the filters say about it.
 
-    `disks`: whether a guest that runs takes its own along; None: the driver finds out whether it must.
+    `disks`: whether a running guest takes its own along; None: the driver finds out whether it must.
     """
 
     host: str | None = None
@@ -42,7 +42,7 @@ class Destination:
 
 
 def migrate(conn: Connection, caller: Caller, server_id: str, wanted: Destination, *, checked: bool) -> None:
-    """`checked`: that there is a host for it is known at once. Raises NotFound, Conflict, Invalid, Forbidden."""
+    """`checked`: make sure at once that there is a host for it. Raises NotFound, Conflict, Invalid, Forbidden."""
     row = power.placed(servers.begin(conn, caller, server_id, "os-migrateLive"))
     if wanted.host is not None:
         caller.require(TO_HOST)
@@ -69,12 +69,12 @@ def _alive(conn: Connection, name: str) -> None:
 
 
 def visible(conn: Connection, caller: Caller, server_id: str) -> Sequence[Migration]:
-    """The live migrations that the server is on. Raises NotFound."""
+    """The server's live migrations that are under way. Raises NotFound."""
     return migrations.on_its_way(conn, servers.visible(conn, caller, server_id).id)
 
 
 def one(conn: Connection, caller: Caller, server_id: str, named: str) -> Migration:
-    """`named`: its number, or its UUID, by which clients know it, too. Raises NotFound."""
+    """`named`: its number, or its UUID, which clients know as well. Raises NotFound."""
     for migration in visible(conn, caller, server_id):
         if named in (str(migration.number), migration.id):
             return migration
@@ -82,7 +82,7 @@ def one(conn: Connection, caller: Caller, server_id: str, named: str) -> Migrati
 
 
 def abort(conn: Connection, caller: Caller, server_id: str, number: str, *, before_it_runs: bool) -> None:
-    """`before_it_runs`: also one that has not begun to copy. Raises NotFound, Conflict, Invalid."""
+    """`before_it_runs`: abort even one that has not begun to copy. Raises NotFound, Conflict, Invalid."""
     row = servers.allowed(conn, caller, server_id, "abort live migration", lock=True)
     migration = one(conn, caller, row.id, number)
     if migration.status != RUNNING and not before_it_runs:
@@ -113,7 +113,7 @@ def _wrong(row: Server, migration: Migration, what: str) -> Invalid:
 def evacuate(
     conn: Connection, caller: Caller, server_id: str, wanted: Destination, password: str | None, *, stopped: bool
 ) -> str:
-    """The new admin password. `stopped`: it does not run afterwards. Raises NotFound, Conflict, Invalid."""
+    """Returns the new admin password. `stopped`: the server stays off. Raises NotFound, Conflict, Invalid."""
     row = power.placed(servers.begin(conn, caller, server_id, "evacuate"))
     source = hosts.find(conn, row.host or "")
     if source is not None and hosts.is_alive(source):
@@ -132,14 +132,14 @@ def evacuate(
 def leave_dead_host(
     conn: Connection, caller: Caller, server: Server, wanted: Destination, password: str | None, *, stopped: bool
 ) -> dict[str, Any]:
-    """What the task of an evacuation is told, which the caller submits. `server` as it was before it was asked for.
+    """The arguments of an evacuation's task, which the caller submits. `server`: its row from before the request.
 
     `password` None: the new guest gets none.
     """
     servers.change(conn, server, {"admin_password": password}, caller.now)
     new = NewMigration(server, EVACUATION, server.flavor_id, server.flavor, wanted.host)
     migration = migrations.create(conn, caller, new)
-    # What was being done to it on its host will not come to an end.
+    # Whatever was being done to it on its host will never finish.
     tasks.cancel_open(conn, kinds.SERVER, server.id)
     return {
         "migration_id": migration.id,

@@ -1,4 +1,4 @@
-"""The network interfaces of a server: which ones are asked for, and the ports that they become.
+"""The network interfaces of a server: which ones are requested, and the ports that they become.
 
 Reference: compute.md, sections 5.2 and 8.5.
 """
@@ -56,7 +56,7 @@ _editions = (
 
 @frozen
 class NewInterface:
-    """One interface: a port that is there, or one that is made on a network."""
+    """One interface: an existing port, or one to be created on a network."""
 
     network_id: str | None = None
     port_id: str | None = None
@@ -76,8 +76,9 @@ def chosen(
 ) -> list[NewInterface]:
     """The interfaces that a server gets, each one checked.
 
-    "none": no interface. "auto": the only network that the project can use; where it has none, one is made by
-    `of_networks`. "any": the same, and without a network no interface. Raises Invalid, Forbidden, Conflict, OverQuota.
+    "none": no interface. "auto": the only network that the project can use; if it has none, one is created as
+    `of_networks` says. "any": the same, but no interface if there is no network. Raises Invalid, Forbidden, Conflict,
+    OverQuota.
     """
     if wanted == "none":
         return []
@@ -111,7 +112,7 @@ def _only_network(conn: Connection, caller: Caller) -> str | None:
 
 
 def _made_network(conn: Connection, caller: Caller, of_networks: NetworkOptions | None) -> str:
-    """Of the project's automatic topology. Raises Invalid if none can be, OverQuota."""
+    """The network of the project's automatic topology. Raises Invalid if there can be none, OverQuota."""
     failure = f"Unable to automatically allocate a network for project {caller.project_id}"
     if of_networks is None:
         raise Invalid(failure)
@@ -122,7 +123,7 @@ def _made_network(conn: Connection, caller: Caller, of_networks: NetworkOptions 
 
 
 def check_network(conn: Connection, caller: Caller, network_id: str) -> Network:
-    """The network, which a server may be put on. Raises Invalid, Forbidden for an external network."""
+    """The network, if a server may be put on it. Raises Invalid, Forbidden for an external network."""
     try:
         row = networks.visible(conn, caller, network_id)
     except NotFound:
@@ -141,7 +142,7 @@ def check_port(conn: Connection, caller: Caller, port_id: str) -> None:
         row = ports.usable(conn, caller, port_id)
     except NotFound:
         raise Invalid(f"Port {port_id} could not be found.") from None
-    # Its owner may have written what he likes into `device_id`, nothing among it.
+    # The port's owner may have written anything into `device_id`, or cleared it.
     if row.device_id or conn.scalar(_holder, {"of": row.id}) is not None:
         raise Conflict(f"Port {port_id} is still in use.")
     if not ipam.of_ports(conn, [row.id]).get(row.id):
@@ -190,7 +191,7 @@ def add(
 
 @contextmanager
 def worded(wish: NewInterface) -> Iterator[None]:
-    """The network service's refusals in the words of this one: what a body names and is not there is a 400."""
+    """Word the network service's refusals as this service does: a body that names something missing is a 400."""
     try:
         yield
     except NotFound as error:
@@ -256,19 +257,19 @@ def next_position(conn: Connection, server_id: str) -> int:
 
 
 def bind(conn: Connection, server: Server, host: str, zone: str, now: datetime) -> None:
-    """The server's ports are on this host now."""
+    """Bind the server's ports to this host."""
     for row in of_server(conn, server.id):
         ports.bind(conn, row.port_id, server.id, host, owner(zone), now)
 
 
 def leave_host(conn: Connection, server_id: str, now: datetime) -> None:
-    """The server's ports are its own, and on no host: the driver has let go of them."""
+    """The server keeps its ports, but on no host: the driver has released them."""
     for row in of_server(conn, server_id):
         ports.leave_host(conn, row.port_id, now)
 
 
 def let_go(conn: Connection, row: ServerInterface, now: datetime, by: Origin, *, has_left: bool = False) -> None:
-    """A port leaves its server: one that was made with it is deleted, a given one is free again. May be repeated.
+    """Take a port from its server: one created for it is deleted, a given one is free again. May be repeated.
 
     `has_left`: see `ports.delete`.
     """

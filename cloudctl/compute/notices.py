@@ -1,7 +1,7 @@
-"""What compute tells others of: the lifecycle of servers, and what the high-availability service waits for.
+"""Compute's notifications: the lifecycle of servers, and what the high-availability service waits for.
 
-Types and payloads are those of OpenStack's versioned notifications. Reference: compute.md, section 19. They are made in
-the transactions that begin and end the work, and only if somebody wants them.
+Types and payloads are those of OpenStack's versioned notifications. Reference: compute.md, section 19. They are written
+in the transactions that begin and end the work, and only if somebody wants them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from cloudctl.rest.formats import zulu
 from cloudctl.tasks import Phase, Told
 
 INSTANCE_ERROR, HOST_ERROR = "compute.instance.error", "compute.host.error"
-# What happened to a guest, in the words of libvirt's events as monitors of instances tell of them.
+# What happened to a guest, in the words in which instance monitors report libvirt's events.
 FAILED, SHUT_DOWN = "STOPPED_FAILED", "STOPPED_SHUTDOWN"
 POWER = {
     NO_STATE: "pending",
@@ -71,7 +71,7 @@ def phases(types: Mapping[Phase, str]) -> Callable[[Connection, Told], None]:
 
 
 def work_on_migration(word: str) -> Callable[[Connection, Told], None]:
-    """The same of a server that is on its way; what is worked on is its migration."""
+    """The same for a server that is being moved; the task's resource is its migration."""
     types = {phase: f"instance.{word}.{phase}" for phase in Phase}
 
     def tell(conn: Connection, told: Told) -> None:
@@ -92,7 +92,7 @@ def _tell(conn: Connection, told: Told, type: str, server_id: str) -> None:
 
 
 def _tell_broken(conn: Connection, told: Told) -> None:
-    """Work that has failed left the server in ERROR."""
+    """Report that failed work has left the server in ERROR, if it has."""
     server = conn.execute(_server, {"wanted": told.resource_id}).first()
     if server is None or server.vm_state != ERROR or server.deleted_at is not None:
         return
@@ -110,7 +110,7 @@ def error(
     asked: bool = False,
     request_id: str | None = None,
 ) -> None:
-    """Something is wrong with a guest. `asked`: it comes of what a user wanted, who has been told."""
+    """Something is wrong with a guest. `asked`: it results from a user's request, and the user has been told."""
     if INSTANCE_ERROR not in conn.wishes:
         return
     data = {
@@ -128,7 +128,7 @@ def error(
 
 
 def off(conn: Connection, server_id: str, power: int, why: str, now: datetime) -> None:
-    """A guest that nobody has stopped is off: it crashed, or has shut itself down."""
+    """A guest is off although nobody stopped it: it crashed, or shut itself down."""
     if INSTANCE_ERROR not in conn.wishes:
         return
     server = conn.execute(_server, {"wanted": server_id}).first()
@@ -137,7 +137,7 @@ def off(conn: Connection, server_id: str, power: int, why: str, now: datetime) -
 
 
 def host_error(conn: Connection, name: str, host_id: str, seen_at: datetime, now: datetime, *, forced: bool) -> None:
-    """Its compute service is down; `forced`: an administrator says so, and knows."""
+    """The host's compute service is down; `forced`: an administrator, who knows, says so."""
     if HOST_ERROR not in conn.wishes:
         return
     data = {

@@ -32,38 +32,38 @@ def microversion(_instance: object, _attribute: Any, value: str) -> None:
 class ComputeOptions:
     """[compute]"""
 
-    # The name of this node, as administrators see what schedules and conducts.
+    # The name of this node, under which administrators see the services that schedule and conduct.
     host: str = "cloudctl"
     # Whether `networks` must be given when a server is created, at every microversion; false: only from 2.37 on.
     require_networks: bool = True
     # The highest microversion that is offered: «2.N», at most HIGHEST.
     max_microversion: str = field(default=f"2.{HIGHEST}", validator=microversion)
-    # Items on a page of a list, at most.
+    # Maximum number of items on a page of a list.
     max_limit: int = field(default=1000, validator=positive)
-    # Hosts that a boot may be tried on.
+    # Maximum number of hosts that a boot is tried on.
     max_attempts: int = field(default=3, validator=positive)
-    # Seconds until a boot that does not end is given up.
+    # Seconds after which a boot that has not ended is given up.
     build_timeout: float = field(default=1800.0, validator=positive)
     # Seconds that a guest has to shut itself down before its power is cut.
     shutdown_timeout: float = field(default=60.0, validator=not_negative)
-    # A resize may stay on its host. A cloud of one host could not resize otherwise.
+    # Whether a resize may stay on its host. A cloud of one host could not resize otherwise.
     allow_resize_to_same_host: bool = True
-    # Seconds after which a resize is confirmed by itself; 0: never.
+    # Seconds after which a resize is confirmed automatically; 0: never.
     resize_confirm_window: float = field(default=0.0, validator=not_negative)
     # Seconds after which a shelved server leaves its host; 0: at once, -1: never.
     shelved_offload_time: float = 0.0
-    # Seconds in which a deleted server can be restored; 0: it is gone at once.
+    # Seconds during which a deleted server can be restored; 0: it is gone at once.
     reclaim_instance_interval: float = field(default=0.0, validator=not_negative)
-    # A volume of another zone may be attached.
+    # Whether a volume of another zone may be attached.
     cross_az_attach: bool = False
-    # The zone of hosts that no zone names, and zone → names of its hosts.
+    # The zone of hosts that are in none of `zones`, and zone → names of its hosts.
     default_availability_zone: str = "nova"
     zones: dict[str, list[str]] = field(factory=dict)
-    # How many times what it has may be promised of a host.
+    # How many times over a host's resources may be promised.
     cpu_allocation_ratio: float = field(default=4.0, validator=positive)
     ram_allocation_ratio: float = field(default=1.0, validator=positive)
     disk_allocation_ratio: float = field(default=1.0, validator=positive)
-    # What is kept back on each host.
+    # What is held back on each host.
     reserved_host_cpus: int = field(default=0, validator=not_negative)
     reserved_host_memory_mib: int = field(default=512, validator=not_negative)
     reserved_host_disk_gib: int = field(default=0, validator=not_negative)
@@ -74,11 +74,11 @@ class ComputeOptions:
     soft_affinity_weight: float = 1.0
     soft_anti_affinity_weight: float = 1.0
     build_failure_weight: float = 1_000_000.0
-    # Disks of a server that are neither image nor volume, at most.
+    # Maximum number of disks of a server that are neither image nor volume.
     max_local_block_devices: int = field(default=3, validator=not_negative)
-    # Volumes of a server, at most.
+    # Maximum number of volumes of a server.
     max_volumes: int = field(default=26, validator=positive)
-    # The endpoint at which consoles of servers are opened by WebSockets; empty: none can be.
+    # The endpoint at which consoles of servers are opened by WebSockets; empty: there are no consoles.
     console_listen: str = ""
     # Where clients find it, as «ws://host:port» or «wss://host:port»; empty: at the host of the API, on its own port.
     console_url: str = field(default="", validator=matches_re(r"(wss?://[^/?#]+(/[^?#]*)?)?"))
@@ -86,11 +86,11 @@ class ComputeOptions:
     console_vnc_page: str = field(default="", validator=matches_re(r"(https?://[^/?#]+(/[^?#]*)?)?"))
     # Pages of other hosts that may open consoles, as browsers name them: «https://host:port».
     console_origins: list[str] = field(factory=list)
-    # Seconds within which a console must be opened once it was asked for.
+    # Seconds within which a console must be opened after it was requested.
     console_token_lifetime: float = field(default=600.0, validator=positive)
-    # Consoles that are open at once, at most.
+    # Maximum number of consoles that are open at once.
     console_connections: int = field(default=100, validator=positive)
-    # Of them, those to servers of one project.
+    # Maximum number of those that belong to servers of one project.
     console_share: int = field(default=50, validator=positive)
 
     def __attrs_post_init__(self) -> None:

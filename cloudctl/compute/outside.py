@@ -1,6 +1,7 @@
-"""What services outside tell of servers, and what is done about it. Reference: compute.md, section 17.
+"""What services outside report about servers, and what is done about it. Reference: compute.md, section 17.
 
-Network, volumes and servers are one database here: that something has changed is news, what it is now is looked up.
+Networks, volumes and servers share one database here: the report only says that something has changed, and its new
+state is looked up.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from cloudctl.rest.caller import Caller
 
 
 def heed(conn: Connection, caller: Caller, name: str, server: Server, tag: str) -> None:
-    """An event of this name has come to its end. `tag`: what it is about. Most names ask for nothing."""
+    """Act on a completed event of this name. `tag`: what it is about. Most names call for nothing."""
     if (work := _WORK.get(name)) is not None:
         work(conn, caller, server, tag)
 

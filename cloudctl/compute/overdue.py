@@ -1,4 +1,4 @@
-"""What is done with servers after a while: deletes become final, shelved ones leave their hosts, resizes are confirmed.
+"""What happens to servers after a while: deletions become final, shelved ones leave their hosts, resizes are confirmed.
 
 Reference: compute-states.md, section 5.4.
 """
@@ -29,7 +29,7 @@ class Overdue(Rounds):
     def __init__(self, clock: IReactorTime, db: Database, options: ComputeOptions) -> None:
         super().__init__(clock, PERIOD, "overdue servers could not be found")
         self.db = db
-        # State → after how many seconds what is done.
+        # State → after how many seconds something is done, and what.
         wanted: dict[str, tuple[float, Due]] = {
             SOFT_DELETED: (options.reclaim_instance_interval, deletion.overdue),
             SHELVED: (options.shelved_offload_time, shelving.overdue),
@@ -38,7 +38,7 @@ class Overdue(Rounds):
         self.limits = {state: limit for state, limit in wanted.items() if limit[0] > 0}
 
     def startService(self) -> None:
-        """Nothing is looked at where nothing is ever due."""
+        """There are no rounds if nothing is ever due."""
         if self.limits:
             super().startService()
 
@@ -49,7 +49,7 @@ class Overdue(Rounds):
                 """There may be more."""
 
     def _some(self, conn: Connection, state: str, seconds: float, due: Due) -> int:
-        """How many were found and were done something with."""
+        """How many were found and dealt with."""
         now = utc(self.db.now(conn))
         since = now - timedelta(seconds=seconds)
         waiting = Server.vm_state == state, Server.task_state.is_(None), Server.deleted_at.is_(None)

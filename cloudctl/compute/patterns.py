@@ -1,8 +1,8 @@
 """Regular expressions from strangers, matched in time proportional to pattern x text.
 
 The list filters take regular expressions. Python's matcher backtracks: `(a+)+$` against a name of thirty letters keeps
-the process busy for hours. RE2 never does, and says of a pattern that it is too large before it has built it. Of its
-syntax only that is taken which PostgreSQL reads alike: literals, `.`, classes, `^`, `$`, groups, `|`, `*`, `+`, `?`,
+the process busy for hours. RE2 never does, and rejects a pattern that is too large before building it. Of its syntax
+only what PostgreSQL reads the same way is accepted: literals, `.`, classes, `^`, `$`, groups, `|`, `*`, `+`, `?`,
 `{m,n}` and \\d \\w \\s with their opposites (ASCII); no back references and no look-around.
 """
 
@@ -21,15 +21,15 @@ from cloudctl.errors import Invalid
 
 LONGEST_PATTERN = 255
 MOST_REPEATED = 255  # PostgreSQL's limit
-# Bytes that one pattern may take, with all that is kept while it is matched. A pattern of the longest length that means
-# something takes less than half of it.
+# Bytes that one pattern may take, including everything kept while it is matched. A meaningful pattern of the greatest
+# length takes less than half of it.
 MOST_MEMORY = 2**17
 MOST_KEPT = 64
 
 SPECIAL = frozenset(".[]()*+?{}|^$")
 # A character of a class that may begin or end a range.
 SINGLE = r"(?:\\(?:[ntr]|[^0-9A-Za-z])|\[(?![:.=])|[^\]\[\\-])"
-# One part of a pattern. Each begins with a character that no other one begins with, so nothing is looked at twice.
+# One part of a pattern. No two parts can begin with the same character, so nothing is looked at twice.
 PART = re.compile(
     rf"""
     (?P<escape> \\(?:[dwsDWSntr]|[^0-9A-Za-z]) )
@@ -45,12 +45,12 @@ PART = re.compile(
 
 
 class BadPattern(ValueError):
-    """The text is no regular expression that is known here."""
+    """The text is not a regular expression of the kind supported here."""
 
 
 @frozen
 class Pattern:
-    """A compiled one. Its memory is bounded, so what `compile` keeps is, too."""
+    """A compiled pattern. Its memory is bounded, and so is that of `compile`'s cache."""
 
     _found: Any = field(repr=False)  # re2 has no types
 
@@ -87,7 +87,7 @@ def compile(text: str) -> Pattern:
 
 
 def check_syntax(text: str) -> None:
-    """Raises BadPattern for what one of the databases does not know, or reads in another way."""
+    """Raises BadPattern for what one of the databases does not know, or reads differently."""
     at, before = 0, ""
     while at < len(text):
         part = PART.match(text, at)
@@ -113,7 +113,7 @@ def _check_bounds(part: re.Match[str]) -> None:
 
 
 def checked(name: str, text: str) -> str:
-    """The pattern itself, if it is one. Raises Invalid."""
+    """The pattern itself, if it is valid. Raises Invalid."""
     try:
         compile(text)
     except BadPattern as error:
@@ -123,7 +123,7 @@ def checked(name: str, text: str) -> str:
 
 @frozen
 class Plain:
-    """A pattern that is a text, perhaps with anchors: the database finds it by itself."""
+    """A pattern that is plain text, perhaps with anchors: the database finds it without a matcher."""
 
     text: str
     at_start: bool
@@ -137,12 +137,12 @@ class Plain:
             return func.substr(column, 1, len(self.text)) == self.text
         if self.at_end:
             return func.substr(column, func.length(column) - len(self.text) + 1) == self.text
-        # A text differs from itself without what is in it.
+        # Removing the text changes a value only if the value contains it.
         return func.replace(column, self.text, "") != column
 
 
 def plain(pattern: str) -> Plain | None:
-    """None for one that has to be matched."""
+    """None for a pattern that needs the matcher."""
     at_start, at_end = pattern.startswith("^"), pattern.endswith("$") and not pattern.endswith("\\$")
     left, text = iter(pattern[at_start : -1 if at_end else None]), []
     for char in left:
@@ -157,9 +157,9 @@ def plain(pattern: str) -> Plain | None:
 
 
 def install(conn: Connection) -> None:
-    """Let SQLite's REGEXP on this connection be the matcher above. PostgreSQL's own follows all ways at once, too.
+    """Make the matcher above SQLite's REGEXP on this connection. PostgreSQL's own does not backtrack either.
 
-    SQLite then prepares anew what this connection had prepared, so it is only worth its while where it is needed.
+    SQLite then has to prepare this connection's statements again, so do it only where it is needed.
     """
     if conn.dialect.name == "sqlite":
         cast(Any, conn.driver).create_function("regexp", 2, _regexp, deterministic=True)

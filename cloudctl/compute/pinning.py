@@ -13,9 +13,9 @@ from cloudctl.volume import volumes
 
 
 def pinned(conn: Connection, row: Server, zone: str | None, *, cross_az_attach: bool) -> dict[str, Any]:
-    """The columns of a server that stays in the zone where it is; None: it may leave it, if its volumes let it.
+    """The columns of a server pinned to `zone`, where it is; None: it may leave its zone, if its volumes allow it.
 
-    Raises Invalid for another zone, Conflict for a server that is nowhere.
+    Raises Invalid for another zone, Conflict for a server that is on no host.
     """
     if zone is not None and row.host is None:
         raise Conflict(f"Instance {row.id} is on no host, so in no availability zone that it could be pinned to.")
@@ -30,7 +30,7 @@ def pinned(conn: Connection, row: Server, zone: str | None, *, cross_az_attach: 
 
 
 def needed_zone(conn: Connection, row: Server, zone: str | None, *, cross_az_attach: bool) -> str | None:
-    """Where a server that shall be in `zone` can be, for its volumes: where they are. Raises Conflict."""
+    """The zone that a server has to be in: `zone`, and that of its volumes. Raises Conflict if these differ."""
     needed = zone
     if not cross_az_attach:
         for device in block_devices.of_server(conn, row.id):

@@ -1,4 +1,4 @@
-"""Where a server shall be: what its request says, and the wish that placement gets.
+"""Where a server is to be: what its request says, and the wish that placement gets.
 
 Reference: compute.md, section 5 (availability_zone); compute-scheduling.md, sections 2, 9 and 12.
 """
@@ -34,7 +34,7 @@ NO_ZONE = "The requested availability zone is not available"
 
 @frozen
 class Place:
-    """`zone`: where it is shown before it has a host. `forced`, `requested`: a host, see `placement.wishes.Wish`."""
+    """`zone`: shown before the server has a host. `forced`, `requested`: a host, see `placement.wishes.Wish`."""
 
     zone: str | None = None
     pinned_zone: str | None = None
@@ -65,7 +65,7 @@ def _forced(conn: Connection, caller: Caller, text: str) -> Place:
     found = hosts.find(conn, name)
     if found is None:
         raise Invalid(f"Compute host {name[:255]} could not be found.")
-    # A zone that does not hold the host is dropped.
+    # A zone that does not contain the host is dropped.
     return Place(found.zone, zone if zone == found.zone else None, forced=name)
 
 
@@ -126,7 +126,7 @@ def _others(extra_specs: Mapping[str, str]) -> list[str]:
 
 
 def traits(*said: Mapping[str, str]) -> tuple[frozenset[str], frozenset[str]]:
-    """(required, forbidden) ones of `trait:NAME` in extra specs and in properties of images."""
+    """The (required, forbidden) traits that `trait:NAME` in extra specs and image properties names."""
     found = [
         (key.removeprefix("trait:"), word) for each in said for key, word in each.items() if key.startswith("trait:")
     ]
@@ -167,7 +167,7 @@ def wish(conn: Connection, server: Server, excluded: Iterable[str]) -> Wish:
 def moved(
     conn: Connection, server: Server, host: str | None, *, forced: bool, out_of_reach: frozenset[str] = frozenset()
 ) -> Wish:
-    """For a server that shall be on another host than it is. Where it had to be at first does not bind it."""
+    """The wish of a server that is to leave its host. It is no longer bound by where it had to be at first."""
     found = wish(conn, server, out_of_reach if server.host is None else {server.host} | out_of_reach)
     return evolve(found, forced=host if forced else None, requested=host)
 
@@ -179,7 +179,7 @@ def _near(hints: Mapping[str, Any]) -> str | None:
 
 
 def _query(hint: Any) -> list[Any] | None:
-    """The condition; one that says nothing is met by no host."""
+    """The condition; no host meets one that cannot be read."""
     text = _text(hint)
     if not text:
         return None

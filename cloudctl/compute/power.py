@@ -13,7 +13,7 @@ from cloudctl.errors import Conflict
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Kind
 
-# Action → the work that it is, and what that is told. Before it, see `states.ASKED`.
+# Action → its kind of work, and the arguments of that. What comes before the work: `states.ASKED`.
 WORK: Mapping[str, tuple[Kind, Mapping[str, Any]]] = {
     "start": (kinds.START, {}),
     "stop": (kinds.STOP, {}),

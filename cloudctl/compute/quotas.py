@@ -1,4 +1,4 @@
-"""What a project may have of compute. Reference: compute.md, section 16; compute-scheduling.md, section 13."""
+"""Compute's quotas of projects and users. Reference: compute.md, section 16; compute-scheduling.md, section 13."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def told(resource: str, asked: int, used: int, limit: int) -> str:
 _of_user = select(UserLimit.resource, UserLimit.limit).where(
     UserLimit.project_id == bindparam("of_project"), UserLimit.user_id == bindparam("of_user")
 )
-# Few users have limits of their own: what they have is counted.
+# Few users have limits of their own, so what they have is simply counted.
 _counted_of_user = select(
     func.count(), func.coalesce(func.sum(Server.vcpus), 0), func.coalesce(func.sum(Server.memory_mib), 0)
 ).where(
@@ -51,7 +51,7 @@ def _groups(conn: Connection, project_id: str, user_id: str | None = None) -> in
 
 
 def used(conn: Connection, project_id: str, user_id: str | None = None) -> dict[str, int]:
-    """What a project has, or one user in it."""
+    """The usage of a project, or of one user in it."""
     return {**counted(conn, project_id, user_id), "server_groups": _groups(conn, project_id, user_id)}
 
 
@@ -162,7 +162,7 @@ def _exceeded(asked: Mapping[str, int], used: Mapping[str, int], allowed: Mappin
 def take_keypair(conn: Connection, project_id: str, user_id: str) -> None:
     """Raises OverQuota. The limit is the project's, the count the user's."""
     of_project = quota.take(conn, QUOTAS, project_id, {})["key_pairs"]
-    # He may be asking in other projects, too.
+    # The user may be creating key pairs through other projects as well.
     quota.turn(conn, QUOTAS, user_id)
     limit = user_limits(conn, project_id, user_id).get("key_pairs", of_project)
     query = select(func.count()).select_from(Keypair).where(Keypair.user_id == user_id)

@@ -42,8 +42,8 @@ def rebuild(
 ) -> tuple[Server, str]:
     """The changed row and its new admin password.
 
-    The volume that a server boots from is filled anew if the client `knows_volumes`, or else left as it is, for which
-    the image must be its own. Raises NotFound, Conflict, Invalid, OverQuota.
+    The volume that a server boots from is filled again if the client `knows_volumes`; otherwise it is left as it is,
+    and the image must be the one it was made from. Raises NotFound, Conflict, Invalid, OverQuota.
     """
     row = power.placed(servers.begin(conn, caller, server_id, "rebuild"))
     args: dict[str, Any] = {"stopped": row.vm_state == STOPPED}
@@ -81,7 +81,7 @@ def _image(conn: Connection, caller: Caller, image_id: str) -> Image:
 
 
 def _root(conn: Connection, row: Server, image: Image) -> Volume:
-    """Raises Invalid if the image is none for the volume that the server boots from."""
+    """The volume that the server boots from. Raises Invalid if the image does not suit it."""
     root = root_volumes.find(conn, row.id)
     if root is None:
         raise Invalid(f"Instance {row.id} has no root volume.")
@@ -95,7 +95,7 @@ def _root(conn: Connection, row: Server, image: Image) -> Volume:
 
 
 def filled(conn: Connection, volume_id: str, image_id: str, now: datetime) -> None:
-    """The volume holds what the image holds, and remembers it."""
+    """Record that the volume holds the content of the image."""
     image = images.full(conn, [images.get(conn, image_id)])[0]
     told = {"image_id": image_id, "image_format": image.row.disk_format, "image_metadata": creation.remembered(image)}
     volumes.change(conn, volumes.get(conn, volume_id), told, now)

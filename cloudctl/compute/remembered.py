@@ -1,4 +1,4 @@
-"""What a server remembers of the image that its disk was made of: the image may change, or be gone.
+"""What a server remembers of the image that its disk was made from: the image may change, or be gone.
 
 Reference: compute-microversions.md, 2.98.
 """
@@ -13,5 +13,5 @@ LONGEST = 255
 
 
 def remembered(properties: Mapping[str, str]) -> dict[str, str]:
-    """Of an image's properties: what has a name that clients take, cut where they stop reading."""
+    """The image properties whose names clients accept, their values cut to the length that clients read."""
     return {name: value[:LONGEST] for name, value in properties.items() if NAME.fullmatch(name)}

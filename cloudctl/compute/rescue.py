@@ -26,7 +26,7 @@ def rescue(
 ) -> str:
     """The admin password of the rescued guest. Without `image_id` it runs from the server's own image.
 
-    One that boots from a volume is rescued if the client `knows_volumes`. Raises NotFound, Conflict, Invalid.
+    A server that boots from a volume is only rescued if the client `knows_volumes`. Raises NotFound, Conflict, Invalid.
     """
     row = power.placed(servers.begin(conn, caller, server_id, "rescue"))
     if not row.image_id:
@@ -66,5 +66,5 @@ def set_password(conn: Connection, caller: Caller, server_id: str, password: str
 
 
 def _keep(conn: Connection, caller: Caller, row: Server, password: str) -> None:
-    """In the server's row until the guest has it, not in the task's: those are kept for operators to read."""
+    """Keep it in the server's row until the guest has it, not in the task's: those are there for operators to read."""
     servers.change(conn, row, {"admin_password": password}, caller.now)

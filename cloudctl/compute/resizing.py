@@ -1,6 +1,6 @@
 """Resize and cold migration: another flavor, another host, or both. Reference: compute-states.md, section 4.4.
 
-The root disk goes along and is never shrunk: after a revert a guest has the disk that it had grown to.
+The root disk goes along and is never shrunk: after a revert the guest keeps the disk size it had grown to.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def resize(conn: Connection, caller: Caller, server_id: str, flavor_id: str, dis
 
 
 def migrate(conn: Connection, caller: Caller, server_id: str, host: str | None) -> None:
-    """To another host, or to this one. Raises NotFound, Conflict, Invalid."""
+    """To any other host, or to `host`. Raises NotFound, Conflict, Invalid."""
     row = _on_a_living_host(conn, servers.begin(conn, caller, server_id, "migrate"))
     if host is not None and hosts.find(conn, host) is None:
         raise Invalid(f"Compute host {host[:255]} could not be found.")
@@ -51,14 +51,14 @@ def migrate(conn: Connection, caller: Caller, server_id: str, host: str | None) 
 
 
 def confirm(conn: Connection, caller: Caller, server_id: str) -> None:
-    """The old place is given up. Raises NotFound, Conflict."""
+    """Give up the old place. Raises NotFound, Conflict."""
     row = servers.allowed(conn, caller, server_id, "confirmResize", lock=True)
     found = migrations.take(conn, row.id, caller.now, "confirm")
     tasks.submit(conn, kinds.CONFIRM_RESIZE, row.id, caller, args={"migration_id": found.id})
 
 
 def overdue(conn: Connection, row: Server, now: datetime) -> None:
-    """It has waited long enough for its user: what was done is kept. One that is being confirmed is left to itself."""
+    """Confirm a resize that has waited long enough for its user, unless something is under way already."""
     by = Unasked(row.project_id)
     host = hosts.find(conn, row.host or "")
     if host is not None and hosts.is_alive(host) and not tasks.has_open(conn, kinds.SERVER, row.id):
@@ -86,7 +86,7 @@ def _check_image(conn: Connection, row: Server, flavor: Flavor) -> None:
     try:
         image = images.get(conn, row.image_id)
     except NotFound:
-        # The server has outlived it; its disk is what counts.
+        # The server has outlived the image; its disk is what counts.
         return
     check_size(image, flavor.memory_mib, flavor.disk_gib)
 
@@ -100,7 +100,7 @@ def _submit(conn: Connection, caller: Caller, kind: Kind, wanted: NewMigration) 
 
 
 def point(conn: Connection, migration: Migration, now: datetime, *, forward: bool) -> None:
-    """The server and its ports are at the new place with the new flavor, or at the old ones. May be repeated."""
+    """Record the server and its ports at the new place with the new flavor, or at the old ones. May be repeated."""
     host = hosts.find(conn, migration.new_host if forward else migration.source_host)
     if host is None:
         raise Conflict("Service is unavailable at this time.")
@@ -109,13 +109,13 @@ def point(conn: Connection, migration: Migration, now: datetime, *, forward: boo
     place = {"host": host.name, "zone": host.zone, "flavor_id": flavor_id, "flavor": flavor}
     servers.change(conn, servers.get(conn, migration.server_id), place, now)
     for row in networking.of_server(conn, migration.server_id):
-        # One that its owner has deleted does not keep the server from going on.
+        # A port that its owner has deleted must not stop the server.
         if ports.find(conn, row.port_id) is not None:
             ports.bind(conn, row.port_id, migration.server_id, host.name, networking.owner(host.zone), now)
 
 
 def count_one(conn: Connection, server_id: str, now: datetime) -> None:
-    """Only the flavor that the server has counts for the quota from now on."""
+    """From now on count only the flavor that the server has towards the quota."""
     row = servers.find(conn, server_id)
     if row is not None and row.deleted_at is None:
         servers.change(conn, row, {"vcpus": row.flavor["vcpus"], "memory_mib": row.flavor["ram"]}, now)

@@ -1,4 +1,4 @@
-"""The volumes that a server is made with: those that are there are kept for it, others are made.
+"""The volumes that a server is created with: existing ones are reserved for it, others are created.
 
 Reference: compute.md, section 5.3.
 """
@@ -33,7 +33,7 @@ def volume_zone(
     options: ComputeOptions,
     volume_options: VolumeOptions,
 ) -> Place:
-    """The place, narrowed to where the volumes are, or will be, that the server is made with. Raises Invalid."""
+    """The place, narrowed to where the server's volumes are, or will be. Raises Invalid."""
     for device in devices:
         if device.source_type != VOLUME:
             continue
@@ -50,7 +50,7 @@ def volume_zone(
 
 
 def check_bootable(conn: Connection, caller: Caller, devices: Sequence[NewDevice]) -> None:
-    """That one can boot from the volume that is there, and is to be booted from. Raises Invalid."""
+    """Raises Invalid if an existing volume that is to be booted from is not bootable."""
     for device in devices:
         if device.source_type == VOLUME and device.boot_index == 0:
             volume = _volume(conn, caller, device)
@@ -75,7 +75,7 @@ def find(conn: Connection, server_id: str) -> Volume | None:
 
 
 def image_of(conn: Connection, server_id: str) -> str | None:
-    """The id of the image that this volume was made from."""
+    """The id of the image that the volume a server boots from was made from."""
     root = find(conn, server_id)
     return None if root is None else root.image_metadata.get("image_id")
 
@@ -88,9 +88,9 @@ def add_volumes(
     options: ComputeOptions,
     volume_options: VolumeOptions,
 ) -> None:
-    """Reserve or make every volume and remember it. `server`: id and zone are read. Raises Invalid, OverQuota.
+    """Reserve or create every volume and record it. `server`: id and zone are read. Raises Invalid, OverQuota.
 
-    The volumes that are made have no task of their own: the boot makes them as its children.
+    New volumes have no task of their own: the boot creates them as its children.
     """
     for position, device in enumerate(block_devices.named(disks.volumes, bool(disks.image_id))):
         attachment_id = None
@@ -109,7 +109,7 @@ def add_volumes(
 
 
 def _wish(device: NewDevice, zone: str | None) -> creation.NewVolume:
-    """`zone` None: the volume service's own."""
+    """`zone` None: the volume service's default."""
     return creation.NewVolume(
         size=device.volume_size,
         volume_type=device.volume_type,

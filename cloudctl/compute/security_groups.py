@@ -22,7 +22,7 @@ def of_server(conn: Connection, caller: Caller, server_id: str) -> list[str]:
 
 
 def add(conn: Connection, caller: Caller, server_id: str, name: str) -> None:
-    """Every port of the server is in the group, too. Raises NotFound, Conflict for a name of two, Invalid."""
+    """Add every port of the server to the group. Raises NotFound, Conflict for an ambiguous name, Invalid."""
     server = servers.visible(conn, caller, server_id, lock=True)
     group_id, found = _group(conn, server, name), _ports(conn, server)
     addresses = ports.fixed_ips_of(conn, [port.id for port in found])
@@ -35,7 +35,7 @@ def add(conn: Connection, caller: Caller, server_id: str, name: str) -> None:
 
 
 def remove(conn: Connection, caller: Caller, server_id: str, name: str) -> None:
-    """No port of the server is in the group any more. Raises NotFound, also if none was in it, and Conflict."""
+    """Remove every port of the server from the group. Raises NotFound, also if none was in it, and Conflict."""
     server = servers.visible(conn, caller, server_id, lock=True)
     group_id, were_in = _group(conn, server, name), False
     for port in _ports(conn, server):
@@ -49,7 +49,7 @@ def remove(conn: Connection, caller: Caller, server_id: str, name: str) -> None:
 
 
 def _group(conn: Connection, server: Server, name: str) -> str:
-    """By its id or name, of the server's project."""
+    """The id of the server's project's group with this id or name."""
     try:
         return security_groups.resolve(conn, server.project_id, [name])[0]
     except NotFound:
@@ -57,7 +57,7 @@ def _group(conn: Connection, server: Server, name: str) -> str:
 
 
 def _ports(conn: Connection, server: Server) -> Sequence[Port]:
-    """All there are, locked."""
+    """All that exist, locked."""
     rows = networking.of_server(conn, server.id)
     found = (ports.find(conn, row.port_id, lock=True) for row in sorted(rows, key=lambda row: row.port_id))
     present = [port for port in found if port is not None]

@@ -19,7 +19,7 @@ def no_item() -> NotFound:
 
 
 def merge(conn: Connection, caller: Caller, server_id: str, more: Mapping[str, str]) -> dict[str, str]:
-    """Add these items; all of them. Raises NotFound, Conflict, OverQuota."""
+    """Add these items; returns all of them. Raises NotFound, Conflict, OverQuota."""
     row = servers.allowed(conn, caller, server_id, "update metadata", lock=True)
     return _put(conn, caller, row, {**row.metadata, **more})
 
