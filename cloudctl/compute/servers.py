@@ -18,7 +18,7 @@ from cloudctl.rest.caller import Caller
 
 
 class Outline(NamedTuple):
-    """Who may know of a server, and whether it is as it was: a fifteenth of its columns."""
+    """Enough to tell who may see a server, and whether it has changed: a fifteenth of its columns."""
 
     id: str
     project_id: str
@@ -26,7 +26,7 @@ class Outline(NamedTuple):
     host: str | None
 
 
-# Rules, and the task type of all work on servers.
+# Rules.
 ALL_PROJECTS = "compute:servers:all_projects"
 OVER_LOCK = "compute:servers:over_lock"
 
@@ -61,7 +61,7 @@ def sees(caller: Caller, project_id: str) -> bool:
 
 
 def visible(conn: Connection, caller: Caller, server_id: str, *, deleted: bool = False, lock: bool = False) -> Server:
-    """The row, if the caller may know of it. `lock`: nobody else changes it before this transaction ends.
+    """The row, if the caller may see it. `lock`: nobody else changes it before this transaction ends.
 
     Raises NotFound.
     """
@@ -73,7 +73,7 @@ def visible(conn: Connection, caller: Caller, server_id: str, *, deleted: bool =
 
 
 def outline(conn: Connection, caller: Caller, server_id: str) -> Outline:
-    """Of a server that the caller may know of. Raises NotFound."""
+    """The outline of a server that the caller may see. Raises NotFound."""
     for row in conn.execute(_outline, {"wanted": server_id[:64]}):
         found = Outline(*row)
         if sees(caller, found.project_id):
@@ -88,7 +88,7 @@ move, try_move = SERVER.move, SERVER.try_move
 
 
 def begin(conn: Connection, caller: Caller, server_id: str, name: str) -> Server:
-    """Accept an action: the row as it was, its task state now the action's. Raises NotFound, Conflict."""
+    """Accept an action and set its task state; returns the row as it was before. Raises NotFound, Conflict."""
     row = allowed(conn, caller, server_id, name, lock=True)
     move(conn, row.id, name, caller.now)
     return row
@@ -123,13 +123,13 @@ def fault(message: str, now: datetime) -> dict[str, Any]:
 
 
 def change(conn: Connection, server: Server, changes: Mapping[str, Any], now: datetime) -> Server:
-    """Change columns that are no part of the states."""
+    """Change columns that are not part of the state."""
     conn.execute(_change, {"wanted": server.id, "updated_at": now, **changes})
     return get(conn, server.id)
 
 
 def remove(conn: Connection, server_id: str, now: datetime) -> None:
-    """The server is gone; its row stays for changes-since, actions and usage. A repeat does nothing."""
+    """The server is gone; its row stays for changes-since, actions and usage. Repeating it does nothing."""
     gone = dict.fromkeys(("host", "admin_password", "user_data", "group_id"))
     try_move(conn, server_id, "deleted", now, deleted_at=now, terminated_at=now, **gone)
 
@@ -149,13 +149,13 @@ def members(conn: Connection, group_ids: Sequence[str]) -> dict[str, list[str]]:
 
 
 def hosts_of(conn: Connection, server_ids: Sequence[str]) -> frozenset[str]:
-    """Where these servers are; unknown ones and those that are nowhere do not count."""
+    """The hosts that these servers are on; unknown servers and those without a host do not count."""
     live = Server.id.in_(server_ids), Server.deleted_at.is_(None), Server.host.is_not(None)
     return frozenset(host for host in conn.scalars(select(Server.host).where(*live)) if host is not None)
 
 
 def host_id(project_id: str, host: str | None) -> str:
-    """Tells a project whether two servers share a host, and not which host it is."""
+    """Lets a project see whether two servers share a host, but not which host it is."""
     return hashlib.sha224((project_id + host).encode()).hexdigest() if host else ""
 
 

@@ -1,4 +1,4 @@
-"""Compute as a part of a cloud: what it is told of hosts and guests, and what guests may ask of it."""
+"""Compute as a part of a cloud: how it learns of hosts and guests, and what it offers to guests."""
 
 from __future__ import annotations
 

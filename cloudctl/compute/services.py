@@ -1,8 +1,8 @@
-"""Services: of the hosts, which run servers, and of the processes that schedule and conduct.
+"""Services: those of hosts, which run servers, and those of processes, which schedule and conduct.
 
 A process with an engine chooses hosts (`placing`, in the step of a workflow) and leads every workflow: it is scheduler
-and conductor, and says every few seconds that it is there. Nobody can switch these off: the process is stopped instead.
-Reference: compute.md, section 14.
+and conductor, and records every few seconds that it is alive. These services cannot be disabled: the process is stopped
+instead. Reference: compute.md, section 14.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ SCHEDULER, CONDUCTOR, COMPUTE = "nova-scheduler", "nova-conductor", "nova-comput
 CONTROL = (SCHEDULER, CONDUCTOR)
 # The zone of services that run no servers.
 INTERNAL = "internal"
-# Whoever has not been heard of for so long is down.
+# A service that has been silent for so long is down.
 SILENCE = timedelta(seconds=60)
 
 
 @frozen
 class Service:
-    """`machine`: of a service that runs servers."""
+    """`machine`: the host, for a service that runs servers."""
 
     id: str
     number: int
@@ -68,7 +68,7 @@ def control(conn: Connection, now: datetime) -> list[Service]:
 
 
 def beat(conn: Connection, host: str, now: datetime) -> None:
-    """Scheduler and conductor of this host are there."""
+    """Record that the scheduler and conductor of this host are alive."""
     if conn.execute(_seen, {"of_host": host, "now": now}).rowcount >= len(CONTROL):
         return
     for binary in CONTROL:
@@ -96,7 +96,7 @@ def at(conn: Connection, binary: str, host: str, now: datetime) -> Service:
 
 
 def remove(conn: Connection, service: Service) -> None:
-    """Forget one that is gone for good. Raises Conflict: it is there, or servers are."""
+    """Forget a service that is gone for good. Raises Conflict if it is up, or still has servers."""
     if service.up:
         raise Conflict(
             f"Unable to delete service {service.id}: {service.binary} on {service.host} is up and would register again."

@@ -28,7 +28,7 @@ TO_HOST = "compute:servers:unshelve:host"
 
 @frozen
 class Destination:
-    """Where an offloaded server shall be. `zone`: None for no certain one; "" leaves what was said before."""
+    """Where an offloaded server is to be. `zone`: None for no particular one; "" keeps the previous one."""
 
     zone: str | None = ""
     host: str | None = None
@@ -90,7 +90,7 @@ def _send(conn: Connection, caller: Caller, row: Server, wanted: Destination, cr
 def shelved(
     conn: Connection, server_id: str, image_id: str | None, now: datetime, by: Origin, *, goes_on: bool
 ) -> bool:
-    """`goes_on`: it leaves its host at once. False if a delete has come meanwhile."""
+    """`goes_on`: the server leaves its host at once. Returns False if a deletion has begun in the meantime."""
     name = "shelved, and goes on" if goes_on else "shelved"
     done = servers.try_move(conn, server_id, name, now, shelved_image_id=image_id, waiting_since=now)
     if done and goes_on:
@@ -99,13 +99,13 @@ def shelved(
 
 
 def overdue(conn: Connection, row: Server, now: datetime) -> None:
-    """It has been shelved long enough: it leaves its host."""
+    """Offload a server that has been shelved long enough."""
     if servers.try_move(conn, row.id, "offload", now):
         tasks.submit(conn, kinds.LEAVE_HOST, row.id, Unasked(row.project_id))
 
 
 def offloaded(conn: Connection, server_id: str, now: datetime) -> None:
-    """Nothing of it is on its host. May be repeated."""
+    """Nothing of the server is left on its host. May be repeated."""
     server = servers.get(conn, server_id)
     claims.release(conn, server_id)
     networking.leave_host(conn, server_id, now)
@@ -114,7 +114,7 @@ def offloaded(conn: Connection, server_id: str, now: datetime) -> None:
 
 
 def unshelved(conn: Connection, server_id: str, now: datetime, by: Origin) -> bool:
-    """It runs, and its disk is its own again. False if a delete has come meanwhile."""
+    """The server runs, and its disk is its own again. Returns False if a deletion has begun in the meantime."""
     server = servers.get(conn, server_id)
     forgotten = {"shelved_image_id": None, "waiting_since": None}
     if not servers.try_move(conn, server_id, "unshelved", now, launched_at=now, **forgotten):
@@ -125,7 +125,7 @@ def unshelved(conn: Connection, server_id: str, now: datetime, by: Origin) -> bo
 
 
 def forget_image(conn: Connection, server: Server, now: datetime, by: Origin) -> None:
-    """The image that kept its root disk goes. May be repeated."""
+    """Discard the image that held the server's root disk. May be repeated."""
     if server.shelved_image_id is not None:
         conn.execute(update(Server).where(Server.id == server.id).values(shelved_image_id=None))
         snapshots.discard(conn, server.shelved_image_id, now, by)

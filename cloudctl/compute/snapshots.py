@@ -21,7 +21,7 @@ from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Origin
 from cloudctl.volume.options import VolumeOptions
 
-# What an image says of its own bytes, and what it does not pass on to an image of a server that was made of it.
+# What describes an image's own bytes, or is not passed on to an image of a server that was made from it.
 NOT_INHERITED = frozenset(
     {"cache_in_nova", "bittorrent", "block_device_mapping", "bdm_v2", "root_device_name", "backup_type"}
 )
@@ -46,7 +46,7 @@ def create_image(
     metadata: Mapping[str, str],
     options: VolumeOptions,
 ) -> str:
-    """The id of a new image, whose data a task brings. Raises NotFound, Conflict, Invalid, Forbidden, OverQuota."""
+    """The id of a new image, which a task fills. Raises NotFound, Conflict, Invalid, Forbidden, OverQuota."""
     row = power.placed(servers.begin(conn, caller, server_id, "createImage"))
     check_metadata(conn, row, metadata)
     if not row.image_id:
@@ -57,7 +57,7 @@ def create_image(
 
 
 def create_backup(conn: Connection, caller: Caller, server_id: str, wanted: NewBackup) -> str:
-    """As `create_image`; once it is done, only the newest images of its type are left, as many as was said.
+    """As `create_image`; once it is done, only the newest backups of its type are left, as many as `rotation` says.
 
     Raises NotFound, Conflict, Invalid, Forbidden, OverQuota.
     """
@@ -73,7 +73,7 @@ def create_backup(conn: Connection, caller: Caller, server_id: str, wanted: NewB
 
 
 def rotate(conn: Connection, server_id: str, type: str, keep: int, by: Origin) -> None:
-    """Of the server's backups of this type the oldest go; those that somebody protects are left."""
+    """Remove all but the newest `keep` backups of this type of the server; protected ones are left."""
     mine = {"image_type": "backup", "backup_type": type, "instance_uuid": server_id}
     for image in images.with_properties(conn, mine)[keep:]:
         if not image.protected:
@@ -88,7 +88,7 @@ def check_metadata(conn: Connection, row: Server, metadata: Mapping[str, str]) -
 
 
 def new(conn: Connection, caller: Caller, row: Server, name: str, metadata: Mapping[str, str]) -> NewImage:
-    """An image of the server, as it is before it has data."""
+    """An image of the server that has no data yet."""
     of_base = properties.of(conn, [row.image_id]).get(row.image_id, {})
     try:
         base: Any = images.get(conn, row.image_id)
@@ -106,7 +106,7 @@ def new(conn: Connection, caller: Caller, row: Server, name: str, metadata: Mapp
         id=new_id(),
         visibility=images.PRIVATE,
         container_format="bare",
-        # What it will be is known once the disk is copied.
+        # The final format is known once the disk is copied.
         disk_format=base.disk_format if base is not None else None,
         min_disk=row.flavor["disk"],
         min_ram=base.min_ram if base is not None else 0,
@@ -132,7 +132,7 @@ def discard_record(conn: Connection, image_id: str, now: datetime, by: Origin) -
 
 
 def discard(conn: Connection, image_id: str, now: datetime, by: Origin) -> None:
-    """The image does not come about: nothing is left of it, nor of what was written for it. May be repeated."""
+    """The image failed: remove it, and what was written for it. May be repeated."""
     try:
         image = images.get(conn, image_id, lock=True)
     except NotFound:
@@ -140,7 +140,7 @@ def discard(conn: Connection, image_id: str, now: datetime, by: Origin) -> None:
         tasks.submit_once(conn, DELETE_IMAGE, image_id, by)
         return
     if image.protected:
-        # By its user, in the meantime: it stays, as an image without data.
+        # Its user has protected it in the meantime: it stays, as an image without data.
         images.try_move(conn, image_id, "save failed", now)
         return
     images.remove(conn, image, by)

@@ -1,7 +1,7 @@
 """The state machine of servers, as data. Reference: compute-states.md, sections 1 to 4.
 
-A server has a last stable state (`vm_state`) and perhaps work under way (`task_state`). `MOVES` says from which of them
-something may be done to it, and what they are then.
+A server has a last stable state (`vm_state`) and perhaps work under way (`task_state`). `MOVES` says in which of them
+something may happen to it, and what they become.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SOFT_DELETING, RESTORING = "soft-deleting", "restoring"
 
 NO_STATE, RUNNING, POWER_PAUSED, SHUTDOWN, CRASHED, POWER_SUSPENDED = 0, 1, 3, 4, 6, 7
 
-# -- what users may ask for: when it is accepted, and which work is then under way
+# -- what users may request: when it is accepted, and which work is then under way
 
 IDLE = sources(None)
 LIVELY = all_but(DELETING)
@@ -45,7 +45,7 @@ ATTACHABLE = sources(ACTIVE, PAUSED, STOPPED, RESIZED, SOFT_DELETED, SHELVED, SH
 PLUGGABLE = sources(ACTIVE, PAUSED, STOPPED)
 REBOOTABLE = sources(None, *REBOOTING, "rebooting_hard", RESUMING, UNPAUSING, PAUSING, SUSPENDING)
 
-# What a refusal calls an action, where that is not its name here.
+# What a refusal calls an action, if that is not its name here.
 TOLD = {"reboot_hard": "reboot", "open console": "get_vnc_console"}
 REFUSAL = "Cannot '{move}' instance {id} while it is in {column} {value}"
 
@@ -93,7 +93,7 @@ ASKED: Mapping[str, Move] = {
     "removeFixedIp": Move({"task_state": LIVELY}, None),
     "injectNetworkInfo": Move(None, None),
     "open console": Move({"task_state": all_but(DELETING, MIGRATING)}, None),
-    # What these do is told by other records, or is done at once.
+    # What these do is recorded elsewhere, or is done at once.
     "confirmResize": _asked(sources(RESIZED)),
     "attach_volume": _asked(ATTACHABLE),
     "detach_volume": _asked(ATTACHABLE),
@@ -111,7 +111,7 @@ TAGGING = frozenset({"update tag", "update tags", "delete tag", "delete tags"})
 DESPITE_A_LOCK = TAGGING | {"createImage", "createBackup", "evacuate", "open console"}
 BEFORE_THE_LAUNCH = TAGGING | {"delete", "forceDelete", "update metadata", "delete metadata", "injectNetworkInfo"}
 
-# -- what the work makes of it
+# -- what comes of the work
 
 
 def _boots(before: str | Sources, after: str | None, **more: Any) -> Move:
@@ -120,7 +120,7 @@ def _boots(before: str | Sources, after: str | None, **more: Any) -> Move:
 
 
 def _done(doing: tuple[str, ...], vm_state: str | None = None, **more: Any) -> Move:
-    """No work any more. If a delete has come meanwhile, its task state stays."""
+    """The work is over. If a deletion has begun in the meantime, its task state stays."""
     if vm_state is not None:
         more["vm_state"] = vm_state
     return Move({"task_state": sources(*doing)}, {"task_state": None, **more})
@@ -184,7 +184,7 @@ DONE: Mapping[str, Move] = {
     "reverted, off": _done((REVERTING,), STOPPED, **OFF),
     "revert cancelled": _done((REVERTING,), ERROR),
     "migrated": _done((MIGRATING,)),
-    # images of it
+    # images of the server
     "capture": _goes_on((SNAPSHOT_PENDING, BACKUP), SNAPSHOT),
     "captured": _goes_on((SNAPSHOT,), UPLOAD),
     "image ended": _done(SNAPSHOTTING),
@@ -211,11 +211,11 @@ DONE: Mapping[str, Move] = {
     # the end
     "delete failed": _done((DELETING,), ERROR),
     "deleted": Move(None, {"vm_state": DELETED, "task_state": None, "power_state": NO_STATE}),
-    # work that failed; a delete goes on from where it is
+    # work that failed; a deletion goes on from where it is
     "fault": Move({"task_state": LIVELY}, None),
     "failed": Move({"task_state": LIVELY}, {"task_state": None}),
     "broken": Move({"task_state": LIVELY}, {"task_state": None, "vm_state": ERROR}),
-    # the audit, and an administrator's word: `vm_state` comes with it
+    # the audit, and an administrator's reset, which brings its own `vm_state`
     "stop as found": _asked(sources(ACTIVE, STOPPED, PAUSED), POWERING_OFF),
     "reset": Move(None, {"task_state": None}),
 }

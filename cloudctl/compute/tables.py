@@ -16,7 +16,7 @@ LIVE = sql("deleted_at IS NULL")
 
 
 class Server(Record, table="servers"):
-    # The guest's name is made of it: instance-0000002a.
+    # The guest's name is made from it: instance-0000002a.
     number: Field[int] = column(Integer, primary_key=True, autoincrement=True)
     id: Field[str] = identifier(unique=True)
     project_id: Field[str] = identifier()
@@ -37,7 +37,7 @@ class Server(Record, table="servers"):
     flavor: Field[dict[str, Any]] = json(
         dict
     )  # as it was at create: {original_name, vcpus, ram, disk, ephemeral, swap, extra_specs}
-    # What counts for the quota: the flavor's; while it is resized, of both flavors the larger amount.
+    # What counts towards the quota: the flavor's amounts; during a resize, the larger one of the two flavors.
     vcpus: Field[int] = column(Integer)
     memory_mib: Field[int] = column(Integer)
     image_id: Field[str] = text(64)  # "": its root disk is a volume
@@ -45,25 +45,25 @@ class Server(Record, table="servers"):
     public_key: Field[str | None] = column(Text)  # as it was at create; the key pair may be gone
     user_data: Field[str | None] = column(Text)  # base64
     admin_password: Field[str | None] = column(Text)  # until the guest has it
-    guest_password: Field[str | None] = column(Text)  # that the guest has set, encrypted by itself
+    guest_password: Field[str | None] = column(Text)  # set and encrypted by the guest itself
     config_drive: Field[bool] = flag(False)
     personality: Field[list[Any]] = json(list)  # {path, contents} of files that a new guest has, in base64
     disk_config: Field[str] = text(8, default="MANUAL")
     access_ip_v4: Field[str] = text(64)
     access_ip_v6: Field[str] = text(64)
     metadata: Field[dict[str, Any]] = json(dict)
-    # ",one,two,": a tag holds no comma, so a filter needs no second table.
+    # ",one,two,": a tag contains no comma, so a filter needs no second table.
     tags: Field[str] = column(Text, default="")
     trusted_certs: Field[list[Any]] = json(list)
     root_device_name: Field[str] = text(32, default="/dev/vda")
     shelved_image_id: Field[str | None] = optional_text(64)  # holds its root disk while it is shelved
     # -- where it is
     host: Field[str | None] = optional_text()
-    zone: Field[str | None] = optional_text()  # of the host; before scheduling the one asked for
+    zone: Field[str | None] = optional_text()  # of the host; before scheduling the requested one
     pinned_zone: Field[str | None] = optional_text()
     group_id: Field[str | None] = optional_text(64)
     scheduling: Field[dict[str, Any]] = json(dict)  # {hints, zone, forced, requested, image}
-    security_groups: Field[list[Any]] = json(list)  # names asked for at create
+    security_groups: Field[list[Any]] = json(list)  # names requested at create
     reservation_id: Field[str] = text(16)
     launch_index: Field[int] = column(Integer, default=0)
     # -- lock
@@ -75,22 +75,22 @@ class Server(Record, table="servers"):
     launched_at: Field[datetime | None] = time()
     terminated_at: Field[datetime | None] = time()
     deleted_at: Field[datetime | None] = time()
-    # Since when it waits, shelved, resized or soft-deleted, for what is done after a while: see `overdue`.
+    # Since when it has been shelved, resized or soft-deleted, waiting for what happens after a while: see `overdue`.
     waiting_since: Field[datetime | None] = time()
-    # Every UPDATE raises it, so a server with the same revision is as it was.
+    # Every UPDATE raises it, so a server with the same revision is unchanged.
     revision: Field[int] = column(Integer, default=0, onupdate=sql("revision + 1"))
 
 
 Index("ix_servers_project", Server.project_id, Server.created_at, Server.id, sqlite_where=LIVE, postgresql_where=LIVE)
 Index("ix_servers_created", Server.created_at, Server.id, sqlite_where=LIVE, postgresql_where=LIVE)
-# What counts against quotas: a server may still come back that was deleted softly, but its place is free.
+# What counts against quotas: a soft-deleted server may still come back, but its place is free.
 _COUNTED = and_(Server.deleted_at.is_(None), Server.vm_state != "soft-delete")
 Total("instances", Server.project_id, where=_COUNTED)
 Total("cores", Server.project_id, Server.vcpus, where=_COUNTED)
 Total("ram", Server.project_id, Server.memory_mib, where=_COUNTED)
 Index("ix_servers_host", Server.host, sqlite_where=LIVE, postgresql_where=LIVE)
 Index("ix_servers_group", Server.group_id, sqlite_where=LIVE, postgresql_where=LIVE)
-# Servers that are gone are found by when that was: changes-since, usage reports.
+# Deleted servers are found by the time of their deletion: changes-since, usage reports.
 Index("ix_servers_updated", Server.project_id, Server.updated_at, Server.id)
 
 
@@ -98,7 +98,7 @@ class ServerInterface(Record, table="server_interfaces"):
     port_id: Field[str] = identifier(primary_key=True)
     server_id: Field[str] = identifier()
     position: Field[int] = column(Integer, default=0)
-    made: Field[bool] = flag(True)  # with the server, and deleted with it; others are only let go
+    made: Field[bool] = flag(True)  # with the server, and deleted with it; others are only released
     tag: Field[str | None] = optional_text(60)
 
 
@@ -132,9 +132,9 @@ Index("ix_block_devices_volume", BlockDevice.volume_id)
 
 
 class Migration(Record, table="migrations"):
-    """A server that goes to another host, another flavor, or both.
+    """The move of a server to another host, another flavor, or both.
 
-    While it is open, the share of the source host that it still holds is in its own name.
+    While it is open, the share of the source host that it still holds is in the migration's own name.
     """
 
     number: Field[int] = column(Integer, primary_key=True, autoincrement=True)
@@ -157,7 +157,7 @@ class Migration(Record, table="migrations"):
 
     @property
     def new_host(self) -> str:
-        """`dest_host` of one that was scheduled."""
+        """`dest_host` of a migration that was scheduled."""
         assert self.dest_host is not None, "it was scheduled"
         return self.dest_host
 
@@ -169,14 +169,14 @@ Index("ix_migrations_project", Migration.project_id, Migration.created_at, Migra
 
 
 class ConsoleToken(Record, table="console_tokens"):
-    """Whoever brings the token may open one console, once."""
+    """The bearer of the token may open one console, once."""
 
     digest: Field[str] = column(String(64), primary_key=True)  # SHA-256 of the token
     server_id: Field[str] = identifier()
-    host: Field[str] = text()  # where the server was: elsewhere it is another console
+    host: Field[str] = text()  # where the server was: on another host it is another console
     type: Field[str] = text(16)  # serial, novnc
     expires_at: Field[datetime] = time()
-    # The token of whoever asked for it, sealed with this one; None: made by a release that did not keep it.
+    # The API token it was requested with, encrypted with this one; None: made by a release that did not store it.
     asker: Field[str | None] = column(Text)
 
 
@@ -236,7 +236,7 @@ Index("ix_server_groups_project", ServerGroup.project_id, ServerGroup.number)
 
 
 class UserLimit(Record, table="user_quota_limits"):
-    """What one user may have within a project, where that is less than the project may."""
+    """What one user may have within a project, if that is less than the project may have."""
 
     project_id: Field[str] = identifier(primary_key=True)
     user_id: Field[str] = identifier(primary_key=True)
@@ -245,7 +245,7 @@ class UserLimit(Record, table="user_quota_limits"):
 
 
 class ControlService(Record, table="control_services"):
-    """What runs no servers: it schedules and conducts. Processes that do so say here that they are there."""
+    """A service that runs no servers, but schedules or conducts. Its process records here that it is alive."""
 
     number: Field[int] = column(Integer, primary_key=True, autoincrement=True)
     id: Field[str] = identifier(unique=True)

@@ -1,4 +1,4 @@
-"""How long servers were there, and how large they were. Reference: compute.md, section 16."""
+"""How long servers existed, and how large they were. Reference: compute.md, section 16."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cloudctl.db.records import select_without
 FOUR_WEEKS = timedelta(weeks=4)
 AT_ONCE = 1000
 
-# What a report does not tell of.
+# Columns that reports do not need.
 UNTOLD = tuple(
     column
     for column in Server.table.c
@@ -52,7 +52,7 @@ class Used:
 
 @frozen
 class Span:
-    """A period, and of whose servers: of all projects if none is named. Times are naive UTC."""
+    """A period, and whose servers: those of all projects if none is named. Times are naive UTC."""
 
     start: datetime
     stop: datetime
@@ -60,7 +60,7 @@ class Span:
 
     @property
     def there(self) -> ColumnElement[bool]:
-        """Servers that were there for a part of it."""
+        """Servers that existed for a part of it."""
         launched = Server.launched_at.is_not(None) & (Server.launched_at < self.stop)
         found = launched & (Server.terminated_at.is_(None) | (Server.terminated_at > self.start))
         return found if self.project_id is None else found & (Server.project_id == self.project_id)
@@ -69,7 +69,7 @@ class Span:
 def between(conn: Connection, span: Span, now: datetime, after: int = 0) -> Iterator[Used]:
     """The servers of a period, the oldest first. `after`: the number of the last one that is known.
 
-    They are read some at a time: there may be as many as a cloud ever had.
+    They are read in batches: there may be as many as a cloud ever had.
     """
     query = select_without(Server, *UNTOLD).where(span.there).order_by(Server.number).limit(AT_ONCE)
     while True:
@@ -81,12 +81,12 @@ def between(conn: Connection, span: Span, now: datetime, after: int = 0) -> Iter
 
 
 def number(conn: Connection, span: Span, server_id: str) -> int | None:
-    """Of a server of this period; None if it is none."""
+    """The number of a server of this period; None if it is not one."""
     return conn.scalar(select(Server.number).where(span.there, Server.id == server_id))
 
 
 def used(row: Server, start: datetime, stop: datetime, now: datetime) -> Used:
-    """A rule: nothing is used before a launch, after an end, or in the future."""
+    """Nothing counts as used before a launch, after an end, or in the future."""
     assert row.launched_at is not None, "`between` looks for those that were launched"
     ended = min(row.terminated_at or now, now)
     there = min(ended, stop) - max(row.launched_at, start)

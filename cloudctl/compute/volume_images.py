@@ -1,6 +1,6 @@
 """Images of servers that boot from volumes: snapshots of these, and a description of which disk each one was.
 
-Such an image has no data. A server that is made of it gets a volume of each snapshot. Reference: compute.md, section 7.
+Such an image has no data. A server made from it gets a volume from each snapshot. Reference: compute.md, section 7.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DESCRIBED = (*TEXTS, "boot_index", "delete_on_termination")
 
 
 def create(conn: Connection, caller: Caller, server: Server, wanted: NewImage, options: VolumeOptions) -> str:
-    """The id of the image, which a task declares to be there once the snapshots are. Raises Conflict, OverQuota."""
+    """The id of the image, which a task makes active once the snapshots exist. Raises Conflict, OverQuota."""
     described, root = [], {}
     for device in block_devices.of_server(conn, server.id):
         volume = volumes.get(conn, device.volume_id)
@@ -63,9 +63,9 @@ def _described(device: BlockDevice, snapshot_id: str, size: int) -> dict[str, An
 
 
 def devices(properties: Mapping[str, str]) -> tuple[NewDevice, ...]:
-    """What an image with these properties says that its servers have; nothing if it holds a disk itself.
+    """The devices that an image with these properties gives to its servers; none if it holds a disk itself.
 
-    Raises Invalid: whoever owns an image writes there what he likes.
+    Raises Invalid: an image's owner may write anything there.
     """
     if MAPPING not in properties:
         return ()
@@ -99,7 +99,7 @@ def _text(value: Any) -> str | None:
 
 
 def override(of_image: tuple[NewDevice, ...], asked: tuple[NewDevice, ...]) -> tuple[NewDevice, ...]:
-    """A device that was asked for stands in the place of the image's with its name or its turn to be booted from."""
+    """A requested device replaces the image's device with the same name or boot index."""
     names = {device.device_name for device in asked if device.device_name}
     turns = {device.boot_index for device in asked if device.boot_index is not None}
     kept = [each for each in of_image if each.device_name not in names and each.boot_index not in turns]
@@ -107,7 +107,7 @@ def override(of_image: tuple[NewDevice, ...], asked: tuple[NewDevice, ...]) -> t
 
 
 def drop(conn: Connection, snapshot_ids: Sequence[str], now: datetime, by: Origin) -> None:
-    """The snapshots of an image that does not come about. May be repeated."""
+    """Delete the snapshots of an image that failed. May be repeated."""
     for snapshot_id in snapshot_ids:
         if states.SNAPSHOT.try_move(conn, snapshot_id, "force delete", now):
             tasks.supersede(conn, DELETE_SNAPSHOT, snapshot_id, by)

@@ -74,9 +74,9 @@ def build(
     volume_options: VolumeOptions | None = None,
     network_options: NetworkOptions | None = None,
 ) -> ApiApp:
-    """`hypervisor` answers for console logs; all else goes through the database.
+    """`hypervisor` is asked for console logs; everything else goes through the database.
 
-    `volume_options`, `network_options`: for volumes and networks that are made with a server.
+    `volume_options`, `network_options`: for volumes and networks that are created with a server.
     """
     chosen, of_volumes = options or ComputeOptions(), volume_options or VolumeOptions()
     versions = microversions(chosen)

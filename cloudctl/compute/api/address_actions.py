@@ -52,28 +52,28 @@ class AddressActions:
 
     @routes.action(PATH, "removeFixedIp", policy="compute:servers:addresses", body=Body(RemoveFixed), until=LAST)
     async def remove_fixed(self, call: Call, server_id: str, body: RemoveFixed) -> None:
-        """Take an address from a server."""
+        """Remove an address from a server."""
         await self.db.run(addresses.remove_fixed, call.caller, server_id, body.address)
 
     @routes.action(PATH, "addFloatingIp", policy="compute:servers:addresses", body=Body(AddFloating), until=LAST)
     async def add_floating(self, call: Call, server_id: str, body: AddFloating) -> None:
-        """Have a floating IP lead to a server."""
+        """Associate a floating IP with a server."""
         fixed = body.fixed_address or None
         await self.db.run(addresses.add_floating, call.caller, server_id, body.address, fixed)
 
     @routes.action(PATH, "removeFloatingIp", policy="compute:servers:addresses", body=Body(RemoveFloating), until=LAST)
     async def remove_floating(self, call: Call, server_id: str, body: RemoveFloating) -> None:
-        """Have a floating IP lead to a server no more."""
+        """Disassociate a floating IP from a server."""
         await self.db.run(addresses.remove_floating, call.caller, server_id, body.address)
 
     @routes.action(PATH, "injectNetworkInfo", policy="compute:servers:inject_network_info")
     async def inject(self, call: Call, server_id: str) -> None:
-        """Nothing has to be done: guests ask for what concerns their interfaces."""
+        """Do nothing: guests request what concerns their interfaces."""
         await self.db.read(_known, call, server_id)
 
     @routes.action(PATH, "resetNetwork", policy="compute:servers:inject_network_info")
     async def reset(self, call: Call, server_id: str) -> None:
-        """An action of hypervisors that are gone."""
+        """Refuse an action of hypervisors that no longer exist."""
         raise Gone("resetNetwork is not supported by any hypervisor any more.")
 
 

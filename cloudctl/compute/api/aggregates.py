@@ -1,4 +1,4 @@
-"""Aggregates of hosts, as administrators make them. Reference: compute.md, section 15."""
+"""Host aggregates, which administrators manage. Reference: compute.md, section 15."""
 
 from __future__ import annotations
 
@@ -87,12 +87,12 @@ class Aggregates:
 
     @routes.get("/os-aggregates", policy="compute:aggregates:list")
     async def list(self, call: Call) -> dict[str, Any]:
-        """List aggregates of hosts."""
+        """List host aggregates."""
         return {"aggregates": await self.db.scan(_every, call)}
 
     @routes.post("/os-aggregates", policy="compute:aggregates:manage", body=Body(CreateAggregate, key="aggregate"))
     async def create(self, call: Call, body: CreateAggregate) -> dict[str, Any]:
-        """Make an aggregate; it has no hosts yet."""
+        """Create an aggregate without hosts."""
         metadata = {ZONE: body.availability_zone} if body.availability_zone else {}
         row = await self.db.run(aggregates.create, NewAggregate(body.name, metadata), call.now)
         return {"aggregate": brief(call, row)}
@@ -108,7 +108,7 @@ class Aggregates:
         body=Body(ChangeAggregate, key="aggregate"),
     )
     async def update(self, call: Call, aggregate_id: str, body: ChangeAggregate) -> dict[str, Any]:
-        """Give an aggregate another name or zone."""
+        """Change the name or zone of an aggregate."""
         return {"aggregate": await self.db.run(_change, call, aggregate_id, body)}
 
     @routes.delete("/os-aggregates/<aggregate_id>", policy="compute:aggregates:manage", status=200)
@@ -118,17 +118,17 @@ class Aggregates:
 
     @routes.action(ACTION, "add_host", policy="compute:aggregates:manage", body=Body(Member), status=200)
     async def add_host(self, call: Call, aggregate_id: str, body: Member) -> dict[str, Any]:
-        """Put a host into an aggregate."""
+        """Add a host to an aggregate."""
         return {"aggregate": await self.db.run(_add_host, call, aggregate_id, body.host)}
 
     @routes.action(ACTION, "remove_host", policy="compute:aggregates:manage", body=Body(Member), status=200)
     async def remove_host(self, call: Call, aggregate_id: str, body: Member) -> dict[str, Any]:
-        """Take a host out of an aggregate."""
+        """Remove a host from an aggregate."""
         return {"aggregate": await self.db.run(_remove_host, call, aggregate_id, body.host)}
 
     @routes.action(ACTION, "set_metadata", policy="compute:aggregates:manage", body=Body(Metadata), status=200)
     async def set_metadata(self, call: Call, aggregate_id: str, body: Metadata) -> dict[str, Any]:
-        """Add to the metadata of an aggregate; null takes a key away."""
+        """Add to the metadata of an aggregate; null removes a key."""
         return {"aggregate": await self.db.run(_set_metadata, call, aggregate_id, body.metadata)}
 
     @routes.post(
@@ -139,7 +139,7 @@ class Aggregates:
         status=202,
     )
     async def cache(self, call: Call, aggregate_id: str, body: Cache) -> None:
-        """Have images ready on the hosts of an aggregate: they are, as the hosts read them where they are kept."""
+        """Cache images on the hosts of an aggregate: does nothing, as hosts read images where they are stored."""
         await self.db.scan(_check_images, call, aggregate_id, [each.id for each in body.cache])
 
 

@@ -1,6 +1,6 @@
 """The log of usage audits. Reference: compute.md, section 4.
 
-No host writes such audits: what servers used is computed when it is asked for, see `usage`. The log says so.
+No host writes such audits: what servers used is computed on request, see `usage`. The log says so.
 """
 
 from __future__ import annotations
