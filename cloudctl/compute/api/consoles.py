@@ -1,6 +1,6 @@
 """Consoles of servers that a client can open. Reference: compute.md, section 8.8.
 
-What an operator has not enabled is unavailable, and so is what the hypervisor does not have.
+Consoles that the operator has not enabled, or the hypervisor does not have, are unavailable.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cloudctl.rest.views import Fields
 LAST = (2, 5)
 CONSOLES, WEBMKS = since(2, 6, "remote consoles"), since(2, 8, "remote consoles of the type `webmks`")
 DIRECT = since(2, 99, "remote consoles of the type `spice-direct`")
-# Protocol → its types, and the versions in which they may be asked for.
+# Protocol → its types, and the versions in which they may be requested.
 TYPES: dict[str, dict[str, Span]] = {
     "vnc": {"novnc": CONSOLES, "xvpvnc": CONSOLES},
     "spice": {"spice-html5": CONSOLES, "spice-direct": DIRECT},
@@ -119,7 +119,7 @@ class Consoles:
     def _url(self, conn: Connection, call: Call, server_id: str, type: str) -> str:
         asker, lifetime = call.header("X-Auth-Token") or "", self.options.console_token_lifetime
         token = consoles.create(conn, call.caller, asker, server_id, type, lifetime)
-        # Only now: all other refusals come first, and take the token back.
+        # Only now: all other refusals come first, and this one rolls the token back.
         if not self.options.console_listen or type not in NEEDS or not NEEDS[type].providedBy(self.hypervisor):
             raise Invalid(f"Unavailable console type {type}.")
         base = self.options.console_base(urlsplit(call.host_url).hostname or "localhost")
@@ -141,7 +141,7 @@ class Consoles:
 
 
 def vnc_link(page: str, base: str, token: str) -> str:
-    """To noVNC's page, which is told where the WebSocket is."""
+    """A link to noVNC's page that tells it where the WebSocket is."""
     where = urlsplit(base)
     secure = where.scheme == "wss"
     told = {

@@ -1,4 +1,4 @@
-"""What a guest uses. Reference: compute.md, section 8.9."""
+"""The resource usage of guests. Reference: compute.md, section 8.9."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STATES = {
     Power.STOPPED: "shutdown",
     Power.CRASHED: "crashed",
 }
-# Clients know five words; this is the one of machines like ours.
+# Clients know five drivers; this is the one for machines like ours.
 DRIVER = "libvirt"
 
 
@@ -38,7 +38,7 @@ class Diagnostics:
 
     @routes.get("/servers/<server_id>/diagnostics", policy="compute:servers:diagnostics")
     async def show(self, call: Call, server_id: str) -> dict[str, Any]:
-        """Show what a guest uses."""
+        """Show the resource usage of a guest."""
         server = await self.db.read(_on_a_host, call, server_id)
         if not IDiagnostics.providedBy(self.hypervisor):
             raise NotImplementedHere("The hypervisor does not support this action.")
@@ -59,7 +59,7 @@ def _on_a_host(conn: Connection, call: Call, server_id: str) -> Server:
 
 
 def standard(server: Server, found: GuestDiagnostics) -> dict[str, Any]:
-    """As microversions from 2.48 on have it."""
+    """The form in microversions from 2.48 on."""
     return {
         "state": STATES[found.power],
         "driver": DRIVER,
@@ -96,7 +96,7 @@ def _nic(nic: Traffic) -> dict[str, Any]:
 
 
 def plain(found: GuestDiagnostics) -> dict[str, int]:
-    """As it was before: a flat list of numbers, of what is known."""
+    """The earlier form: a flat list of the numbers that are known."""
     told: dict[str, int | None] = {f"cpu{number}_time": spent for number, spent in enumerate(found.cpu_times)}
     told["memory"] = found.memory_mib << 10
     told["memory-actual"] = None if found.memory_used_mib is None else found.memory_used_mib << 10

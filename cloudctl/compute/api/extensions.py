@@ -1,4 +1,4 @@
-"""The extensions of old: what clients of the first years look for. Reference: compute.md, section 4."""
+"""The old extensions, which clients from the early years look for. Reference: compute.md, section 4."""
 
 from __future__ import annotations
 

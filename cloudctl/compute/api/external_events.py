@@ -1,6 +1,6 @@
-"""What other services tell of servers. Reference: compute.md, section 17.
+"""Events that other services report about servers. Reference: compute.md, section 17.
 
-An event is answered by whether its server is there and has a host; `outside` does what it asks for.
+The answer to an event says whether its server exists and has a host; `outside` acts on the event.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NAMES = {
     "accelerator-request-bound": since(2, 82, "the external event `accelerator-request-bound`"),
     "volume-reimaged": since(2, 93, "the external event `volume-reimaged`"),
 }
-# Events that say nothing without a tag: which volume, which power.
+# Events that mean nothing without a tag: which volume, which power.
 TAGGED = ("volume-extended", "power-update", "accelerator-request-bound", "volume-reimaged")
 OK, BAD, UNKNOWN, HOMELESS, MIXED = 200, 400, 404, 422, 207
 
@@ -59,7 +59,7 @@ class ExternalEvents:
 
     @routes.post("/os-server-external-events", policy="compute:external_events:create", body=Body(Events))
     async def create(self, call: Call, body: Events) -> Reply:
-        """Tell of events outside of compute that concern servers."""
+        """Report events outside compute that concern servers."""
         known = [name for name, span in NAMES.items() if call.version in span]
         wrong = [
             Problem(f"$.events[{place}].name", f"{shown(event.name)} is not one of {known}")

@@ -52,7 +52,7 @@ FlavorId = Annotated[str, Length(1, 255), Pattern(r"[A-Za-z0-9._\- ]*[A-Za-z0-9.
 Description = Annotated[str, Length(0, 65535)]
 
 
-# Numbers and booleans are taken as their texts.
+# Numbers and booleans are accepted, and turned into text.
 Specs = Annotated[dict[str, Any], Items(0, 128), Check(extra_specs.texts)]
 
 
@@ -155,7 +155,7 @@ class Flavors:
 
     @routes.post("/flavors", policy="compute:flavors:manage", body=Body(CreateFlavor, key="flavor"))
     async def create(self, call: Call, body: CreateFlavor) -> dict[str, Any]:
-        """Make a flavor."""
+        """Create a flavor."""
         automatic = body.id in (None, "auto") or body.id is MISSING
         wanted = NewFlavor(
             name=body.name,
@@ -245,7 +245,7 @@ class Flavors:
         status=200,
     )
     async def grant(self, call: Call, flavor_id: str, body: Access) -> dict[str, Any]:
-        """Let a project use a private flavor."""
+        """Grant a project access to a private flavor."""
         return _access(flavor_id, await self.db.run(_grant, call, flavor_id, body.tenant))
 
     @routes.action(
@@ -256,7 +256,7 @@ class Flavors:
         status=200,
     )
     async def revoke(self, call: Call, flavor_id: str, body: Access) -> dict[str, Any]:
-        """Let a project use a private flavor no more."""
+        """Revoke a project's access to a private flavor."""
         return _access(flavor_id, await self.db.run(flavors.revoke, flavor_id, body.tenant))
 
 
@@ -273,7 +273,7 @@ def _conditions(call: Call) -> list[ColumnElement[bool]]:
         return found
     wanted = call.query.get("is_public")
     if wanted is None:
-        # An administrator sees private flavors once he asks.
+        # Administrators see private flavors only if they ask for them.
         found.append(Flavor.is_public.is_(True))
     elif wanted.strip().lower() != "none":
         public = truth(wanted)

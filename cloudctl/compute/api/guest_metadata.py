@@ -1,6 +1,6 @@
-"""The metadata service as a web resource: one for each network, found by guests at 169.254.169.254.
+"""The metadata service as a web resource: one for each network, which guests find at 169.254.169.254.
 
-It has no tokens and is no part of the compute API: only the network driver serves it, inside the networks of guests.
+It has no tokens and is not part of the compute API: only the network driver serves it, inside the networks of guests.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Answer:
 
 
 class GuestMetadata(Resource):
-    """All paths, for the guests of one network: who asks is known by the client's address."""
+    """All paths, for the guests of one network: the client's address tells which guest it is."""
 
     isLeaf = True
 

@@ -23,7 +23,7 @@ from cloudctl.rest.route import Routes
 LAST = (2, 42)
 Switch = Literal["enable", "disable"]
 AMOUNTS = ("cpu", "memory_mb", "disk_gb")
-# All that is summed up of a server.
+# The columns of a server that are needed for the sums.
 READ = ("project_id", "vcpus", "memory_mib", "flavor")
 UNREAD = tuple(each for each in Server.table.c if each.key not in READ)
 
@@ -57,7 +57,7 @@ class Hosts:
 
     @routes.get("/os-hosts/<host>", policy="compute:hosts:show", until=LAST)
     async def show(self, call: Call, host: str) -> dict[str, Any]:
-        """Show what a host has, what of it is used, and by which projects."""
+        """Show the resources of a host, how much of them is used, and by which projects."""
         return {"host": await self.db.scan(_resources, host)}
 
     @routes.put("/os-hosts/<host>", policy="compute:hosts:manage", until=LAST, body=Body(ChangeHost))
@@ -69,17 +69,17 @@ class Hosts:
 
     @routes.get("/os-hosts/<host>/startup", policy="compute:hosts:manage", until=LAST)
     async def startup(self, call: Call, host: str) -> None:
-        """Start a machine: no driver can."""
+        """Start a machine, which no driver can."""
         await self._refuse(host)
 
     @routes.get("/os-hosts/<host>/shutdown", policy="compute:hosts:manage", until=LAST)
     async def shutdown(self, call: Call, host: str) -> None:
-        """Shut a machine down: no driver can."""
+        """Shut down a machine, which no driver can."""
         await self._refuse(host)
 
     @routes.get("/os-hosts/<host>/reboot", policy="compute:hosts:manage", until=LAST)
     async def reboot(self, call: Call, host: str) -> None:
-        """Reboot a machine: no driver can."""
+        """Reboot a machine, which no driver can."""
         await self._refuse(host)
 
     async def _refuse(self, host: str) -> None:

@@ -75,7 +75,7 @@ def view(call: Call, found: Found, row: Host) -> dict[str, Any]:
 
 
 def uptime(call: Call, row: Host) -> str | None:
-    """As the program `uptime` begins its line; None while nobody can tell."""
+    """In the form in which the program `uptime` begins its line; None if it is not known."""
     if row.up_since is None or not hosts.is_alive(row):
         return None
     minutes = int((call.now - row.up_since).total_seconds()) // 60
@@ -85,7 +85,7 @@ def uptime(call: Call, row: Host) -> str | None:
 
 
 def amounts(row: Host, load: Load, running: int) -> dict[str, int]:
-    """What the host has and what is promised of it."""
+    """The host's resources, and how much of them is promised."""
     return {
         "vcpus": row.vcpus,
         "vcpus_used": load.vcpus,
@@ -120,7 +120,7 @@ class Hypervisors:
 
     @routes.get("/os-hypervisors/detail", policy="compute:hypervisors:list", query=QUERY)
     async def detail(self, call: Call) -> dict[str, Any]:
-        """List hypervisors with what they have."""
+        """List hypervisors with their resources."""
         found = await self.db.scan(self._page, call)
         return {"hypervisors": [view(call, found, row) for row in found.rows], **_links(call, found)}
 
@@ -165,7 +165,7 @@ class Hypervisors:
 
     @routes.get("/os-hypervisors/<hypervisor_id>/uptime", policy="compute:hypervisors:show", until=(2, 87))
     async def uptime(self, call: Call, hypervisor_id: str) -> dict[str, Any]:
-        """Show for how long one hypervisor has been up."""
+        """Show how long a hypervisor has been up."""
         row = (await self.db.scan(_one, call, hypervisor_id)).rows[0]
         if not hosts.is_alive(row):
             raise Invalid(f"Service is unavailable: the host {row.name} is down.")
@@ -176,13 +176,13 @@ class Hypervisors:
 
     @routes.get("/os-hypervisors/<pattern>/search", policy="compute:hypervisors:list", until=(2, 52))
     async def search(self, call: Call, pattern: str) -> dict[str, Any]:
-        """List hypervisors by a part of their name."""
+        """List hypervisors by part of their name."""
         rows = await self.db.scan(_matching, pattern)
         return {"hypervisors": [brief(call, row) for row in rows]}
 
     @routes.get("/os-hypervisors/<pattern>/servers", policy="compute:hypervisors:list", until=(2, 52))
     async def servers(self, call: Call, pattern: str) -> dict[str, Any]:
-        """List hypervisors by a part of their name, with their servers."""
+        """List hypervisors by part of their name, with their servers."""
         found = await self.db.scan(_with_servers, pattern)
         shown = [{**brief(call, row), "servers": (found.servers or {}).get(row.name, [])} for row in found.rows]
         return {"hypervisors": shown}
@@ -205,7 +205,7 @@ def _surrounded(conn: Connection, call: Call, rows: Sequence[Host], more: bool =
 
 
 def _running(conn: Connection, rows: Iterable[Host], loads: Mapping[str, Load]) -> dict[str, int]:
-    """Host → its servers. From the hosts' own counts: there may be many servers, and few of them move."""
+    """Host → how many servers it has. From the hosts' own counts: there may be many servers, and few of them move."""
     left = claims.counted(conn, migrations.open_ids())
     return {host.name: loads[host.id].shares - left.get(host.name, 0) for host in rows if host.id in loads}
 

@@ -27,7 +27,7 @@ LAST = (2, 35)
 QUERY = (
     "name", "status", "server", "type", "changes-since", "minRam", "minDisk", "limit", "marker", "sort_key", "sort_dir",
 )  # fmt: skip
-# Before the name of a property that a filter asks for.
+# Precedes the name of a property to filter by.
 PROPERTY = "property-"
 
 # Status of the image service → (status, progress in percent).
@@ -85,7 +85,7 @@ class ImagesProxy:
 
     @routes.get("/images/detail", policy="compute:images:list", until=LAST, query=QUERY)
     async def detail(self, call: Call) -> dict[str, Any]:
-        """List images with all that is known of them."""
+        """List images in full."""
         page, found = await self.db.scan(self._detail, call)
         return {"images": [view(call, image) for image in found], **query.links(call, page, "images_links")}
 
@@ -122,7 +122,7 @@ def _conditions(call: Call) -> list[Condition]:
 
 
 def _asked_properties(call: Call) -> Iterator[tuple[str, str]]:
-    """A server, named by its id or by a link to it, and the type are properties of its images, too."""
+    """The properties to filter by; `server` (its id, or a link to it) and `type` are properties as well."""
     if (server := call.query.get("server")) is not None:
         yield "instance_uuid", server.rpartition("/")[2]
     if (kind := call.query.get("type")) is not None:

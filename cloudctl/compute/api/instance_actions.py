@@ -66,14 +66,14 @@ def action(call: Call, row: TaskRow, server: Server) -> dict[str, Any]:
 
 
 def updated_at(row: TaskRow) -> float:
-    """Seconds since the epoch: when the last thing happened that the task's row tells of."""
+    """Seconds since the epoch: when the last thing happened that the task's row records."""
     times = [row.submitted_at, row.ended_at]
     times += [entry[key] for entry in row.log for key in ("started_at", "ended_at")]
     return float(max(time for time in times if time is not None))
 
 
 def event(call: Call, row: TaskRow, server: Server) -> dict[str, Any]:
-    """A task is one event: its steps are an affair of the machinery."""
+    """A task is one event: its steps are internal."""
     ended = row.ended_at is not None or row.state == HELD
     result = None if not ended else "Error" if row.state in FAILURES else "Success"
     shown: dict[str, Any] = {
@@ -139,19 +139,19 @@ class InstanceActions:
         return {"instanceAction": shown}
 
 
-# A server that has seen more than this shows the newest.
+# A server with more actions than this shows the newest ones.
 MOST = 1000
 
 
 def _server(conn: Connection, call: Call, server_id: str) -> Server:
-    """Of a server that is gone from 2.21 on."""
+    """The server, from 2.21 on even if it is gone."""
     return servers.visible(conn, call.caller, server_id, deleted=call.version in gates.GONE_ACTIONS)
 
 
 def _rows(
     conn: Connection, call: Call, server_id: str, request_id: str | None = None
 ) -> tuple[Sequence[TaskRow], Server]:
-    """What was done to the server, and to it on its way, the newest first."""
+    """What was done to the server and to its live migrations, the newest first."""
     server = _server(conn, call, server_id)
     wanted: dict[str, Any] = {"kinds": kinds.TOLD, "request_id": request_id, "limit": MOST}
     rows = queue.listing(conn, resource=(kinds.SERVER, server.id), **wanted)

@@ -70,12 +70,12 @@ class ServerInterfaces:
 
     @routes.post(PATH, policy="compute:interfaces:create", body=Body(Attach, key="interfaceAttachment", optional=True))
     async def attach(self, call: Call, server_id: str, body: Attach | None) -> dict[str, Any]:
-        """Give a server one more interface."""
+        """Attach an interface to a server."""
         return {"interfaceAttachment": await self.db.run(_attach, call, server_id, _wish(body or Attach()))}
 
     @routes.delete(f"{PATH}/<port_id>", policy="compute:interfaces:delete", status=202)
     async def detach(self, call: Call, server_id: str, port_id: str) -> None:
-        """Take an interface away from a server."""
+        """Detach an interface from a server."""
         await self.db.run(attaching.detach_interface, call.caller, server_id, port_id)
 
 

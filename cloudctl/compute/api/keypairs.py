@@ -25,7 +25,7 @@ from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import since
 from cloudctl.rest.views import Fields
 
-# The rule of those who may handle the key pairs of others.
+# The rule for managing other users' key pairs.
 OTHERS = "compute:keypairs:others"
 
 NAME = r"[A-Za-z0-9 _-]+"
@@ -96,7 +96,7 @@ class Keypairs:
         status={(2, 1): 200, (2, 2): 201},
     )
     async def create(self, call: Call, body: CreateKeypair) -> dict[str, Any]:
-        """Register a public key, or make a pair."""
+        """Import a public key, or create a pair."""
         user_id = allowed(call, body.user_id or call.user_id)
         _check_name(call, body.name)
         kind = body.type or "ssh"
@@ -133,7 +133,7 @@ class Keypairs:
 
 
 def owner(call: Call) -> str:
-    """Whose key pairs: the caller's, or (2.10, administrators) those of `?user_id=`. Raises Forbidden."""
+    """The owner of the key pairs: the caller, or (2.10, administrators) `?user_id=`. Raises Forbidden."""
     wanted = call.query.get("user_id")
     return allowed(call, wanted or call.user_id)
 

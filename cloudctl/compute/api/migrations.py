@@ -27,7 +27,7 @@ HOSTS = "compute:migrations:hosts"
 PAGED = since(2, 59)
 OWNED = since(2, 80)
 
-# Parameter → when it is heeded.
+# Parameter → when it has an effect.
 FILTERS = {
     "source_compute": ALWAYS,
     "status": ALWAYS,
@@ -36,7 +36,7 @@ FILTERS = {
     "user_id": OWNED,
     "project_id": OWNED,
 }
-# `hidden` is taken and means nothing: no migration is.
+# `hidden` is accepted and means nothing: no migration is hidden.
 QUERY = {
     **FILTERS,
     "host": ALWAYS,
@@ -58,7 +58,7 @@ LATER = Fields[[Migration]](
 
 
 def places(call: Call, row: Migration) -> dict[str, str | None]:
-    """Where it leads from and to; nothing for those who are not to know of hosts."""
+    """Its source and destination; nothing for callers who may not know about hosts."""
     source, destination = (row.source_host, row.dest_host) if call.may(HOSTS) else (None, None)
     return {
         "source_compute": source,
@@ -84,7 +84,7 @@ def view(call: Call, row: Migration) -> dict[str, Any]:
 
 
 def _number(flavor_id: str) -> int | None:
-    """Clients take a number; the id of a flavor is one, or else the flavor has none."""
+    """Clients expect a number: the flavor's id, if that is one, or else none."""
     return int(flavor_id) if flavor_id.isascii() and flavor_id.isdigit() and len(flavor_id) < 10 else None
 
 

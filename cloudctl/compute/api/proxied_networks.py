@@ -24,7 +24,7 @@ from cloudctl.rest.caller import Caller
 from cloudctl.rest.route import Routes
 
 LAST = (2, 35)
-# What networks once had here, of which networking says nothing in this form.
+# What networks once had here, and networking does not show in this form.
 UNSAID = ("bridge", "broadcast", "cidr", "cidr_v6", "dns1", "dns2", "gateway", "gateway_v6", "netmask", "netmask_v6")
 # The same, for administrators.
 UNSAID_OF_HOSTS = (
@@ -63,12 +63,12 @@ class Networks:
 
     @routes.get("/os-tenant-networks", policy="compute:networks:list", until=LAST)
     async def list_of_project(self, call: Call) -> dict[str, Any]:
-        """List networks in short."""
+        """List networks in brief."""
         return {"networks": await self.db.scan(_in_short, call, None)}
 
     @routes.get("/os-tenant-networks/<network>", policy="compute:networks:list", until=LAST)
     async def show_of_project(self, call: Call, network: str) -> dict[str, Any]:
-        """Show one network in short."""
+        """Show one network in brief."""
         return {"network": (await self.db.scan(_in_short, call, network))[0]}
 
     @routes.get("/os-floating-ip-pools", policy="compute:floating_ips:list", until=LAST)
@@ -91,16 +91,16 @@ class Networks:
         "/os-floating-ips", policy="compute:floating_ips:manage", until=LAST, body=Body(Allocate, optional=True)
     )
     async def allocate(self, call: Call, body: Allocate | None) -> dict[str, Any]:
-        """Allocate a floating IP of a pool."""
+        """Allocate a floating IP from a pool."""
         return {"floating_ip": await self.db.run(_allocate, call, (body and body.pool) or None)}
 
     @routes.delete("/os-floating-ips/<floating_ip>", policy="compute:floating_ips:manage", until=LAST, status=202)
     async def release(self, call: Call, floating_ip: str) -> None:
-        """Give the address of a floating IP back."""
+        """Release a floating IP."""
         await self.db.run(_release, call, floating_ip)
 
 
-# In the class its own handlers hide these names.
+# In the class, a handler's parameter hides this name.
 _shown = network
 
 

@@ -62,7 +62,7 @@ def volume(row: Volume, attached: Sequence[Attachment]) -> dict[str, Any]:
         "volumeType": row.volume_type_id,
         "snapshotId": row.snapshot_id,
         "metadata": row.metadata,
-        # One that is not attached shows an empty attachment.
+        # A volume that is not attached shows an empty attachment.
         "attachments": [_attachment(each) for each in attached] or [{}],
     }
 
@@ -109,7 +109,7 @@ class Volumes:
 
     @routes.post("/os-volumes", policy="compute:volumes:manage", until=LAST, body=Body(CreateVolume, key="volume"))
     async def create(self, call: Call, body: CreateVolume) -> dict[str, Any]:
-        """Make a volume."""
+        """Create a volume."""
         wanted = NewVolume(
             body.size,
             body.display_name or None,
@@ -146,7 +146,7 @@ class Volumes:
         "/os-snapshots", policy="compute:volumes:manage", until=LAST, body=Body(CreateSnapshot, key="snapshot")
     )
     async def create_snapshot(self, call: Call, body: CreateSnapshot) -> dict[str, Any]:
-        """Make a snapshot of a volume."""
+        """Create a snapshot of a volume."""
         wanted = NewSnapshot(
             body.volume_id, body.display_name or None, body.display_description or None, force=bool(body.force)
         )

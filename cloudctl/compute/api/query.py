@@ -1,4 +1,4 @@
-"""What compute's lists have in common beside `rest.listing`. Reference: compute.md, section 1."""
+"""What compute's lists have in common besides `rest.listing`. Reference: compute.md, section 1."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def limits(options: ComputeOptions) -> Limits:
 
 
 def offset_page(call: Call, options: ComputeOptions) -> tuple[int, int]:
-    """(limit, offset) of the lists without a marker; limit 0 is the most there is. Raises Invalid."""
+    """(limit, offset) of the lists without a marker; limit 0 means the maximum. Raises Invalid."""
     limit = call.query.integer("limit") or options.max_limit
     return min(limit, options.max_limit), call.query.integer("offset") or 0
 
 
 def links(call: Call, page: Page, key: str, last_id: str | None = None) -> dict[str, Any]:
-    """`{key: [next]}` if others follow. `last_id`: the marker, by default the id of the last row."""
+    """`{key: [next]}` if there are more. `last_id`: the marker, by default the id of the last row."""
     if not page.more:
         return {}
     marker = page.rows[-1].id if last_id is None else last_id

@@ -33,7 +33,7 @@ from cloudctl.rest.views import Fields
 
 OTHERS = "compute:quotas:others"
 
-# The longest project id that limits can be kept for, and so the longest of what stands in its place.
+# The longest project id that limits can be stored for, and so the longest key that takes its place.
 CLASS_KEY = 64
 
 Limit = Annotated[LooseInt, Range(UNLIMITED)]
@@ -41,7 +41,7 @@ Limit = Annotated[LooseInt, Range(UNLIMITED)]
 
 @frozen
 class Everywhere:
-    """What may be limited at every place."""
+    """What may be limited everywhere."""
 
     instances: Limit | Missing = MISSING
     cores: Limit | Missing = MISSING
@@ -57,7 +57,7 @@ class Everywhere:
 
 @frozen
 class QuotaClassSet(Everywhere):
-    """Those of networks have left classes later than projects."""
+    """The limits of networks left classes later than they left projects."""
 
     fixed_ips: Limit | Missing = gated(until(2, 49))
     floating_ips: Limit | Missing = gated(until(2, 49))
@@ -78,7 +78,7 @@ def _spans(body: type) -> dict[str, Span]:
     return {path.removeprefix("."): span for path, (span,) in spans(body).items()}
 
 
-# They are shown as long as they are taken.
+# Limits are shown as long as they are accepted.
 SPANS, SPANS_OF_CLASSES = _spans(QuotaSet), _spans(QuotaClassSet)
 
 
@@ -94,21 +94,21 @@ class Quotas:
 
     @routes.get("/os-quota-sets/<project_id>", policy="compute:quotas:show", query=("user_id",))
     async def show(self, call: Call, project_id: str) -> dict[str, Any]:
-        """Show what a project, or one user in it, may have."""
+        """Show the quota of a project, or of one user in it."""
         query.only(call, ("user_id",))
         values = await self.db.read(_limits, call, project_id)
         return {"quota_set": {"id": project_id, **shown(call, values)}}
 
     @routes.get("/os-quota-sets/<project_id>/detail", policy="compute:quotas:show", query=("user_id",))
     async def detail(self, call: Call, project_id: str) -> dict[str, Any]:
-        """Show what a project, or one user in it, may have and has."""
+        """Show the quota and usage of a project, or of one user in it."""
         query.only(call, ("user_id",))
         values = await self.db.scan(_detail, call, project_id)
         return {"quota_set": {"id": project_id, **shown(call, values)}}
 
     @routes.get("/os-quota-sets/<project_id>/defaults", policy="compute:quotas:defaults")
     async def defaults(self, call: Call, project_id: str) -> dict[str, Any]:
-        """Show what a project may have if nobody says otherwise."""
+        """Show the default quota of a project."""
         found = await self.db.read(quota.defaults, QUOTAS)
         return {"quota_set": {"id": project_id, **shown(call, found)}}
 
@@ -119,7 +119,7 @@ class Quotas:
         query=("user_id",),
     )
     async def update(self, call: Call, project_id: str, body: QuotaSet) -> dict[str, Any]:
-        """Set what a project, or one user in it, may have."""
+        """Set the quota of a project, or of one user in it."""
         query.only(call, ("user_id",))
         values = given(body)
         force = bool(values.pop("force", False))
@@ -128,7 +128,7 @@ class Quotas:
 
     @routes.delete("/os-quota-sets/<project_id>", policy="compute:quotas:update", status=202, query=("user_id",))
     async def delete(self, call: Call, project_id: str) -> None:
-        """Set a project back to the defaults, or one user in it to what the project may have."""
+        """Reset a project to the default quota, or one user in it to the project's quota."""
         query.only(call, ("user_id",))
         user_id = call.query.get("user_id")
         if user_id:
@@ -138,7 +138,7 @@ class Quotas:
 
     @routes.get("/os-quota-class-sets/<name>", policy="compute:quotas:classes")
     async def classes(self, call: Call, name: str) -> dict[str, Any]:
-        """Show the limits of a class; the class `default` is what projects without limits of their own may have."""
+        """Show the limits of a quota class; `default` applies to projects without limits of their own."""
         found = await self.db.read(_of_class, name)
         return {"quota_class_set": {"id": name, **_shown_of_class(call, found)}}
 
@@ -148,13 +148,13 @@ class Quotas:
         body=Body(QuotaClassSet, key="quota_class_set"),
     )
     async def update_class(self, call: Call, name: str, body: QuotaClassSet) -> dict[str, Any]:
-        """Set the limits of a class. Only the class `default` says what projects may have."""
+        """Set the limits of a quota class; only `default` applies to projects."""
         found = await self.db.run(_update_class, name, given(body))
         return {"quota_class_set": _shown_of_class(call, found)}
 
     @routes.get("/limits", policy="compute:limits:show", query=("reserved", "tenant_id"))
     async def limits(self, call: Call) -> dict[str, Any]:
-        """Show the limits of a project and what it has."""
+        """Show the limits and usage of a project."""
         query.only(call, ("reserved", "tenant_id"))
         project_id = call.query.get("tenant_id") or call.project_id
         if project_id != call.project_id and not call.may(OTHERS):
@@ -203,7 +203,7 @@ def _shown_of_class(call: Call, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _key(name: str) -> str:
-    """What the limits of a class are kept under, in place of a project. Raises Invalid."""
+    """The key under which the limits of a class are stored, in place of a project. Raises Invalid."""
     if name == "default":
         return quota.EVERYBODY
     key = f"class:{name}"
@@ -222,7 +222,7 @@ def _update_class(conn: Connection, name: str, values: dict[str, int]) -> dict[s
 
 
 def _seen(call: Call, project_id: str) -> None:
-    """Another project's quota is as unknown as the project. Raises NotFound."""
+    """Raises NotFound for another project's quota, as if there were no such project."""
     if project_id != call.project_id and not call.may(OTHERS):
         raise NotFound(f"Project {project_id[:64]} could not be found.")
 

@@ -1,4 +1,4 @@
-"""What compute once had and has no more, at any microversion: 410 says so. Reference: compute.md, section 17."""
+"""What compute once had and no longer has at any microversion: it answers 410. Reference: compute.md, section 17."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cloudctl.errors import Gone
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
 
-# Path → the methods that it had. What a server once had says nothing of servers: it is not looked for.
+# Path → the methods that it had. Under a server's path the server itself is not looked up: the answer reveals nothing.
 REMOVED = {
     "/os-agents": "GET POST",
     "/os-agents/<id>": "PUT DELETE",
@@ -53,7 +53,7 @@ class Removed:
     routes = Routes("Removed")
 
     async def gone(self, call: Call, **path: str) -> None:
-        """Say that it is there no more."""
+        """Report that the resource is gone."""
         raise Gone("This resource is no longer available. No forwarding address is given.")
 
 

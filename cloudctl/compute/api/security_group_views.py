@@ -14,7 +14,7 @@ ANYWHERE = {"IPv4": "0.0.0.0/0", "IPv6": "::/0"}
 
 
 def groups(conn: Connection, rows: Sequence[SecurityGroup]) -> list[dict[str, Any]]:
-    """As the compute API shows them: with the rules of what comes in, for it knew no others."""
+    """As the compute API shows them: with the rules for incoming traffic, as it knew no others."""
     rules = security_groups.rules_of(conn, [row.id for row in rows])
     known = _named(conn, [rule for of_group in rules.values() for rule in of_group])
     return [

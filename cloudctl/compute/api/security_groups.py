@@ -1,6 +1,6 @@
 """Security groups as compute once showed them: for clients that ask for 2.35 or less.
 
-A rule says here what comes in; what goes out is the networking API's. Reference: compute.md, section 17.
+Rules here are about incoming traffic; outgoing traffic is the networking API's. Reference: compute.md, section 17.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SecurityGroups:
 
     @routes.get("/os-security-groups", policy="compute:security_groups:list", until=LAST, query=QUERY)
     async def list(self, call: Call) -> dict[str, Any]:
-        """List security groups; a project's `default` group is made when it is first looked for."""
+        """List security groups; a project's `default` group is created when it is first needed."""
         if call.project_id and await self.db.read(security_groups.default_of, call.project_id) is None:
             await self.db.run(security_groups.ensure_default, call.project_id, call.now)
         limit, offset = query.offset_page(call, self.options)
@@ -69,7 +69,7 @@ class SecurityGroups:
         body=Body(WriteGroup, key="security_group"),
     )
     async def create(self, call: Call, body: WriteGroup) -> dict[str, Any]:
-        """Make a security group."""
+        """Create a security group."""
         return {"security_group": await self.db.run(_create, call, NewGroup(body.name, body.description or ""))}
 
     @routes.get("/os-security-groups/<group_id>", policy="compute:security_groups:list", until=LAST)
@@ -84,13 +84,13 @@ class SecurityGroups:
         body=Body(WriteGroup, key="security_group"),
     )
     async def update(self, call: Call, group_id: str, body: WriteGroup) -> dict[str, Any]:
-        """Rename a security group."""
+        """Change the name and description of a security group."""
         changes = {"name": body.name, "description": body.description or ""}
         return {"security_group": await self.db.run(_change, call, group_id, changes)}
 
     @routes.delete("/os-security-groups/<group_id>", policy="compute:security_groups:manage", until=LAST, status=202)
     async def delete(self, call: Call, group_id: str) -> None:
-        """Delete a security group that no port is in."""
+        """Delete a security group that has no ports."""
         await self.db.run(_remove, call, group_id)
 
     @routes.post(
@@ -100,19 +100,19 @@ class SecurityGroups:
         body=Body(CreateRule, key="security_group_rule"),
     )
     async def create_rule(self, call: Call, body: CreateRule) -> dict[str, Any]:
-        """Let something into the members of a security group."""
+        """Add a rule for incoming traffic to a security group."""
         return {"security_group_rule": await self.db.run(_create_rule, call, body)}
 
     @routes.delete(
         "/os-security-group-rules/<rule_id>", policy="compute:security_groups:manage", until=LAST, status=202
     )
     async def delete_rule(self, call: Call, rule_id: str) -> None:
-        """Take a rule out of its group."""
+        """Delete a rule from its security group."""
         await self.db.run(_remove_rule, call, rule_id)
 
 
 def checked(id: object, what: str = "Security group id") -> str:
-    """Raises Invalid for what is no UUID."""
+    """Raises Invalid for anything that is not a UUID."""
     try:
         return str(UUID(str(id)))
     except ValueError:
@@ -120,12 +120,12 @@ def checked(id: object, what: str = "Security group id") -> str:
 
 
 def bad(error: CloudError) -> Invalid:
-    """What the networking API calls a conflict, as compute calls it."""
+    """What the networking API calls a conflict, in compute's terms."""
     return Invalid(error.message)
 
 
 def _own(conn: Connection, call: Call, group_id: str) -> SecurityGroup:
-    """The group, locked, of who may change it: others may use what is shared with them. Raises Forbidden, NotFound."""
+    """The group, locked, if the caller may change it: sharing only lets others use it. Raises Forbidden, NotFound."""
     group = security_groups.visible(conn, call.caller, checked(group_id), lock=True)
     refuse_foreign(call.caller, group, "network:security_groups:update")
     return group
@@ -178,7 +178,7 @@ def _create_rule(conn: Connection, call: Call, body: CreateRule) -> dict[str, An
 
 
 def wanted_rule(body: CreateRule, remote: str | None) -> NewRule:
-    """Raises Invalid for what says no rule, or a wrong one."""
+    """Raises Invalid for an incomplete or wrong rule."""
     protocol = (body.ip_protocol or "").lower() or None
     least, most = body.from_port, body.to_port
     if remote is None and (protocol is None or least in (MISSING, None) or most in (MISSING, None)):

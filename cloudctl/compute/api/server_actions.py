@@ -71,7 +71,7 @@ class ResetState:
 def able(
     hypervisor: IHypervisor, needed: type[Interface], fn: Callable[Concatenate[Connection, P], T]
 ) -> Callable[Concatenate[Connection, P], T]:
-    """`fn`, which is taken back if the hypervisor lacks a capability: all other refusals come first.
+    """`fn`, which is rolled back if the hypervisor lacks a capability: all other refusals come first.
 
     Raises NotImplementedHere, and what `fn` raises.
     """
@@ -114,7 +114,7 @@ class ServerActions:
 
     @routes.action(PATH, "unpause", policy="compute:servers:pause")
     async def unpause(self, call: Call, server_id: str) -> None:
-        """Let a paused server go on."""
+        """Let a paused server continue."""
         await self.db.run(able(self.hypervisor, IPause, power.begin), call.caller, server_id, "unpause")
 
     @routes.action(PATH, "suspend", policy="compute:servers:suspend")
@@ -124,7 +124,7 @@ class ServerActions:
 
     @routes.action(PATH, "resume", policy="compute:servers:suspend")
     async def resume(self, call: Call, server_id: str) -> None:
-        """Let a suspended server go on."""
+        """Let a suspended server continue."""
         await self.db.run(able(self.hypervisor, ISuspend, power.begin), call.caller, server_id, "resume")
 
     @routes.action(PATH, "lock", policy="compute:servers:lock", body={(2, 73): Body(Lock | None)})
@@ -135,7 +135,7 @@ class ServerActions:
 
     @routes.action(PATH, "unlock", policy="compute:servers:lock")
     async def unlock(self, call: Call, server_id: str) -> None:
-        """Take the lock of a server away."""
+        """Unlock a server."""
         await self.db.run(locks.unlock, call.caller, server_id)
 
     @routes.action(PATH, "os-resetState", policy="compute:servers:reset_state", body=Body(ResetState))

@@ -32,7 +32,7 @@ from cloudctl.rest.standing import shown
 from cloudctl.rest.versions import Span, since, until
 
 USER_DATA_LENGTH = 65535
-# Of a file that is put into a guest: more than any quota allows, and less than a request may hold.
+# Of a file injected into a guest: more than any quota allows, and less than a request may hold.
 CONTENTS_LENGTH = 1 << 20
 METADATA_KEY = re.compile(r"[A-Za-z0-9\-_:. ]{1,255}")
 
@@ -65,7 +65,7 @@ def _image_ref(value: str) -> str:
 
 
 def _base64(value: str) -> str:
-    """As it came; encoders like to break it into lines."""
+    """The value as it came; encoders like to break it into lines."""
     try:
         base64.b64decode("".join(value.split()).encode("ascii"), validate=True)
     except (ValueError, binascii.Error):
@@ -90,7 +90,7 @@ def _address(version: int) -> Check:
             raise ValueProblem(f"{shown(value)} is not a 'ipv{version}'") from None
         if found.version != version or "%" in value:
             raise ValueProblem(f"{shown(value)} is not a 'ipv{version}'")
-        # As it is shown: shortest, and in one way.
+        # As it is shown: in its one shortest form.
         return str(found)
 
     return Check(test)
@@ -127,7 +127,7 @@ def _boot_index(value: Any) -> int | None:
 
 
 def _hint(value: Any) -> Any:
-    """Free-form, but within bounds: it is kept with the server."""
+    """Free-form, but within bounds: it is stored with the server."""
     if isinstance(value, str | int | bool | float) or value is None:
         if isinstance(value, str) and len(value) > 1024:
             raise ValueProblem("it is longer than 1024 characters")
@@ -210,7 +210,7 @@ class BlockDevice:
 
 @frozen
 class LegacyDevice:
-    """An item of block_device_mapping: a volume that is there, or one that is made of a snapshot."""
+    """An item of block_device_mapping: an existing volume, or one to be created from a snapshot."""
 
     device_name: DeviceName | Missing = MISSING
     volume_id: Annotated[str, Length(0, 64)] | Missing | None = MISSING
