@@ -1,4 +1,4 @@
-"""Actions that give a server another size, disk, image or password. Reference: compute.md, section 7."""
+"""Actions that change a server's size, disk, image or password. Reference: compute.md, section 7."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class RebuildServer:
     name: ServerName | Missing = MISSING
     adminPass: Password | Missing = MISSING
     metadata: Metadata | Missing = MISSING
-    # Ephemeral disks are made anew: no driver can keep them.
+    # Ephemeral disks are recreated: no driver can keep them.
     preserve_ephemeral: LooseBool | Missing = MISSING
     disk_config: DiskConfig | Missing = wire("OS-DCF:diskConfig", default=MISSING)
     accessIPv4: Address4 | Missing = MISSING
@@ -145,21 +145,21 @@ class ServerChanges:
 
     @routes.action(PATH, "createImage", policy="compute:servers:create_image", body=Body(CreateImage))
     async def create_image(self, call: Call, server_id: str, body: CreateImage) -> Reply:
-        """Make an image of a server's root disk, or of its volumes if it boots from one."""
+        """Create an image of a server's root disk, or of its volumes if it boots from one."""
         make = able(self.hypervisor, ISnapshot, snapshots.create_image)
         image_id = await self.db.run(make, call.caller, server_id, body.name, body.metadata or {}, self.volume_options)
         return _image(call, image_id)
 
     @routes.action(PATH, "createBackup", policy="compute:servers:create_backup", body=Body(CreateBackup))
     async def create_backup(self, call: Call, server_id: str, body: CreateBackup) -> Reply:
-        """Make an image of a server's root disk, and delete the oldest ones of its kind."""
+        """Create a backup image of a server's root disk, and delete the oldest ones of its type."""
         wanted = NewBackup(body.name, body.backup_type, body.rotation, body.metadata or {})
         make = able(self.hypervisor, ISnapshot, snapshots.create_backup)
         return _image(call, await self.db.run(make, call.caller, server_id, wanted))
 
     @routes.action(PATH, "resize", policy="compute:servers:resize", body=Body(Resize))
     async def resize(self, call: Call, server_id: str, body: Resize) -> None:
-        """Give a server another flavor, to be confirmed or reverted."""
+        """Change the flavor of a server, to be confirmed or reverted."""
         await self.db.run(resizing.resize, call.caller, server_id, body.flavorRef, body.disk_config or None)
 
     @routes.action(PATH, "migrate", policy="compute:servers:migrate", body={(2, 56): Body(Migrate | None)})
@@ -172,24 +172,24 @@ class ServerChanges:
 
     @routes.action(PATH, "confirmResize", policy="compute:servers:resize", status=204)
     async def confirm_resize(self, call: Call, server_id: str) -> None:
-        """Keep what a resize or a move has done."""
+        """Confirm a resize or a move."""
         await self.db.run(resizing.confirm, call.caller, server_id)
 
     @routes.action(PATH, "revertResize", policy="compute:servers:resize")
     async def revert_resize(self, call: Call, server_id: str) -> None:
-        """Take back what a resize or a move has done."""
+        """Revert a resize or a move."""
         await self.db.run(resizing.revert, call.caller, server_id)
 
     @routes.action(PATH, "rebuild", policy="compute:servers:rebuild", body=Body(RebuildServer))
     async def rebuild(self, call: Call, server_id: str, body: RebuildServer) -> Reply:
-        """Make a server's root disk anew from an image."""
+        """Recreate a server's root disk from an image."""
         shown = await self.db.run(_rebuild, call, server_id, wanted(body, call))
         links = query.resource_links(call, "servers", shown["id"])
         return Reply({"server": shown}, headers=(("Location", links[0]["href"]),))
 
     @routes.action(PATH, "rescue", policy="compute:servers:rescue", body=Body(Rescue | None), status=200)
     async def rescue(self, call: Call, server_id: str, body: Rescue | None) -> dict[str, str]:
-        """Run a server from another image, with its root disk beside it."""
+        """Run a server from another image, with its root disk as a second disk."""
         asked = body or Rescue()
         run = able(self.hypervisor, IRescue, rescue.rescue)
         image_id = asked.rescue_image_ref or None
@@ -220,6 +220,6 @@ def _rebuild(conn: Connection, call: Call, server_id: str, asked: Rebuild) -> di
     knows_volumes = call.version in gates.REBUILT_VOLUMES
     row, password = rebuilding.rebuild(conn, call.caller, server_id, asked, knows_volumes=knows_volumes)
     shown = server_views.updated(server_views.gather(conn, call, [row]), row)
-    # It comes under a name of its own.
+    # It has a name of its own here.
     shown.pop(server_views.USER_DATA_KEY, None)
     return {**shown, "adminPass": password, **REBUILT.of(call.version, row)}

@@ -1,4 +1,4 @@
-"""From the body of a create to what the domain is asked for. Reference: compute.md, section 5."""
+"""Turns the body of a create into the domain's request. Reference: compute.md, section 5."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def wanted(request: CreateRequest, version: Version, options: ComputeOptions) ->
         raise Invalid("Using different block_device_mapping syntaxes is not allowed in the same request.")
     devices = _legacy_devices(body.block_device_mapping or (), image_id) or _devices(body)
     if any(device.boot_index == 0 and device.is_volume for device in devices) and body.block_device_mapping:
-        # The old form takes the volume for the root disk, whatever image is named beside it.
+        # In the old form the volume is the root disk, whatever image is named as well.
         image_id = ""
     if not image_id and not devices:
         raise Invalid("Missing imageRef attribute")
@@ -143,7 +143,7 @@ def _devices(body: CreateServer) -> tuple[NewDevice, ...]:
 
 
 def _legacy_devices(items: Sequence[LegacyDevice], image_id: str) -> tuple[NewDevice, ...]:
-    """Which one is the root disk is told by its name; without an image it is the first, if none has that name."""
+    """The root disk is identified by its name; without an image it is the first, if none has that name."""
     wanted = [item for item in items if item.no_device is MISSING]
     names = [device_name(item.device_name) for item in wanted]
     root = names.index(ROOT) if ROOT in names else 0 if not image_id else None

@@ -63,7 +63,7 @@ def _at(column: Column[Any]) -> Filter:
 
 
 def has_tag(tag: str) -> Condition:
-    # Not LIKE: SQLite's ignores case. A text differs from itself without the tag if the tag is in it.
+    # Not LIKE: SQLite's ignores case. Removing the tag changes the text only if the tag is in it.
     return func.replace(Server.tags, f",{tag},", "") != Server.tags
 
 
@@ -76,7 +76,7 @@ is_locked = Server.locked_by.is_not(None)
 
 @frozen
 class Known:
-    """A filter, and at which microversions everyone may use it (None: administrators alone)."""
+    """A filter, and at which microversions everyone may use it (None: only administrators)."""
 
     make: Filter
     everyone: Span | None = ALWAYS
@@ -119,7 +119,7 @@ FILTERS: dict[str, Known] = {
     "auto_disk_config": Known(_flag("auto_disk_config", Server.disk_config == "AUTO"), None),
     "launch_index": Known(number(Server.launch_index), None),
 }
-# Those that need more than the values, and the parameters of every list.
+# Filters that need more than the values, and the parameters of every list.
 OTHERS = frozenset(
     {
         "status",
@@ -138,7 +138,7 @@ OTHERS = frozenset(
         "sort_dir",
     }
 )
-# Those that may take a regular expression.
+# Filters that may take a regular expression.
 MATCHED = frozenset({"ip", "ip6"} | FILTERS.keys())
 # Built once: building costs more than running it.
 THERE, NOT_SOFT_DELETED = Server.deleted_at.is_(None), Server.vm_state != SOFT_DELETED
@@ -171,12 +171,12 @@ def _scope(call: Call) -> Iterator[Condition]:
 
 
 def _alive(call: Call) -> Iterator[Condition]:
-    """Servers that are gone are listed by when they went, and for administrators who ask."""
+    """Deleted servers are listed by the time of their deletion, and for administrators who ask."""
     after, before = changed(call)
     if after is not None:
         yield Server.updated_at >= after
     if before is not None:
-        # Of a server the whole second is shown: whoever asks with what was shown means it too.
+        # Servers show whole seconds: a client that sends back what it was shown means all of that second.
         yield Server.updated_at <= before.replace(microsecond=999_999)
     words = {word.lower() for word in call.query.all("status")}
     if "deleted" in words and not call.may(EVERY_FILTER):
@@ -186,7 +186,7 @@ def _alive(call: Call) -> Iterator[Condition]:
         yield Server.deleted_at.is_not(None)
     elif after is None and before is None:
         yield THERE
-        # Those that can be restored are shown to who asks for them.
+        # Servers that can be restored are shown to those who ask for them.
         if "soft_deleted" not in words and not call.query.flag("soft_deleted"):
             yield NOT_SOFT_DELETED
     if call.may(EVERY_FILTER) and call.query.flag("soft_deleted"):
@@ -226,7 +226,7 @@ def _status(call: Call) -> Iterator[Condition]:
 
 
 def _addresses(conn: Connection, call: Call, others: list[Condition], every: bool) -> Iterator[Condition]:
-    """Servers with a fixed address that matches: ports are another service's, so these are asked for by their ids."""
+    """Servers with a matching fixed address: ports are another service's, so these servers are named by their ids."""
     wanted = {"ip": 4, "ip6": 6} if every or call.version in gates.IP6_FILTER else {"ip": 4}
     for name, version in wanted.items():
         text = call.query.get(name)
@@ -294,7 +294,7 @@ DETAIL = Listing(Server.table, SORT_KEYS, columns=OUTLINE)
 
 
 def check_order(call: Call, order: Sequence[tuple[str, str]]) -> None:
-    """Raises Forbidden for keys that tell where servers are, Invalid for one that is not offered yet."""
+    """Raises Forbidden for keys that reveal where servers are, Invalid for one that is not offered yet."""
     for key, _ in order:
         if key in ADMIN_SORT_KEYS and not call.may(ALL_PROJECTS):
             raise Forbidden(f"Policy doesn't allow sorting by {key}.")

@@ -76,7 +76,7 @@ class ServerGroups:
 
     @routes.post("/os-server-groups", policy="compute:groups:create", body=Body(CreateGroup, key="server_group"))
     async def create(self, call: Call, body: CreateGroup) -> dict[str, Any]:
-        """Make a server group."""
+        """Create a server group."""
         policy, rules = _policy(call, body)
         row = await self.db.run(groups.create, call.caller, NewGroup(body.name, policy, rules))
         return {"server_group": view(call, row, [])}

@@ -1,6 +1,6 @@
-"""Servers that move to other hosts while they run, or because their host has died.
+"""Moving servers to other hosts while they run, or because their host has died.
 
-What a server on its way can be asked is below `/servers/ID/migrations`. Reference: compute.md, sections 7 and 8.9.
+Calls about live migrations under way are below `/servers/ID/migrations`. Reference: compute.md, sections 7 and 8.9.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class ServerMoves:
 
     @routes.action(PATH, "evacuate", policy="compute:servers:evacuate", body=Body(Evacuate), status=200)
     async def evacuate(self, call: Call, server_id: str, body: Evacuate) -> Reply:
-        """Make a server whose host has died anew on another one."""
+        """Recreate a server on another host because its own has died."""
         told = call.version not in gates.EVACUATED_UNTOLD
         if told and body.onSharedStorage is MISSING:
             raise BodyError([Problem("$.evacuate", "'onSharedStorage' is a required property", "required")])
@@ -155,14 +155,14 @@ class ServerMoves:
 
     @routes.action(PATH, "trigger_crash_dump", policy="compute:servers:crash_dump", since=(2, 17))
     async def crash(self, call: Call, server_id: str) -> None:
-        """Have a guest save what is in its memory."""
+        """Make a guest dump its memory."""
         await self.db.run(able(self.hypervisor, ICrashDump, moving.crash), call.caller, server_id)
 
-    # -- on its way
+    # -- live migrations under way
 
     @routes.get(ON_ITS_WAY, policy="compute:servers:migrations:show", since=(2, 23))
     async def list(self, call: Call, server_id: str) -> dict[str, Any]:
-        """List the live migrations that a server is on."""
+        """List the live migrations of a server that are under way."""
         query.only(call, ())
         rows = await self.db.read(moving.visible, call.caller, server_id)
         progress = await self._progress(server_id) if rows else None
@@ -170,7 +170,7 @@ class ServerMoves:
 
     @routes.get(f"{ON_ITS_WAY}/<migration_id>", policy="compute:servers:migrations:show", since=(2, 23))
     async def show(self, call: Call, server_id: str, migration_id: str) -> dict[str, Any]:
-        """Show how far a server has come."""
+        """Show the progress of a live migration."""
         row = await self.db.read(moving.one, call.caller, server_id, migration_id)
         return {"migration": view(call, row, await self._progress(server_id))}
 
@@ -185,7 +185,7 @@ class ServerMoves:
 
     @routes.delete(f"{ON_ITS_WAY}/<migration_id>", policy="compute:servers:migrations:abort", since=(2, 24), status=202)
     async def abort(self, call: Call, server_id: str, migration_id: str) -> None:
-        """Have a server stay where it is."""
+        """Abort a live migration."""
         early = call.version in gates.EARLY_ABORTS
         await self.db.run(moving.abort, call.caller, server_id, migration_id, before_it_runs=early)
 
@@ -196,5 +196,5 @@ class ServerMoves:
         since=(2, 22),
     )
     async def force(self, call: Call, server_id: str, migration_id: str) -> None:
-        """Have a server arrive soon, at the price of a pause."""
+        """Force a live migration to complete soon, at the price of a pause."""
         await self.db.run(moving.force, call.caller, server_id, migration_id)

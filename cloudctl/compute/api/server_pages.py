@@ -1,7 +1,7 @@
-"""Servers as JSON, kept while nothing has changed that is shown of them.
+"""Servers as JSON, cached until something that is shown of them changes.
 
-A server is shown again from what is kept while its revision, the editions of its ports and the status of its host are
-the same: these are read each time, and the server's row, its addresses, groups and volumes only where they are others.
+A server is shown from the cache while its revision, the editions of its ports and the status of its host are the same:
+these are read each time, and the server's row, its addresses, groups and volumes only if any of them has changed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _rows = select(Server).where(Server.id.in_(bindparam("wanted", expanding=True)))
 
 
 class Shape(NamedTuple):
-    """All that a server's JSON depends on beside the server."""
+    """All that a server's JSON depends on besides the server."""
 
     root_url: str
     version: Version

@@ -73,7 +73,7 @@ class ServerTags:
 
     @routes.get("/servers/<server_id>/tags/<name>", policy="compute:servers:show", since=(2, 26), status=204)
     async def show(self, call: Call, server_id: str, name: str) -> None:
-        """Whether a server has a tag."""
+        """Check whether a server has a tag."""
         if name not in await self.db.read(server_metadata.tags, call.caller, server_id):
             raise server_metadata.no_tag(server_id, name)
 
@@ -110,7 +110,7 @@ class ServerTopology:
 
     @routes.get("/servers/<server_id>/topology", policy="compute:servers:show", since=(2, 78))
     async def show(self, call: Call, server_id: str) -> dict[str, Any]:
-        """Show the NUMA nodes of a server: no hypervisor gives it any."""
+        """Show the NUMA nodes of a server, which no hypervisor gives it."""
         query.only(call, ())
         await self.db.read(servers.visible, call.caller, server_id)
         return {"nodes": [], "pagesize_kb": None}
@@ -124,7 +124,7 @@ class ServerPassword:
 
     @routes.get("/servers/<server_id>/os-server-password", policy="compute:servers:show")
     async def show(self, call: Call, server_id: str) -> dict[str, str]:
-        """Show the password that the guest has set, as it has encrypted it."""
+        """Show the password that the guest has set and encrypted."""
         row = await self.db.read(servers.visible, call.caller, server_id)
         return {"password": row.guest_password or ""}
 

@@ -40,7 +40,7 @@ class ServerSecurityGroups:
 
     @routes.action(PATH, "removeSecurityGroup", policy="compute:servers:security_groups", body=Body(Named))
     async def remove(self, call: Call, server_id: str, body: Named) -> None:
-        """Take a server out of a security group."""
+        """Remove a server from a security group."""
         await self.db.run(of_servers.remove, call.caller, server_id, body.name)
 
 

@@ -1,4 +1,4 @@
-"""Shared file systems of a server. The cloud has no service of them, so no server has any, and none can be found.
+"""Shared file systems of a server. The cloud has no service for them, so no server has any, and none can be found.
 
 Reference: compute-microversions.md, 2.97.
 """
@@ -51,7 +51,7 @@ class ServerShares:
 
     @routes.post(PATH, policy="compute:servers:shares", body=Body(Share, key="share"), since=(2, 97), status=201)
     async def attach(self, call: Call, server_id: str, body: Share) -> None:
-        """Attach a share to a server: refused, since there is no share to be found."""
+        """Attach a share to a server: refused, as the cloud has none."""
         await self.db.read(servers.visible, call.caller, server_id)
         raise not_found(body.share_id)
 

@@ -1,4 +1,4 @@
-"""Shelved servers, and those that were deleted for the time being. Reference: compute.md, section 7."""
+"""Shelved servers, and soft-deleted ones. Reference: compute.md, section 7."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Zone = Annotated[str, Length(1, 255, blank=False)]
 
 @frozen
 class Unshelve:
-    """One of them at least. A zone that is null: from now on any."""
+    """At least one of the two. A zone that is null: any zone from now on."""
 
     availability_zone: Zone | Missing | None = MISSING
     host: Annotated[str, Length(1, 255)] | Missing = gated(since(2, 91))
@@ -50,12 +50,12 @@ class ServerShelving:
 
     @routes.action(PATH, "shelve", policy="compute:servers:shelve")
     async def shelve(self, call: Call, server_id: str) -> None:
-        """Switch a server off for a longer time: its root disk is kept as an image."""
+        """Switch a server off for a longer time, with its root disk kept as an image."""
         await self.db.run(able(self.hypervisor, ISnapshot, shelving.shelve), call.caller, server_id)
 
     @routes.action(PATH, "shelveOffload", policy="compute:servers:shelve_offload")
     async def offload(self, call: Call, server_id: str) -> None:
-        """Take a shelved server from its host."""
+        """Remove a shelved server from its host."""
         await self.db.run(shelving.offload, call.caller, server_id)
 
     @routes.action(PATH, "unshelve", policy="compute:servers:unshelve", body={(2, 77): Body(Unshelve | None)})
@@ -68,7 +68,7 @@ class ServerShelving:
 
     @routes.action(PATH, "restore", policy="compute:servers:restore")
     async def restore(self, call: Call, server_id: str) -> None:
-        """Take a delete back."""
+        """Restore a soft-deleted server."""
         await self.db.run(deletion.restore, call.caller, server_id)
 
     @routes.action(PATH, "forceDelete", policy="compute:servers:force_delete")

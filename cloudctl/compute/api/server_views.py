@@ -1,6 +1,6 @@
 """Servers as the API shows them. Reference: compute.md, section 6; compute-microversions.md.
 
-Everything that a page needs beside the rows is fetched once for all of them (`gather`); a view is a plain function from
+Everything that a page needs besides the rows is fetched once for all of them (`gather`); a view is a plain function of
 a row and that.
 """
 
@@ -68,7 +68,7 @@ FOR_ADMINS = Fields[[Server]](
         "OS-EXT-SRV-ATTR:root_device_name": (since(2, 3), lambda server: server.root_device_name),
     },
 )
-# It may hold passwords, so whoever looks after the cloud without being its administrator is not told.
+# It may hold passwords, so people who look after the cloud without being its administrators do not see it.
 SECRETS = Fields[[Server]](
     "a server, to those who may see user data",
     {USER_DATA_KEY: (since(2, 3), lambda server: server.user_data)},
@@ -83,7 +83,7 @@ VOLUME = Fields[[BlockDevice]](
 
 @define
 class Surroundings:
-    """What the servers of one page are shown with."""
+    """What it takes to show the servers of one page."""
 
     call: Call
     admin: bool
@@ -112,7 +112,7 @@ def gather(
     ids = [row.id for row in rows]
     if plugged is None:
         plugged = networking.ports_of(conn, ids)
-    # The others are being built: their ports do not count yet.
+    # The other servers are being built: their ports do not count yet.
     port_ids = [port_id for row in rows if row.vm_state != BUILDING for port_id in plugged.get(row.id, ())]
     return Surroundings(
         call=call,
@@ -234,7 +234,7 @@ def _named(groups: Sequence[str]) -> View:
 
 
 def _security_groups(around: Surroundings, row: Server) -> list[str]:
-    """Of the ports, each once."""
+    """The names of the ports' groups, each group once."""
     mine = (around.groups.get(port_id, ()) for port_id in around.ports.get(row.id, ()))
     return [*{id: name for groups in mine for id, name in groups}.values()]
 

@@ -44,7 +44,7 @@ class Servers:
 
     @routes.get("/servers/detail", policy="compute:servers:list", pure=True, query=QUERY)
     async def detail(self, call: Call) -> dict[str, Any]:
-        """List servers with all that is known of them."""
+        """List servers in full."""
         return await self.db.scan(self._detail, call)
 
     def _detail(self, conn: Connection, call: Call) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class Servers:
 
     @routes.post("/os-volumes_boot", policy="compute:servers:create", body=CREATE, status=202, until=(2, 102))
     async def create_from_volumes(self, call: Call, body: CreateRequest) -> Reply:
-        """Create servers; a path from the time before `block_device_mapping` was known at the other one."""
+        """Create servers: an old path, from before the usual one accepted `block_device_mapping`."""
         return await self.create(call, body)
 
     def _create(self, conn: Connection, call: Call, wish: NewServer) -> Created:
