@@ -196,7 +196,7 @@ DONE: Mapping[str, Move] = {
     ),
     "offload": _asked(sources(SHELVED), OFFLOADING),
     "offloaded": _done((OFFLOADING,), SHELVED_OFFLOADED, host=None, **OFF),
-    # It was frozen in memory, and cannot be so again.
+    # The server was frozen in memory, and cannot be put back into that.
     "shelve undone": Move({"task_state": sources(SHELVING, SHELVING_UPLOAD)}, {"vm_state": STOPPED, **OFF}),
     "unshelving on a host": _goes_on((UNSHELVING,), SPAWNING),
     "unshelving again": Move(

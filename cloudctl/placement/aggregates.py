@@ -1,6 +1,6 @@
-"""Aggregates of hosts: sets that administrators make, with metadata that the scheduler reads.
+"""Host aggregates: sets that administrators define, with metadata that the scheduler reads.
 
-Which providers are in one is written once, for the compute API and for placement alike. An aggregate with the metadata
+Which providers are in one is stored once, for the compute API and for placement alike. An aggregate with the metadata
 `availability_zone` is that zone. Reference: compute.md, section 15; compute-scheduling.md, sections 9 and 10.
 """
 
@@ -37,7 +37,7 @@ class NewAggregate:
 
 
 class InUse(Conflict):
-    """Servers are where the change would move a zone."""
+    """The change would move a host that has servers into another zone."""
 
 
 def every(conn: Connection) -> Sequence[Aggregate]:
@@ -81,7 +81,7 @@ def change(conn: Connection, aggregate: Aggregate, changes: Mapping[str, Any], n
 
 
 def set_metadata(conn: Connection, aggregate: Aggregate, given: Mapping[str, str | None], now: datetime) -> Aggregate:
-    """Add to the metadata; None takes a key away. Raises InUse."""
+    """Add to the metadata; None removes a key. Raises InUse."""
     merged = {key: value for key, value in {**aggregate.metadata, **given}.items() if value is not None}
     return change(conn, aggregate, {"metadata": merged}, now)
 
@@ -111,7 +111,7 @@ def host_names(conn: Connection, aggregates: Iterable[Aggregate]) -> dict[str, l
 
 
 def of_host(conn: Connection, name: str) -> Sequence[Aggregate]:
-    """Those that this host is in, by number."""
+    """The aggregates that this host is in, by number."""
     mine = Aggregate.id == ProviderAggregate.aggregate_id, ProviderAggregate.provider_id == Host.id, Host.name == name
     return conn.execute(select(Aggregate).where(*mine).order_by(Aggregate.number)).all()
 
@@ -125,7 +125,7 @@ def metadata_of_hosts(conn: Connection) -> Mapping[str, Sequence[Mapping[str, st
 
 
 def add_host(conn: Connection, aggregate: Aggregate, host: Host, now: datetime) -> None:
-    """Raises Conflict: it is in the aggregate already, or in another zone; InUse."""
+    """Raises Conflict if the host is in the aggregate already, or in another zone; InUse."""
     if host.id in {member.id for member in _members(conn, aggregate)}:
         raise Conflict(f"Aggregate {aggregate.number} already has host {host.name}.")
     _check_zone(conn, aggregate, aggregate.metadata.get(ZONE), [host])
@@ -147,7 +147,7 @@ def remove_host(conn: Connection, aggregate: Aggregate, host: Host, now: datetim
 
 
 def rezone(conn: Connection, hosts: Iterable[Host]) -> None:
-    """Write down the zones of these hosts: of an aggregate, or the one that the configuration names."""
+    """Record the zones of these hosts: that of an aggregate, or the one that the configuration names."""
     of_hosts = metadata_of_hosts(conn)
     for host in hosts:
         zone = next((each[ZONE] for each in of_hosts.get(host.id, ()) if each.get(ZONE)), host.home_zone)
@@ -161,7 +161,7 @@ def _members(conn: Connection, aggregate: Aggregate) -> Sequence[Host]:
 
 
 def _check_zone(conn: Connection, aggregate: Aggregate, zone: str | None, hosts: Sequence[Host]) -> None:
-    """Whether these hosts can be in a zone by this aggregate. Raises Conflict, InUse."""
+    """Check that this aggregate can put these hosts into a zone. Raises Conflict, InUse."""
     if not hosts:
         return
     of_hosts = _zones_of_others(conn, aggregate)
@@ -185,7 +185,7 @@ def _zones_of_others(conn: Connection, aggregate: Aggregate) -> Mapping[str, set
 
 
 def _check_unused(conn: Connection, host: Host, zone: str) -> None:
-    """Servers stay in the zone in which they were made. Raises InUse."""
+    """Servers stay in the zone in which they were created. Raises InUse."""
     shares = conn.scalars(select(Provider.shares).where(Provider.id == host.id)).first()
     if zone != host.zone and shares:
         raise InUse(f"Cannot move host {host.name} from zone {host.zone} to {zone}: it has servers.")

@@ -1,7 +1,7 @@
-"""Allocations: who has how much of which provider, and that nobody gets more than there is.
+"""Allocations: who has how much of which provider. Nobody gets more than there is.
 
-Whoever takes something locks the provider first, by raising its generation, and then reads what is left: two that take
-the last of it take turns. The scheduler (`claims`) and the API write through the same functions.
+Taking something first locks the provider, by raising its generation, and then reads what is left: two that want the
+last of it take turns. The scheduler (`claims`) and the API write through the same functions.
 Reference: compute-scheduling.md, section 2.
 """
 
@@ -51,7 +51,7 @@ _forget = delete(Consumer).where(Consumer.id == bindparam("by"))
 
 
 class Contended(Conflict):
-    """Somebody else has changed the consumer or the provider meanwhile: read again, then try again."""
+    """Somebody else has changed the consumer or the provider in the meantime: read again, then try again."""
 
     type = "placement.concurrent_update"
 
@@ -68,9 +68,9 @@ class Owner:
 
 @frozen
 class NewAllocations:
-    """All that a consumer shall have: provider → amounts; nothing: it is forgotten.
+    """All that a consumer is to have: provider → amounts; if empty, the consumer is forgotten.
 
-    `generation` is that of the consumer as it was read, None for a new one. `checked`: whether it must be so still.
+    `generation` is that of the consumer as it was read, None for a new one. `checked`: whether it must be unchanged.
     """
 
     owner: Owner
@@ -92,7 +92,7 @@ def held(conn: Connection, consumer_id: str) -> dict[str, dict[str, int]]:
 
 
 def too_much(inventory: Inventory | None, amount: int) -> str:
-    """Why so much cannot be taken at all, or not now; empty: it can. The rule of capacity."""
+    """Why this amount cannot be taken, now or at all; empty: it can. The rule of capacity."""
     if inventory is None:
         return "there is no such inventory"
     if not inventory.min_unit <= amount <= inventory.max_unit or amount % inventory.step_size:
@@ -103,7 +103,7 @@ def too_much(inventory: Inventory | None, amount: int) -> str:
 
 
 def take(conn: Connection, owner: Owner, provider_id: str, amounts: Amounts) -> bool:
-    """Add a share of a provider that the consumer has none of. False, and nothing is taken, if it does not fit."""
+    """Add a share of a provider of which the consumer has none. If it does not fit: False, and nothing is taken."""
     conn.execute(_lock, {"of": provider_id, "more": 1})
     has = {each.resource_class: each for each in conn.execute(_has, {"of": provider_id})}
     if any(too_much(has.get(name), amount) for name, amount in amounts.items()):
@@ -115,7 +115,7 @@ def take(conn: Connection, owner: Owner, provider_id: str, amounts: Amounts) -> 
 
 
 def release(conn: Connection, consumer_id: str) -> None:
-    """Give everything back that the consumer has; it is forgotten. A repeat does nothing."""
+    """Give back everything the consumer has, and forget it. Repeating it does nothing."""
     shares = held(conn, consumer_id)
     if not shares:
         return
@@ -126,7 +126,7 @@ def release(conn: Connection, consumer_id: str) -> None:
 
 
 def hand_over(conn: Connection, from_id: str, to_id: str, type: str) -> None:
-    """What one consumer has is the other's, who must have nothing of these providers. A repeat does nothing."""
+    """Give all that one consumer has to another, which must have nothing of these providers. May be repeated."""
     old = find_consumer(conn, from_id)
     if old is None:
         return
@@ -139,10 +139,10 @@ def hand_over(conn: Connection, from_id: str, to_id: str, type: str) -> None:
 
 
 def replace(conn: Connection, wanted: Sequence[NewAllocations]) -> None:
-    """Give each of these consumers exactly what it shall have, all or none.
+    """Give each of these consumers exactly what it is to have, all or none.
 
-    Raises Contended for a consumer of another generation, Conflict where it does not fit, Invalid for a provider or a
-    class that is not there. The caller undoes the transaction.
+    Raises Contended for a consumer of another generation, Conflict if it does not fit, Invalid for a provider or a
+    class that does not exist. The caller rolls the transaction back.
     """
     for each in wanted:
         _check_generation(conn, each)
@@ -206,10 +206,10 @@ def _told(generation: int | None) -> str:
 
 
 def _ensure_consumer(conn: Connection, owner: Owner) -> None:
-    """It is there, and one generation further if it was."""
+    """Make sure that the consumer exists; if it did, raise its generation."""
     said = {"project_id": owner.project_id, "user_id": owner.user_id, "type": owner.type}
     if conn.execute(_raise, {"by": owner.consumer_id}).rowcount:
-        # Clients of old do not say whose it is: it stays whose it was.
+        # Old clients do not name the owner: it stays the same.
         if changed := {name: value for name, value in said.items() if value}:
             conn.execute(update(Consumer).where(Consumer.id == owner.consumer_id).values(changed))
     else:
@@ -225,7 +225,7 @@ def _write(conn: Connection, consumer_id: str, provider_id: str, amounts: Amount
 
 
 def _give_back(conn: Connection, consumer_id: str, shares: Mapping[str, Amounts]) -> None:
-    """Of providers that are locked, and count the consumer no more."""
+    """The providers are locked, and no longer count the consumer."""
     for provider_id in sorted(shares):
         _change_used(conn, provider_id, shares[provider_id], -1)
     conn.execute(_let_go, {"by": consumer_id})

@@ -1,7 +1,7 @@
-"""Allocation candidates: the ways in which providers could give what is asked for. Pure but for one reading.
+"""Allocation candidates: the ways in which providers could give what is requested. Pure, except for one read.
 
-A request is groups. All of a group with a suffix comes from one provider; what the group without one asks for may be
-spread over the providers of one tree, and over those that share what they have with it through an aggregate.
+A request consists of groups. All of a group with a suffix comes from one provider; what the group without one requests
+may be spread over the providers of one tree, and over those that share what they have with it through an aggregate.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from cloudctl.placement.allocations import Amounts, too_much
 from cloudctl.placement.names import SHARES
 from cloudctl.placement.tables import Inventory, Provider, ProviderAggregate, ProviderTrait
 
-# Ways that are looked at, at most: they multiply.
+# Maximum numbers of ways that are looked at: they multiply.
 MOST = 1000
 TRIED = 20_000
 
 
 @frozen
 class Group:
-    """`required`: of each of these sets a trait must be there; `member_of`: and an aggregate of each of these."""
+    """`required`: a trait of each of these sets must be present; `member_of`: an aggregate of each of these."""
 
     suffix: str = ""
     resources: Amounts = field(factory=dict)
@@ -52,7 +52,7 @@ class Request:
 
 @frozen
 class Node:
-    """A provider with all that is known of it."""
+    """A provider with all that is known about it."""
 
     provider: Provider
     inventories: Mapping[str, Inventory]
@@ -76,7 +76,7 @@ class Way:
 
 
 def nodes(conn: Connection) -> dict[str, Node]:
-    """Every provider, in the order in which they were made."""
+    """Every provider, in the order in which they were created."""
     inventories: dict[str, dict[str, Inventory]] = defaultdict(dict)
     for each in conn.execute(select(Inventory).order_by(Inventory.resource_class)):
         inventories[each.provider_id][each.resource_class] = each
@@ -93,13 +93,13 @@ def nodes(conn: Connection) -> dict[str, Node]:
 
 
 def belongs(node: Node, group: Group) -> bool:
-    """By its aggregates."""
+    """Whether its aggregates allow it."""
     inside = all(node.aggregates & any_of for any_of in group.member_of)
     return inside and not node.aggregates & group.not_member_of
 
 
 def suits(node: Node, group: Group, tree_of: str | None) -> bool:
-    """Whether one provider alone is what a group asks for. `tree_of`: the root that `in_tree` comes to."""
+    """Whether one provider alone satisfies a group. `tree_of`: the root of what `in_tree` names."""
     return (
         belongs(node, group)
         and (group.in_tree is None or node.provider.root_id == tree_of)
@@ -114,7 +114,7 @@ def has_traits(traits: Iterable[str], group: Group) -> bool:
 
 
 def root_of(known: Mapping[str, Node], group: Group) -> str | None:
-    """Of the provider that `in_tree` names; None also if there is none such, of which nothing is found."""
+    """The root of the provider that `in_tree` names; None also if there is no such provider: nothing is found then."""
     node = known.get(group.in_tree or "")
     return None if node is None else node.provider.root_id
 
@@ -163,7 +163,7 @@ def _of_tree(
         choices.append(options)
     for picked in islice(product(*choices), TRIED):
         way = _way(known, request, picked)
-        # Somebody of the tree takes part: those who share are no tree's own.
+        # Some provider of the tree must take part: those that share do not belong to it.
         if way is not None and any(known[id].provider.root_id == tree[0].provider.root_id for id in _ids(way)):
             yield way
 
@@ -175,7 +175,7 @@ def _ids(way: Way) -> set[str]:
 def _spread(
     group: Group, tree: Sequence[Node], shared: Sequence[Node], tree_of: str | None
 ) -> Iterator[dict[str, Node]]:
-    """Resource class → who gives it. The traits must be among those who give something."""
+    """Resource class → its provider. The traits must be among those of the providers that give something."""
     by_class = []
     for name, amount in group.resources.items():
         giving = [
@@ -194,7 +194,7 @@ def _spread(
 
 
 def _way(known: Mapping[str, Node], request: Request, picked: Sequence[Mapping[str, Node]]) -> Way | None:
-    """None if the groups together ask too much of a provider, or are where they may not be."""
+    """None if the groups together take too much of a provider, or are where they may not be."""
     shares: dict[str, dict[str, int]] = defaultdict(dict)
     mappings: dict[str, list[str]] = {}
     for group, option in zip(request.groups, picked, strict=True):
@@ -213,7 +213,7 @@ def _way(known: Mapping[str, Node], request: Request, picked: Sequence[Mapping[s
 
 
 def _together(known: Mapping[str, Node], mappings: Mapping[str, Sequence[str]], suffixes: Iterable[str]) -> bool:
-    """Whether one of these providers is above all others of them."""
+    """Whether one of these providers is above all the others."""
     ids = {id for suffix in suffixes for id in mappings.get(suffix, ())}
     return any(all(above in _line(known, id) for id in ids) for above in ids)
 

@@ -1,6 +1,6 @@
 """Claims: a server takes its share of a host, or none of it.
 
-What is free is compared where it is taken (`allocations`), so two claims of the last place cannot both succeed,
+What is free is checked where it is taken (`allocations`), so two claims of the last place cannot both succeed,
 whatever the scheduler saw before. Reference: compute-scheduling.md, section 2.
 """
 
@@ -31,14 +31,14 @@ class NoValidHost(CloudError):
 
 
 def _left(name: str) -> ColumnElement[float]:
-    """What is free of a class, of the host that is being read."""
+    """What is free of a resource class on the host that is being read."""
     free = (Inventory.total - Inventory.reserved) * Inventory.allocation_ratio - Inventory.used
     mine = Inventory.provider_id == Host.id, Inventory.resource_class == name
     return func.coalesce(select(free).where(*mine).scalar_subquery(), 0.0)
 
 
 # Built once: building costs more than running it.
-# Whole records are not read: their times and documents are most of the work, and few wishes ask for the latter.
+# Whole records are not read: their times and documents are most of the work, and few wishes need the latter.
 _hosts = select(
     Host.name,
     Host.zone,
@@ -70,9 +70,9 @@ _holding = (
 
 
 def host_states(conn: Connection, wish: Wish | None = None, name: str | None = None) -> list[HostState]:
-    """The hosts as the filters and weighers see them: the one with this name, that which the wish names, or all.
+    """The hosts as the filters and weighers see them: the one with this name, the one that the wish names, or all.
 
-    Of what few ask for, there is only what the wish does.
+    What few wishes ask for is only read if this one does.
     """
     if name is None and wish is not None:
         name = wish.forced or wish.requested
@@ -136,7 +136,7 @@ def host_states(conn: Connection, wish: Wish | None = None, name: str | None = N
 def claim(
     conn: Connection, consumer_id: str, project_id: str, wish: Wish, weights: Weights, user_id: str = ""
 ) -> HostState:
-    """The best host that takes the wish, its share taken. A consumer that holds a host keeps it.
+    """The best host that can take the wish, with its share taken. A consumer that holds a host keeps it.
 
     Raises NoValidHost.
     """
@@ -156,19 +156,19 @@ def holding(conn: Connection, consumer_id: str) -> Sequence[str]:
 
 
 def release(conn: Connection, consumer_id: str) -> None:
-    """Give everything back that the consumer holds. A repeat does nothing."""
+    """Give back everything the consumer holds. Repeating it does nothing."""
     allocations.release(conn, consumer_id)
 
 
 def hand_over(conn: Connection, from_id: str, to_id: str, type: str = INSTANCE) -> None:
-    """What one consumer holds is the other's, who must hold nothing on that host. A repeat does nothing."""
+    """Give all that one consumer holds to another, which must hold nothing on that host. May be repeated."""
     allocations.hand_over(conn, from_id, to_id, type)
 
 
 def held_by_others(conn: Connection, *known: Select[Any]) -> list[tuple[str, str]]:
-    """(consumer, host) of what servers and migrations hold whose ids are in none of these."""
+    """(consumer, host) of what is held by servers and migrations whose ids are in none of these."""
     unknown = [~ids.where(ids.selected_columns[0] == Consumer.id).exists() for ids in known]
-    # First who they are, of whom there are none as a rule: what the others hold need not be read.
+    # First find these consumers, usually none: what the others hold need not be read.
     who = select(Consumer.id).where(Consumer.type.in_((INSTANCE, MIGRATION)), *unknown)
     held = select(Allocation.consumer_id, Host.name).where(
         Allocation.consumer_id.in_(who), Host.id == Allocation.provider_id
@@ -177,7 +177,7 @@ def held_by_others(conn: Connection, *known: Select[Any]) -> list[tuple[str, str
 
 
 def counted(conn: Connection, consumer_ids: Select[Any]) -> dict[str, int]:
-    """Host → how many of these consumers hold a share of it; without hosts of which none does."""
+    """Host → how many of these consumers hold a share of it; hosts without any are missing."""
     found = (
         select(Host.name, func.count(Allocation.consumer_id.distinct()))
         .where(Host.id == Allocation.provider_id, Allocation.consumer_id.in_(consumer_ids))

@@ -1,7 +1,7 @@
 """Filters: which hosts can take a server at all. Reference: compute-scheduling.md, sections 4 and 5.
 
-Each is a function of a host and a wish. They run in the order of `FILTERS` and are asked no more once none is left;
-those to which a wish says nothing are not asked at all.
+Each is a function of a host and a wish. They run in the order of `FILTERS` until no host is left; those that a wish
+does not concern do not run at all.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cloudctl.placement.wishes import AFFINITY, ANTI_AFFINITY, HostState, Wish
 
 Filter = Callable[[HostState, Wish], bool]
 
-# The scope of extra specs, and the beginning of keys, that speak of aggregates.
+# The scope of extra specs about aggregates, and the beginning of aggregates' keys that name projects.
 OF_AGGREGATES, OF_PROJECTS = "aggregate_instance_extra_specs", "filter_tenant_id"
 
 
@@ -53,7 +53,7 @@ def serves(host: HostState, wish: Wish) -> bool:
 
 
 def capable(host: HostState, wish: Wish) -> bool:
-    """Every extra spec `capabilities:<name>` matches what the host says of itself."""
+    """Every extra spec `capabilities:<name>` matches what the host reports about itself."""
     told: Mapping[str, object] = {
         "hypervisor_type": host.hypervisor_type,
         "hypervisor_version": host.hypervisor_version,
@@ -71,7 +71,7 @@ def capable(host: HostState, wish: Wish) -> bool:
 
 
 def suits_image(host: HostState, wish: Wish) -> bool:
-    """The image's architecture and hypervisor type, where it names them, are the host's."""
+    """The image's architecture and hypervisor type, if it names them, are the host's."""
     architecture = wish.image_properties.get("hw_architecture")
     own = host.cpu_info.get("arch")
     if architecture and own and architecture != own:
@@ -116,7 +116,7 @@ def suits_aggregates(host: HostState, wish: Wish) -> bool:
 
 
 def open_to_project(host: HostState, wish: Wish) -> bool:
-    """Aggregates that name projects take the servers of these alone."""
+    """Aggregates that name projects take only the servers of these."""
     if not host.aggregates:
         return True
     named = {
@@ -130,7 +130,7 @@ def open_to_project(host: HostState, wish: Wish) -> bool:
 
 
 def open_to_image(host: HostState, wish: Wish) -> bool:
-    """What an aggregate says of a property that the image has is what the image says."""
+    """For each property that the image has, every aggregate that names it allows the image's value."""
     return all(
         value in _listed(metadata[name])
         for metadata in host.aggregates
@@ -148,7 +148,7 @@ def _listed(text: str) -> list[str]:
 
 
 def near(host: HostState, wish: Wish) -> bool:
-    """The host's address is in the network that was named."""
+    """The host's address is in the network that the wish names."""
     if wish.near is None:
         return True
     try:
@@ -181,8 +181,8 @@ FILTERS: tuple[Filter, ...] = (
     answers,
 )
 
-# Filters that let every host pass unless the wish says something to them, and whether it does: there may be thousands
-# of hosts, and most wishes are short.
+# Filters that let every host pass unless the wish concerns them, and whether it does: there may be thousands of hosts,
+# and most wishes are short.
 SAID: Mapping[Filter, Callable[[Wish], object]] = {
     not_excluded: attrgetter("excluded"),
     requested: lambda wish: wish.requested is not None,
@@ -202,7 +202,7 @@ SAID: Mapping[Filter, Callable[[Wish], object]] = {
 
 
 def passing(hosts: Iterable[HostState], wish: Wish, filters: Iterable[Filter] = FILTERS) -> list[HostState]:
-    """The hosts that every filter lets through. An ordered host is questioned by none of them."""
+    """The hosts that every filter lets through. A forced host is subject to none of them."""
     if wish.forced is not None:
         return [host for host in hosts if host.name == wish.forced and host.name not in wish.excluded]
     left = list(hosts)
@@ -228,7 +228,7 @@ OR = re.compile(r"<or>\s*(\S+)")
 
 
 def matches(wanted: str, value: str) -> bool:
-    """An extra spec's value with its operator against what a host has; without an operator the texts are equal."""
+    """Compare an extra spec's value and operator with what a host has; without an operator the texts must be equal."""
     word, _, rest = wanted.strip().partition(" ")
     rest = rest.strip()
     if word in NUMERIC:

@@ -1,4 +1,4 @@
-"""Services, as administrators see and switch them. Reference: compute.md, section 14."""
+"""Services, as administrators see and control them. Reference: compute.md, section 14."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Services:
         "/os-services/force-down", policy="compute:services:update", body=Body(Switch), since=(2, 11), until=(2, 52)
     )
     async def force_down(self, call: Call, body: Switch) -> dict[str, Any]:
-        """Say that a host is down, whatever its driver says."""
+        """Declare a host down, whatever its driver reports."""
         if body.forced_down is MISSING:
             raise Invalid("Missing forced_down field")
         await self.db.run(_switch, call, body, {"forced_down": body.forced_down})

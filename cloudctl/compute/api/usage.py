@@ -1,4 +1,4 @@
-"""What servers used over a time. Reference: compute.md, section 16."""
+"""What servers used over a period. Reference: compute.md, section 16."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def server(used: Used) -> dict[str, Any]:
 
 @define
 class Sums:
-    """Of the servers of one project. `usages`: each of them as JSON, where that is asked for."""
+    """The sums over one project's servers. `usages`: each of them as JSON, if that is requested."""
 
     hours: float = 0
     vcpus: float = 0
@@ -91,7 +91,7 @@ class Usages:
 
     @routes.get("/os-simple-tenant-usage", policy="compute:usage:list", query=QUERY)
     async def list(self, call: Call) -> dict[str, Any]:
-        """Sum up what every project used."""
+        """Sum up the usage of every project."""
         span = Span(*_period(call))
         page = await self._page(call, span, call.query.get("detailed") == "1")
         shown = [sums.shown(project_id, span) for project_id, sums in page.projects.items()]
@@ -99,7 +99,7 @@ class Usages:
 
     @routes.get("/os-simple-tenant-usage/<project_id>", policy="compute:usage:show", query=QUERY)
     async def show(self, call: Call, project_id: str) -> dict[str, Any]:
-        """Show what one project used."""
+        """Show the usage of one project."""
         if project_id != call.project_id and not call.may(OTHERS):
             raise NotFound(f"Project {project_id[:64]} could not be found.")
         span = Span(*_period(call), project_id)

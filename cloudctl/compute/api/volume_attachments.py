@@ -36,7 +36,7 @@ class Attach:
 
 @frozen
 class Change:
-    """Everything but `delete_on_termination` must be as it is; another `volumeId` is a swap."""
+    """Everything but `delete_on_termination` must be unchanged; another `volumeId` is a swap."""
 
     volumeId: Uuid
     device: Annotated[str, Length(0, 255)] | Missing | None = gated(DETAILED)

@@ -1,4 +1,4 @@
-"""The workflows of the compute service, one file each or for a pair of opposites."""
+"""The workflows of the compute service, one file for each or for a pair of opposites."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Boot: from an accepted request to a running guest. Reference: compute-states.md, section 4.1.
 
-schedule (claim a host) → storage (only of servers with volumes: make, reserve and connect them) → spawn (ports, guest).
-The spawn is one step, because everything in it is an ensure and a border between steps is a transaction.
+schedule (claim a host) → storage (only for servers with volumes: make, reserve, connect them) → spawn (ports, guest).
+The spawn is one step, because everything in it is an ensure and each boundary between steps costs a transaction.
 
-A host that cannot is left, and another one tried while attempts remain: everything but the server's ports, volumes and
-wishes is undone in between. At the end of the attempts the server is in ERROR and says why.
+If a host fails, another one is tried while attempts remain: everything but the server's ports, volumes and wishes is
+undone in between. When the attempts are used up the server is in ERROR, with the reason.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EXHAUSTED = (
 
 
 def boots(options: ComputeOptions) -> tuple[Workflow, Workflow]:
-    """Of servers without volumes, and of those with some."""
+    """For servers without volumes, and for those with some."""
 
     def schedule(placed: str) -> Step:
         async def claim(ctx: Context) -> Memo:
@@ -62,7 +62,7 @@ def boots(options: ComputeOptions) -> tuple[Workflow, Workflow]:
 def place(
     conn: Connection, server_id: str, failed: Iterable[str], placed: str, options: ComputeOptions, now: datetime
 ) -> None:
-    """Claim a host, and say so on the server and its ports. Raises NoValidHost, Cancelled."""
+    """Claim a host, and record it on the server and its ports. Raises NoValidHost, Cancelled."""
     server = servers.get(conn, server_id)
     wish = placing.wish(conn, server, failed)
     host = claims.claim(conn, server_id, server.project_id, wish, placing.weights(options), server.user_id)
@@ -79,7 +79,7 @@ async def unschedule(ctx: Context) -> None:
 
 
 def give_back(conn: Connection, server_id: str, is_hosts_fault: bool, now: datetime) -> None:
-    """No host any more, and scheduling again."""
+    """Give up the host, and go back to scheduling."""
     server = servers.find(conn, server_id)
     if server is None or server.deleted_at is not None:
         return
@@ -107,7 +107,7 @@ async def spawn(ctx: Context) -> Memo:
 
 
 def planned(conn: Connection, server_id: str, image_path: Any) -> defining.Plan:
-    """Raises Cancelled if a delete has come meanwhile, Conflict if a port is gone."""
+    """Raises Cancelled if a deletion has begun in the meantime, Conflict if a port is gone."""
     server = servers.get(conn, server_id)
     if server.task_state == DELETING or server.host is None:
         raise Cancelled(f"server {server_id} is being deleted")
@@ -125,7 +125,7 @@ def running(
     has_volumes: bool,
     now: datetime,
 ) -> None:
-    """It is ACTIVE. The guest has its password, so it is forgotten. Raises Cancelled, Conflict."""
+    """The server is ACTIVE. The guest has its password, so it is forgotten here. Raises Cancelled, Conflict."""
     defining.plugged(conn, bindings, host)
     storage.go_on(conn, server_id, "booted", now, launched_at=now, admin_password=None)
     if has_volumes:
@@ -145,7 +145,7 @@ async def unspawn(ctx: Context) -> None:
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
-    """ERROR with a fault; ports and volumes that were made for the server go, given ones are free again."""
+    """ERROR with a fault; ports and volumes made for the server are deleted, given ones are free again."""
     server = servers.find(conn, task.resource_id)
     if server is None or server.deleted_at is not None or server.task_state == DELETING:
         return
@@ -156,5 +156,5 @@ def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
 
 
 def cancelled(conn: Connection, task: Task, now: datetime) -> None:
-    """A delete goes on from here; if it was an operator who stopped the boot, the server must not stay in BUILD."""
+    """A deletion continues from here; if an operator stopped the boot, the server must not stay in BUILD."""
     failed(conn, task, "The build was cancelled.", now)

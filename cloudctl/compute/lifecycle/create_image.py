@@ -1,6 +1,6 @@
 """Create image: the root disk as it is at one moment becomes an image. Reference: compute-states.md, section 4.11.
 
-`args`: `image_id`; of a backup `backup_type` and `rotation`, too.
+`args`: `image_id`; for a backup also `backup_type` and `rotation`.
 
 The copy is written straight to where the image's data belongs; the image service then reads it.
 """
@@ -30,7 +30,7 @@ async def capture(ctx: Context) -> Memo:
 
 
 async def take(ctx: Context, image_id: str, captured: Captured) -> None:
-    """The guest's disk becomes the image's data, and `captured` is committed."""
+    """Copy the guest's disk to the image's data, and commit `captured`."""
     await ctx.write(saving, ctx.resource_id, image_id, ctx.now)
     path = ctx.drivers.image_path(image_id)
     disk_format = await ctx.drivers.hypervisor.ensure_captured(ctx.resource_id, str(path))
@@ -45,7 +45,7 @@ def saving(conn: Connection, server_id: str, image_id: str, now: datetime) -> No
 
 
 def captured(conn: Connection, server_id: str, image_id: str, disk_format: str, now: datetime) -> None:
-    """Raises NotFound if the image was deleted meanwhile."""
+    """Raises NotFound if the image was deleted in the meantime."""
     images.change(conn, images.get(conn, image_id), {"disk_format": disk_format}, now)
     servers.try_move(conn, server_id, "captured", now)
 
@@ -75,14 +75,14 @@ async def let_go(ctx: Context) -> Wait | None:
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
-    """The server goes on as it was."""
+    """The server stays as it was."""
     servers.fail(conn, task.resource_id, "failed", error, now)
     snapshots.discard_record(conn, task.args["image_id"], now, task)
 
 
 def cancelled(conn: Connection, task: Task, now: datetime) -> None:
     servers.try_move(conn, task.resource_id, "image ended", now)
-    # No step may have run, and so none was undone.
+    # Perhaps no step has run, so that none was undone.
     snapshots.discard_record(conn, task.args["image_id"], now, task)
 
 

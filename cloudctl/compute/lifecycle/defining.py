@@ -1,4 +1,4 @@
-"""A guest on its host, as its server's row says: what boots, rebuilds and resizes have in common."""
+"""Defining a guest on its host as its server's row says: what boots, rebuilds and resizes have in common."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Bindings = Mapping[str, PortBinding]
 
 @frozen
 class Plan:
-    """All that a guest needs. Its ports are without their bindings, which the driver has yet to tell."""
+    """All that a guest needs. Its ports lack their bindings, which the driver has yet to report."""
 
     guest: GuestSpec
     wirings: tuple[Wiring, ...]
@@ -29,7 +29,7 @@ class Plan:
 
 
 def plan(conn: Connection, server: Server, image_path: Any, *, is_made: bool = False) -> Plan:
-    """`server`: the row of one that has a host. `is_made`: the guest has its disk, so its image may be gone.
+    """`server`: its row, with a host. `is_made`: the guest has its disk, so its image may be gone.
 
     Raises NotFound for an image that is needed and gone.
     """
@@ -47,7 +47,7 @@ def plan(conn: Connection, server: Server, image_path: Any, *, is_made: bool = F
 
 
 async def define(ctx: Context, plan: Plan) -> Bindings:
-    """The guest is defined and its ports are plugged. The bindings are to be kept with `plugged`."""
+    """Define the guest and plug its ports. The bindings are to be stored with `plugged`."""
     host = plan.guest.host
     bindings = {wiring.port.id: await plugging.hold(ctx, wiring, host) for wiring in plan.wirings}
     ready = tuple(evolve(port, binding=bindings[port.id]) for port in plan.guest.ports)
@@ -56,13 +56,13 @@ async def define(ctx: Context, plan: Plan) -> Bindings:
 
 
 def plugged(conn: Connection, bindings: Bindings, host: str) -> None:
-    """Raises Conflict if a port was bound elsewhere, or deleted, meanwhile; then `look_again`."""
+    """Raises Conflict if a port was bound elsewhere, or deleted, in the meantime; then call `look_again`."""
     for port_id, binding in bindings.items():
         if not ports.plugged(conn, port_id, host, binding):
             raise Conflict(f"Port {port_id} is not bound to the server's host.")
 
 
 async def look_again(ctx: Context, port_ids: Iterable[str], host: str) -> None:
-    """Take back what a port's owner has decided otherwise. Raises Conflict, NotFound, which say so."""
+    """Undo the plugging of ports that their owner bound elsewhere or deleted. Raises Conflict, NotFound for these."""
     for port_id in port_ids:
         await plugging.plug(ctx, port_id, host)

@@ -1,4 +1,4 @@
-"""Delete: whatever the server has, wherever a boot or anything else stopped, is gone at the end.
+"""Delete: at the end nothing that the server had is left, wherever a boot or anything else stopped.
 
 A host that is down keeps its copy of the guest until it returns; the audit then has it removed.
 Reference: compute-states.md, section 4.2.
@@ -19,12 +19,12 @@ from cloudctl.volume import attachments
 
 
 async def remove(ctx: Context) -> Memo:
-    """One step, because everything in it is an ensure and a border between steps is a transaction."""
+    """One step, because everything in it is an ensure and each boundary between steps costs a transaction."""
     try:
         await ctx.drivers.hypervisor.ensure_absent(ctx.resource_id)
         all_left = True
     except HostDown as error:
-        # Its ports are taken by tasks of their own, which try for longer.
+        # Its ports are removed by tasks of their own, which try for longer.
         ctx.remember(left_behind=str(error))
         all_left = False
     port_ids, devices = await ctx.write(leaving, ctx.resource_id)

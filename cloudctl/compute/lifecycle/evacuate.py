@@ -1,8 +1,8 @@
-"""Evacuate: a server whose host has died is made anew on another one.
+"""Evacuate: a server whose host has died is recreated on another one.
 
 schedule → storage → spawn, as in a boot, with the server's own ports and volumes. A local root disk is lost with the
-host, which drops its copy when it returns. `args`: `migration_id`; `forced`, whether its host is an order; `stopped`,
-whether it does not run afterwards. Reference: compute-states.md, section 4.8.
+host, which drops its copy when it returns. `args`: `migration_id`; `forced`, whether the requested host is taken
+whatever the filters say; `stopped`, whether the server stays off. Reference: compute-states.md, section 4.8.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def workflow(options: ComputeOptions) -> Workflow:
 def place(
     conn: Connection, server_id: str, migration_id: str, forced: bool, options: ComputeOptions, now: datetime
 ) -> None:
-    """Claim the new place, to which the server and its ports point now. Raises NoValidHost, Cancelled."""
+    """Claim the new place, and point the server and its ports to it. Raises NoValidHost, Cancelled."""
     server, migration = servers.get(conn, server_id), migrations.get(conn, migration_id)
     wish = placing.moved(conn, server, migration.asked_host, forced=forced)
     claims.hand_over(conn, server_id, migration_id)
@@ -48,7 +48,7 @@ def place(
         if not _may_stay(conn, server, migration.asked_host):
             raise
         claims.hand_over(conn, migration_id, server_id)
-        # What holds a host keeps it.
+        # A server that holds a host keeps it.
         host = claims.claim(conn, server_id, server.project_id, wish, placing.weights(options))
     migrations.try_move(conn, migration_id, "placed", now, dest_host=host.name)
     if not servers.try_move(conn, server_id, "make anew", now, host=host.name, zone=host.zone):
@@ -57,7 +57,7 @@ def place(
 
 
 def _may_stay(conn: Connection, server: Server, asked: str | None) -> bool:
-    """It points to a host that lives: one on which an evacuation before this one did not come to its end."""
+    """Whether the server points to a living host: one on which an earlier evacuation did not finish."""
     host = hosts.find(conn, server.host or "")
     return host is not None and hosts.is_alive(host) and host.enabled and asked in (None, host.name)
 
@@ -90,9 +90,9 @@ async def spawn(ctx: Context) -> Memo:
 
 
 async def _run_nowhere_else(ctx: Context, host: str) -> None:
-    """A host may be taken for dead that the driver still reaches: its guest is ended there.
+    """The driver may still reach a host that is taken for dead: the guest is stopped there.
 
-    What is not reached is not waited for: who asked for this has seen to it.
+    A host that is not reached is not waited for: whoever requested the evacuation has seen to it.
     """
     hypervisor = ctx.drivers.hypervisor
     try:
@@ -114,19 +114,19 @@ def made(conn: Connection, task: Task, host: str, bindings: defining.Bindings, n
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
-    """Nothing of it is left that runs: it can be evacuated again, or rebuilt."""
+    """Nothing of the server runs any more: it can be evacuated again, or rebuilt."""
     _end(conn, task, now)
     servers.fail(conn, task.resource_id, "broken", error, now, admin_password=None)
 
 
 def cancelled(conn: Connection, task: Task, now: datetime) -> None:
-    """By a delete, whose task state stays, or by an operator."""
+    """By a deletion, whose task state stays, or by an operator."""
     _end(conn, task, now)
     servers.try_move(conn, task.resource_id, "rebuild cancelled", now)
 
 
 def _end(conn: Connection, task: Task, now: datetime) -> None:
-    """It holds the place where it points to, and only that."""
+    """The server holds the place that it points to, and only that."""
     migration_id = task.args["migration_id"]
     if claims.holding(conn, task.resource_id):
         claims.release(conn, migration_id)

@@ -1,4 +1,4 @@
-"""The image of a server that boots from volumes is there once the snapshots of these are.
+"""The image of a server that boots from volumes is complete once the snapshots of these exist.
 
 `args`: `image_id`, `snapshot_ids`. The snapshots are made by tasks of their own.
 """
@@ -58,13 +58,13 @@ def give_up(conn: Connection, task: Task, now: datetime) -> None:
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
-    """The server goes on as it was."""
+    """The server stays as it was."""
     servers.fail(conn, task.resource_id, "failed", error, now)
 
 
 def cancelled(conn: Connection, task: Task, now: datetime) -> None:
     servers.try_move(conn, task.resource_id, "image ended", now)
-    # No step may have run, and so none was undone.
+    # Perhaps no step has run, so that none was undone.
     give_up(conn, task, now)
 
 

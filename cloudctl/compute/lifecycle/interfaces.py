@@ -1,4 +1,4 @@
-"""Attaching interfaces to a guest that is there, and detaching them. Reference: compute.md, section 8.5.
+"""Attaching interfaces to an existing guest, and detaching them. Reference: compute.md, section 8.5.
 
 `args`: `port_id`.
 """
@@ -24,7 +24,7 @@ async def attach(ctx: Context) -> Memo:
 
 
 async def let_go(ctx: Context) -> None:
-    """Neither the guest nor its host has the interface; then its record goes."""
+    """Remove the interface from the guest and its host, and then its record."""
     port_id = ctx.args["port_id"]
     await ctx.drivers.hypervisor.ensure_port_detached(ctx.resource_id, port_id)
     await plugging.unplug(ctx, port_id)

@@ -1,10 +1,11 @@
 """Live migration: the guest goes to another host and does not stop.
 
 schedule (claim the new place, the migration keeps the old one) → prepare (its volumes and ports are on both hosts) →
-move → leave (they are on the new one alone). Once the guest has moved there is no way back, whoever was told of it:
-undoing looks where it is, and cleans up behind it. Reference: compute-states.md, section 3.
+move → leave (they are only on the new one). Once the guest has moved there is no way back, even if nobody was told:
+undoing checks where it is, and cleans up behind it. Reference: compute-states.md, section 3.
 
-`args`: `migration_id`; `forced`, whether its host is an order; `disks`, as `ensure_migrated` has it.
+`args`: `migration_id`; `forced`, whether the requested host is taken whatever the filters say; `disks`, as in
+`ensure_migrated`.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def place(
     options: ComputeOptions,
     now: datetime,
 ) -> None:
-    """Claim the new place, on none of the hosts that are `far`. Raises NoValidHost."""
+    """Claim the new place, on a host that is not in `far`. Raises NoValidHost."""
     server, migration = servers.get(conn, server_id), migrations.get(conn, migration_id)
     wish = placing.moved(conn, server, migration.asked_host, forced=forced, out_of_reach=far)
     claims.hand_over(conn, server_id, migration_id)
@@ -74,7 +75,7 @@ async def unschedule(ctx: Context) -> None:
 
 
 def give_back(conn: Connection, server_id: str, migration_id: str) -> None:
-    """The server holds the place where it is, and only that. May be repeated."""
+    """Let the server hold the place where it is, and only that. May be repeated."""
     if not claims.holding(conn, migration_id):
         return
     server, migration = servers.find(conn, server_id), migrations.get(conn, migration_id)
@@ -90,7 +91,7 @@ def give_back(conn: Connection, server_id: str, migration_id: str) -> None:
 
 @frozen
 class Trip:
-    """What a server on its way has, and between which hosts it is."""
+    """What a migrating server has, and the hosts that it moves between."""
 
     server: Server
     migration: Migration
@@ -106,7 +107,7 @@ def trip(conn: Connection, server_id: str, migration_id: str) -> Trip:
 
 
 async def prepare(ctx: Context) -> Memo:
-    """The host can use the server's volumes, and has its ports. The bindings and connections are remembered."""
+    """Connect the server's volumes and ports to the new host. The bindings and connections are remembered."""
     going = await ctx.read(trip, ctx.resource_id, ctx.args["migration_id"])
     host = going.migration.new_host
     connections = {}
@@ -123,7 +124,7 @@ async def prepare(ctx: Context) -> Memo:
 
 
 async def unprepare(ctx: Context) -> None:
-    """The host that the server is not on has nothing of it."""
+    """Leave nothing of the server on the host that it is not on."""
     await ctx.drivers.hypervisor.ensure_migration_aborted(ctx.resource_id)
     going = await ctx.read(trip, ctx.resource_id, ctx.args["migration_id"])
     may_have_moved = "prepare" in ctx.memo and not has_moved(going.server, going.migration)
@@ -134,7 +135,7 @@ async def unprepare(ctx: Context) -> None:
 
 
 async def clean(ctx: Context, going: Trip, host: str | None) -> None:
-    """`host` None: the one that it has left."""
+    """`host` None: the one that the server has left."""
     host = host or going.migration.source_host
     for port_id in going.port_ids:
         await plugging.unplug(ctx, port_id, host)
@@ -150,7 +151,7 @@ async def move(ctx: Context) -> Memo:
     told = ctx.memo["prepare"]
     plan = await ctx.read(planned, ctx.resource_id, ctx.args["migration_id"], told, ctx.drivers.image_path)
     try:
-        # One that was submitted by the release before says nothing of disks.
+        # A task submitted by the previous release says nothing about disks.
         await ctx.drivers.hypervisor.ensure_migrated(plan.guest, ctx.args.get("disks"))
     except Aborted as error:
         raise Cancelled(str(error)) from error
@@ -162,7 +163,7 @@ async def move(ctx: Context) -> Memo:
 
 
 async def has_arrived(ctx: Context, host: str) -> bool:
-    """An answer may be lost, and what it would have told be so all the same."""
+    """Whether the guest is on this host: the answer may be lost although it has arrived."""
     try:
         return bool((await ctx.drivers.hypervisor.observe(ctx.resource_id)).host == host)
     except UnknownGuest:
@@ -172,7 +173,7 @@ async def has_arrived(ctx: Context, host: str) -> bool:
 def planned(
     conn: Connection, server_id: str, migration_id: str, told: Mapping[str, Any], image_path: Any
 ) -> defining.Plan:
-    """The guest as it shall be on its new host."""
+    """The guest as it is to be on its new host."""
     server, migration = servers.get(conn, server_id), migrations.get(conn, migration_id)
     plan = defining.plan(conn, server, image_path, is_made=True)
     by_volume = {
@@ -190,12 +191,12 @@ def planned(
 
 
 def has_moved(server: Server | None, migration: Migration) -> bool:
-    """By the records."""
+    """Whether the server has moved, by the records."""
     return server is not None and server.host == migration.dest_host
 
 
 def arrived(conn: Connection, server_id: str, migration_id: str, told: Mapping[str, Any], now: datetime) -> None:
-    """The server, its ports and its volumes are on the new host."""
+    """Record that the server, its ports and its volumes are on the new host."""
     server, migration = servers.get(conn, server_id), migrations.get(conn, migration_id)
     host = hosts.find(conn, migration.new_host)
     zone = server.zone if host is None else host.zone
@@ -226,7 +227,7 @@ def left(conn: Connection, server_id: str, migration_id: str, now: datetime) -> 
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
-    """The server goes on where it is: there, if all that failed was to hear of it."""
+    """The server continues where it is: on the new host, if it had moved before something failed."""
     server, migration = servers.find(conn, task.resource_id), migrations.get(conn, task.args["migration_id"])
     if has_moved(server, migration):
         migrations.try_move(conn, migration.id, "completed", now)
@@ -237,13 +238,13 @@ def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
 
 
 def cancelled(conn: Connection, task: Task, now: datetime) -> None:
-    """By its user, by a delete, whose task state stays, or by an operator."""
+    """By its user, by a deletion, whose task state stays, or by an operator."""
     server, migration = servers.find(conn, task.resource_id), migrations.get(conn, task.args["migration_id"])
     migrations.try_move(conn, migration.id, "completed" if has_moved(server, migration) else "cancelled", now)
     servers.try_move(conn, task.resource_id, "migrated", now)
 
 
-# -- what is done to one on its way
+# -- what is done to a migration under way
 
 
 async def abort(ctx: Context) -> Memo:
@@ -259,6 +260,6 @@ async def force(ctx: Context) -> Memo:
 
 
 async def travelling(ctx: Context) -> str | None:
-    """The server of a migration; None if that has come to its end: the server may be on another one by now."""
+    """The server of a migration; None if that has ended: the server may be in another one by now."""
     migration = await ctx.read(migrations.get, ctx.resource_id)
     return migration.server_id if migration.status in migrations.ON_ITS_WAY else None

@@ -1,4 +1,4 @@
-"""What is done when services outside tell that something of a server has changed.
+"""What is done when services outside report that something about a server has changed.
 
 `args` of an extended volume: `volume_id`. Reference: compute.md, section 17.
 """
@@ -19,7 +19,7 @@ from cloudctl.volume import volumes
 
 
 async def refresh(ctx: Context) -> Memo:
-    """Host and guest have the server's ports as they are now."""
+    """Give host and guest the server's ports as they are now."""
     server = await ctx.read(servers.find, ctx.resource_id)
     if server is None or server.host is None:
         return None
@@ -27,13 +27,13 @@ async def refresh(ctx: Context) -> Memo:
         try:
             port = await plugging.plug(ctx, port_id, server.host)
         except NotFound:
-            continue  # it went meanwhile
+            continue  # it was deleted in the meantime
         await ctx.drivers.hypervisor.ensure_port_attached(server.id, port)
     return None
 
 
 async def extend(ctx: Context) -> Memo:
-    """The guest sees the size that its volume has now."""
+    """Show the guest the size that its volume has now."""
     volume_id, hypervisor = ctx.args["volume_id"], ctx.drivers.hypervisor
     volume = await ctx.read(volumes.find, volume_id)
     if volume is None or await ctx.read(block_devices.find, ctx.resource_id, volume_id) is None:
@@ -43,12 +43,12 @@ async def extend(ctx: Context) -> Memo:
     try:
         await hypervisor.ensure_volume_size(ctx.resource_id, volume_id, volume.size)
     except (UnknownGuest, UnknownVolume):
-        pass  # it is on no host now, or gives the volume back
+        pass  # it is on no host now, or is giving up the volume
     return None
 
 
 async def compare(ctx: Context) -> Memo:
-    """The guest's power is what the server says, or something is done about it. What is being done to it goes first."""
+    """Act if the guest's power state is not what the server's says. Work under way on the server takes precedence."""
     try:
         guest = await ctx.drivers.hypervisor.observe(ctx.resource_id)
     except UnknownGuest:
@@ -58,7 +58,7 @@ async def compare(ctx: Context) -> Memo:
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
-    """The server goes on as it was."""
+    """The server stays as it was."""
     servers.fail(conn, task.resource_id, "fault", error, now)
 
 

@@ -1,8 +1,8 @@
-"""Start, stop, reboot, pause and suspend, and deletes that can be taken back.
+"""Start, stop, reboot, pause and suspend, and deletions that can be undone.
 
 Reference: compute-states.md, sections 3, 4.3 and 4.5.
 
-Each is one step that ensures an end; a failure leaves the server in the state that it had, with a fault.
+Each is one step that ensures a result; a failure leaves the server in the state that it had, with a fault.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def workflows(options: ComputeOptions) -> tuple[Workflow, ...]:
 
 
 def _workflow(kind: Kind, ensure: Callable[[Context], Awaitable[None]], name: str) -> Workflow:
-    """`name`: the move once the guest is as it shall be."""
+    """`name`: the move once the guest is as it should be."""
 
     async def do(ctx: Context) -> Memo:
         await ensure(ctx)
@@ -75,10 +75,10 @@ async def suspend(ctx: Context) -> None:
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
-    """Back to no task, in the state that it had. After a hard reboot nobody knows whether it runs: that is an ERROR."""
+    """No task any more, in the state that it had. After a hard reboot nobody knows if it runs: that is an ERROR."""
     servers.fail(conn, task.resource_id, "broken" if task.args.get("hard") else "failed", error, now)
 
 
 def cancelled(conn: Connection, task: Task, now: datetime) -> None:
-    """By a delete, whose task state stays, or by an operator: then there is no task any more."""
+    """By a deletion, whose task state stays, or by an operator: then there is no task any more."""
     servers.try_move(conn, task.resource_id, "power cancelled", now)

@@ -1,4 +1,4 @@
-"""Rebuild: the guest is removed with its disk, and made anew on the same host.
+"""Rebuild: the guest is removed with its disk, and recreated on the same host.
 
 Reference: compute-states.md, section 4.6. `args`: `stopped`, whether it was off and so stays off; `volume_id` and
 `image_id`, if the volume that it boots from is filled with an image.
@@ -21,7 +21,7 @@ from cloudctl.tasks.workflow import Cancelled, Memo, Task
 
 
 async def remove(ctx: Context) -> Memo:
-    """Only what the host can run is worth the loss of the old disk."""
+    """The old disk is only given up for what the host can run."""
     await ctx.write(begin, ctx.resource_id, ctx.now)
     await ctx.drivers.hypervisor.ensure_absent(ctx.resource_id)
     return None
@@ -39,7 +39,7 @@ def begin(conn: Connection, server_id: str, now: datetime) -> None:
 
 
 async def fill(ctx: Context) -> Memo:
-    """The volume that it boots from holds the image, which it cannot be given while a host uses it."""
+    """Fill the volume that the server boots from with the image, which is not possible while a host uses it."""
     if "volume_id" not in ctx.args:
         return None
     volume_id, image_id = ctx.args["volume_id"], ctx.args["image_id"]
@@ -83,7 +83,7 @@ def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
 
 
 def cancelled(conn: Connection, task: Task, now: datetime) -> None:
-    """By a delete, whose task state stays; or by an operator, and nobody knows what is left of the guest."""
+    """By a deletion, whose task state stays; or by an operator, and nobody knows what is left of the guest."""
     servers.try_move(conn, task.resource_id, "rebuild cancelled", now)
 
 

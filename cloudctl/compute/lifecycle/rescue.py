@@ -39,7 +39,7 @@ async def tell_password(ctx: Context) -> Memo:
     try:
         await ctx.drivers.hypervisor.ensure_password(ctx.resource_id, server.admin_password)
     except Unfit as error:
-        # The guest has nobody who would listen: nothing has changed in it.
+        # Nothing in the guest listens for it, so nothing has changed in the guest.
         await ctx.commit(refused, ctx.resource_id, str(error), ctx.now)
         return None
     await ctx.commit(servers.try_move, ctx.resource_id, "password set", ctx.now)
@@ -56,7 +56,7 @@ def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
 
 
 def cancelled(conn: Connection, task: Task, now: datetime) -> None:
-    """By a delete, whose task state stays, or by an operator: then there is no task any more."""
+    """By a deletion, whose task state stays, or by an operator: then there is no task any more."""
     servers.try_move(conn, task.resource_id, "rescue cancelled", now)
 
 

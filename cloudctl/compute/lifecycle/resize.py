@@ -1,8 +1,8 @@
 """Resize and cold migration, confirm and revert. Reference: compute-states.md, section 4.4.
 
 schedule (claim the new place, the migration keeps the old one) → off (the guest is stopped, the server points to the
-new place) → finish (the guest is there, and started unless it was off). What fails is undone: the server is where it
-was, as it was. `args`: `migration_id`.
+new place) → finish (the guest is there, and started unless it was off). A failure is undone: the server is back where
+it was, as it was. `args`: `migration_id`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def workflows(options: ComputeOptions) -> tuple[Workflow, ...]:
         return None
 
     async def off_again(ctx: Context) -> Memo:
-        """Of a revert: the guest leaves the new place."""
+        """Part of a revert: the guest leaves the new place."""
         migration = await ctx.read(migrations.get, ctx.args["migration_id"])
         await ctx.drivers.hypervisor.ensure_stopped(ctx.resource_id, options.shutdown_timeout)
         await leave(ctx, migration, migration.new_host)
@@ -89,7 +89,7 @@ def place(
     options: ComputeOptions,
     now: datetime,
 ) -> None:
-    """Claim the new place, on none of the hosts that are `far`. Raises NoValidHost, CloudError, Cancelled."""
+    """Claim the new place, on a host that is not in `far`. Raises NoValidHost, CloudError, Cancelled."""
     server, migration = servers.get(conn, server_id), migrations.get(conn, migration_id)
     if server.image_id and 0 < migration.new_flavor["disk"] < migration.old_flavor["disk"]:
         raise CloudError("Flavor's disk is smaller than the one that the server has; a root disk cannot shrink.")
@@ -117,7 +117,7 @@ async def unschedule(ctx: Context) -> None:
 
 
 def give_back(conn: Connection, server_id: str, migration_id: str) -> None:
-    """The server holds its old place, and only that. May be repeated."""
+    """Let the server hold its old place, and only that. May be repeated."""
     if claims.holding(conn, migration_id):
         claims.release(conn, server_id)
         claims.hand_over(conn, migration_id, server_id)
@@ -136,18 +136,18 @@ def go(conn: Connection, server_id: str, migration_id: str, now: datetime) -> No
 
 
 async def restore(ctx: Context) -> None:
-    """The guest is where it was, as it was."""
+    """Put the guest back where it was, as it was."""
     migration = await ctx.read(migrations.get, ctx.args["migration_id"])
     await ctx.write(resizing.point, migration, ctx.now, forward=False)
     server = await ctx.read(servers.find, ctx.resource_id)
     if server is None or server.task_state == DELETING:
-        return  # nobody waits for the guest, and the delete not for one that does not come back
+        return  # nobody waits for the guest, and the deletion must not wait for one that does not come back
     plan, bindings = await appear(ctx, migration, migration.source_host)
     await ctx.commit(defining.plugged, bindings, plan.guest.host)
 
 
 async def appear(ctx: Context, migration: Migration, host: str) -> tuple[defining.Plan, defining.Bindings]:
-    """The guest is on this host, to which its server points already; it runs unless it was off before."""
+    """Put the guest on this host, to which its server already points; it runs unless it was off before."""
     if moves(migration):
         await storage.join(ctx, host)
     server = await ctx.read(servers.get, ctx.resource_id)
@@ -159,7 +159,7 @@ async def appear(ctx: Context, migration: Migration, host: str) -> tuple[definin
 
 
 async def leave(ctx: Context, migration: Migration, host: str) -> None:
-    """Nothing of the guest's is left on this host but the guest, which `appear` takes away with its disk."""
+    """Remove the guest's ports and volumes from this host; `appear` takes the guest away with its disk."""
     if moves(migration):
         for port_id in await ctx.read(guests.plugged, ctx.resource_id):
             await plugging.unplug(ctx, port_id, host)
@@ -206,7 +206,7 @@ def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
 
 
 def cancelled(conn: Connection, task: Task, now: datetime) -> None:
-    """By a delete, whose task state stays, or by an operator: then there is no task any more."""
+    """By a deletion, whose task state stays, or by an operator: then there is no task any more."""
     migrations.try_move(conn, task.args["migration_id"], "failed", now)
     resizing.count_one(conn, task.resource_id, now)
     servers.try_move(conn, task.resource_id, "resize cancelled", now)
@@ -221,7 +221,7 @@ async def confirm(ctx: Context) -> Memo:
 
 
 def confirmed(conn: Connection, server_id: str, migration_id: str, now: datetime) -> None:
-    """The share of the old place is free; the guest itself has left it before."""
+    """Free the share of the old place; the guest itself has left it already."""
     claims.release(conn, migration_id)
     migrations.try_move(conn, migration_id, "confirmed", now)
     is_off = servers.get(conn, server_id).power_state == SHUTDOWN
@@ -256,7 +256,7 @@ def reverted(
 
 
 def end_failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
-    """Nobody knows where the guest is: an administrator looks. What it holds of hosts it holds until it is deleted."""
+    """Nobody knows where the guest is: an administrator has to look. The server keeps its own share until deleted."""
     claims.release(conn, task.args["migration_id"])
     migrations.try_move(conn, task.args["migration_id"], "failed", now)
     resizing.count_one(conn, task.resource_id, now)
@@ -264,5 +264,5 @@ def end_failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
 
 
 def revert_cancelled(conn: Connection, task: Task, now: datetime) -> None:
-    """By a delete, whose task state stays, or by an operator."""
+    """By a deletion, whose task state stays, or by an operator."""
     servers.try_move(conn, task.resource_id, "revert cancelled", now)

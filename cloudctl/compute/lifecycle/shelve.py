@@ -1,7 +1,7 @@
 """Shelve: the guest is off, and its root disk is an image; then it leaves its host, by a task of its own.
 
-off → capture → keep, as an image of it is made: what fails is undone. What leaves a host is not: once the disk is gone
-there is the image alone. `args` of a shelve: `image_id`, None if its root disk is a volume; `was`, its state before.
+off → capture → keep, as for creating an image of it: a failure is undone. Leaving the host is not: once the disk is
+gone only the image is left. `args` of a shelve: `image_id`, None if its root disk is a volume; `was`, its state before.
 Reference: compute-states.md, section 4.9.
 """
 
@@ -71,7 +71,7 @@ async def capture(ctx: Context) -> Memo:
 
 
 def captured(conn: Connection, server_id: str, image_id: str, disk_format: str, now: datetime) -> None:
-    """Raises NotFound if the image was deleted meanwhile."""
+    """Raises NotFound if the image was deleted in the meantime."""
     create_image.captured(conn, server_id, image_id, disk_format, now)
     servers.try_move(conn, server_id, "shelving uploads", now)
 
@@ -92,13 +92,13 @@ def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
 
 
 def cancelled(conn: Connection, task: Task, now: datetime) -> None:
-    """By a delete, whose task state stays, or by an operator: then there is no task any more."""
+    """By a deletion, whose task state stays, or by an operator: then there is no task any more."""
     servers.try_move(conn, task.resource_id, "shelving cancelled", now)
     _drop_record(conn, task, now)
 
 
 def _drop_record(conn: Connection, task: Task, now: datetime) -> None:
-    """Of an image for which no step has run, and so none was undone."""
+    """Discard the record of an image for which no step has run, so that none was undone."""
     if task.args["image_id"] is not None:
         snapshots.discard_record(conn, task.args["image_id"], now, task)
 
@@ -107,7 +107,7 @@ def _drop_record(conn: Connection, task: Task, now: datetime) -> None:
 
 
 async def leave(ctx: Context) -> Memo:
-    """One step, because everything in it is an ensure and a border between steps is a transaction."""
+    """One step, because everything in it is an ensure and each boundary between steps costs a transaction."""
     server = await ctx.read(servers.get, ctx.resource_id)
     if server.host is None:
         raise Cancelled("the server is on no host")
@@ -120,7 +120,7 @@ async def leave(ctx: Context) -> Memo:
 
 
 def stays(conn: Connection, task: Task, error: str, now: datetime) -> None:
-    """It is shelved, and can be told to leave again."""
+    """The server stays shelved, and can be offloaded again."""
     servers.fail(conn, task.resource_id, "failed", error, now)
 
 

@@ -1,4 +1,4 @@
-"""The volumes of a server that boots: they exist, are kept for it, and its host can use them."""
+"""The volumes of a server that boots: they exist, are reserved for it, and its host can use them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cloudctl.volume.kinds import CREATE_VOLUME
 
 
 def go_on(conn: Connection, server_id: str, name: str, now: datetime, **values: Any) -> None:
-    """What a booting server becomes next. Raises Cancelled if a delete has changed it."""
+    """Make the next move of a booting server. Raises Cancelled if a deletion has changed it."""
     if not servers.try_move(conn, server_id, name, now, **values):
         raise Cancelled(f"server {server_id} cannot be {name} any more")
 
@@ -39,7 +39,7 @@ async def connect(ctx: Context) -> Memo | Wait:
 
 
 async def made(ctx: Context, devices: Iterable[BlockDevice]) -> bool:
-    """Whether all volumes are there that are made for the server. Raises CloudError if one could not be made."""
+    """Whether all volumes made for the server exist by now. Raises CloudError if one could not be made."""
     missing = [device for device in devices if device.attachment_id is None]
     states = [await ctx.child(child_key(device), CREATE_VOLUME, device.volume_id) for device in missing]
     for device, state in zip(missing, states, strict=True):
@@ -54,7 +54,7 @@ def child_key(device: BlockDevice) -> str:
 
 
 def keep(conn: Connection, server_id: str, host: str, now: datetime) -> None:
-    """Reserve what was made, and record that the host is about to use all of them. Raises Conflict."""
+    """Reserve the volumes that were made, and record that the host is about to use all of them. Raises Conflict."""
     for device in block_devices.of_server(conn, server_id):
         # The device's own id: a repeat finds the same attachment.
         attachment_id = _reserve(conn, server_id, device, device.attachment_id or device.id, now)
@@ -73,7 +73,7 @@ def connected(conn: Connection, server_id: str, host: str, connections: dict[str
 
 
 async def disconnect(ctx: Context) -> Wait | None:
-    """The host has none of them; they stay the server's. What shall not outlive it is made no further."""
+    """Take them from the host; they stay the server's. The making of those that must not outlive it is cancelled."""
     devices = await ctx.read(block_devices.of_server, ctx.resource_id)
     for device in devices:
         doomed = device.attachment_id is None and device.delete_on_termination
@@ -93,7 +93,7 @@ async def disconnect(ctx: Context) -> Wait | None:
 
 
 def keep_for_another_host(conn: Connection, server_id: str, now: datetime) -> None:
-    """The volumes are reserved again, without a moment in which somebody else could take them."""
+    """Reserve the volumes again, without a moment in which somebody else could take them."""
     for device in block_devices.of_server(conn, server_id):
         if device.attachment_id is not None and attachments.find(conn, device.attachment_id) is not None:
             _reserve_again(conn, server_id, device, now)
@@ -103,7 +103,7 @@ def keep_for_another_host(conn: Connection, server_id: str, now: datetime) -> No
 
 
 async def join(ctx: Context, host: str) -> None:
-    """The host can use the server's volumes. May be repeated. Raises Conflict, and the driver's errors."""
+    """Let the host use the server's volumes. May be repeated. Raises Conflict, and the driver's errors."""
     await ctx.write(_joining, ctx.resource_id, host, ctx.now)
     for device in await ctx.read(block_devices.of_server, ctx.resource_id):
         if device.attachment_id is not None:
@@ -125,7 +125,7 @@ def _joined(
 
 
 async def leave(ctx: Context, host: str) -> None:
-    """The host has none of the server's volumes; they stay the server's. May be repeated."""
+    """Take the server's volumes from the host; they stay the server's. May be repeated."""
     for device in await ctx.read(block_devices.of_server, ctx.resource_id):
         if device.attachment_id is None:
             continue

@@ -48,9 +48,9 @@ def place(
     options: ComputeOptions,
     now: datetime,
 ) -> None:
-    """Claim a host, and say so on the server and its ports. Raises NoValidHost, Cancelled."""
+    """Claim a host, and record it on the server and its ports. Raises NoValidHost, Cancelled."""
     server = servers.get(conn, server_id)
-    # Where it had to be at first does not bind it.
+    # It is no longer bound by where it had to be at first.
     wish = evolve(placing.wish(conn, server, failed), forced=None, requested=asked)
     host = claims.claim(conn, server_id, server.project_id, wish, placing.weights(options))
     if not servers.try_move(conn, server_id, "unshelving on a host", now, host=host.name, zone=host.zone):
@@ -69,7 +69,7 @@ async def unschedule(ctx: Context) -> None:
 
 
 def give_back(conn: Connection, server_id: str, now: datetime) -> None:
-    """No host any more. May be repeated."""
+    """Give up the host. May be repeated."""
     server = servers.find(conn, server_id)
     if server is None or server.deleted_at is not None:
         return
@@ -138,10 +138,10 @@ async def unspawn(ctx: Context) -> None:
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
-    """It stays shelved."""
+    """The server stays shelved."""
     servers.fail(conn, task.resource_id, "failed", error, now)
 
 
 def cancelled(conn: Connection, task: Task, now: datetime) -> None:
-    """By a delete, whose task state stays, or by an operator: then there is no task any more."""
+    """By a deletion, whose task state stays, or by an operator: then there is no task any more."""
     servers.try_move(conn, task.resource_id, "shelving cancelled", now)

@@ -1,4 +1,4 @@
-"""Attaching volumes to a guest that is there, and detaching them. Reference: compute.md, section 8.4.
+"""Attaching volumes to an existing guest, and detaching them. Reference: compute.md, section 8.4.
 
 `args`: `device_id`, the row of `block_devices`.
 """
@@ -74,7 +74,7 @@ def attached(
 
 
 async def let_go(ctx: Context) -> None:
-    """The guest and its host do not have the volume; then its record goes."""
+    """Remove the volume from the guest and its host, and then its record."""
     found = await ctx.read(use, ctx.resource_id, ctx.args["device_id"])
     if found is None:
         return
@@ -92,7 +92,7 @@ def detached(conn: Connection, device_id: str, attachment_id: str, now: datetime
 
 
 def attach_failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
-    """The server goes on without it; what went wrong is in its actions, and in a fault for administrators."""
+    """The server continues without the volume; what failed is in its actions, and in a fault for administrators."""
     servers.fail(conn, task.resource_id, "fault", error, now)
 
 
@@ -105,7 +105,7 @@ async def detach(ctx: Context) -> Memo:
 
 
 def detach_failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
-    """The guest has it still: in use again."""
+    """The guest still has the volume: it is in use again."""
     roll_back(conn, task, now)
     servers.fail(conn, task.resource_id, "fault", error, now)
 
