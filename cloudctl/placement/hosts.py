@@ -33,7 +33,7 @@ _promised = select(
     Inventory.max_unit,
     Inventory.allocation_ratio,
 ).join(Host.table, Host.id == Inventory.provider_id)
-# Of all providers: to look up whose each is takes longer than to compare all hosts now and then in vain.
+# Of all providers: looking up which are hosts takes longer than comparing all hosts in vain now and then.
 _summary = select(
     func.count(),
     func.sum(Inventory.total),
@@ -42,7 +42,7 @@ _summary = select(
     select(func.count()).select_from(Host.table).scalar_subquery(),
 ).select_from(Inventory.table)
 _inventories = select(Inventory).join(Host.table, Host.id == Inventory.provider_id)
-# What `summary` reads; of hosts it is only how many there are, which changes with what they provide.
+# The tables that `summary` reads; of hosts it reads only their number, which changes with what they provide.
 PROVIDED = (Inventory.table.name,)
 _providers = select(Provider.id).join(Host.table, Host.id == Provider.id)
 _down = select(Host.name).where(Host.up.is_(False))
@@ -51,7 +51,7 @@ _seen = update(Host).where(Host.up).values(seen_at=bindparam("now"))
 _succeeded = update(Host).where(Host.name == bindparam("of_host"), Host.failed_builds > 0).values(failed_builds=0)
 
 
-# What drivers say of a host, in the order in which `sync` asks.
+# What drivers report about a host, in the order of the values in `sync`.
 _said = attrgetter(
     "home_zone",
     "hypervisor_type",
@@ -68,7 +68,7 @@ _said = attrgetter(
 
 @frozen
 class Promises:
-    """How much more (or less) than it has may be promised of a host, and which zone it is in."""
+    """How much more (or less) than a host has may be promised, and which zone it is in."""
 
     cpu_ratio: float = 4.0
     ram_ratio: float = 1.0
@@ -83,7 +83,7 @@ class Promises:
         return next((zone for zone, names in self.zones.items() if name in names), self.default_zone)
 
     def inventories(self, host: HostInventory) -> dict[str, dict[str, Any]]:
-        """Resource class → what a provider of it says, of the classes that the host has."""
+        """Resource class → the columns of its inventory, for the classes that the host has."""
         found = {
             VCPU: (host.vcpus, self.reserved_vcpus, self.cpu_ratio),
             MEMORY_MB: (host.memory_mib, self.reserved_memory_mib, self.ram_ratio),
@@ -93,7 +93,7 @@ class Promises:
             name: {
                 # In the order of `_promised`.
                 "total": total,
-                # More than there is cannot be kept back.
+                # More than there is cannot be reserved.
                 "reserved": min(reserved, total),
                 "max_unit": total,
                 "allocation_ratio": ratio,
@@ -116,10 +116,10 @@ class Load:
 def sync(
     conn: Connection, found: Sequence[HostInventory], now: datetime, promises: Promises, *, are_all: bool = True
 ) -> tuple[Sequence[Host], Sequence[Host]]:
-    """Write down what the drivers say of their hosts. Those that no driver serves any more are down.
+    """Record what the drivers report about their hosts. Hosts that no driver serves any more are down.
 
-    `are_all` False: these are a few of them, and of the others nothing is new. These hosts (all of them) as they were,
-    and as they are; `seen_at`, and the zones of aggregates, are as they were in both.
+    `are_all` False: these are only a few, and there is nothing new about the others. Returns these hosts (or all) as
+    they were, and as they are; in both, `seen_at` and the zones of aggregates are as they were.
     """
     names = None if are_all else [host.name for host in found]
     before = _those(conn, _all, names)
@@ -139,7 +139,7 @@ def sync(
             "up_since": None if host.up_since is None else utc(host.up_since),
         }
         if (row := known.get(host.name)) is not None:
-            # Most rounds find what the last one has found.
+            # Most rounds find nothing new.
             if _said(row) != tuple(values.values()):
                 conn.execute(update(Host).where(Host.name == host.name).values(**values))
                 changed = True
@@ -160,11 +160,11 @@ def sync(
             except IntegrityError:
                 # Another process, which started at the same time, was first.
                 continue
-    gone = known.keys() - {host.name for host in found}  # of a few of them none
+    gone = known.keys() - {host.name for host in found}  # none, if these are only a few
     if lost := [name for name in gone if known[name].up]:
         conn.execute(update(Host).where(Host.name.in_(lost)).values(up=False))
         changed = True
-    # One that does not answer was last seen when it still did.
+    # A host that does not answer keeps the time at which it still did.
     conn.execute(_seen, {"now": now})
     rows = _those(conn, _all, names) if changed else before
     _provide(conn, rows, {host.name: promises.inventories(host) for host in found}, now, names)
@@ -173,22 +173,22 @@ def sync(
 
 
 def _those(conn: Connection, query: Any, names: Sequence[str] | None) -> Sequence[Any]:
-    """What a query that names hosts finds of these, or of all."""
+    """The rows that a query finds for these hosts, or for all."""
     return conn.execute(query if names is None else query.where(Host.name.in_(names))).all()
 
 
 def summary(conn: Connection) -> tuple[Any, ...]:
-    """What hosts provide, in a few numbers: others once something of it has changed, but for changes that even out."""
+    """What hosts provide, in a few numbers: they differ once something has changed, unless changes cancel out."""
     return tuple(conn.execute(_summary).one())
 
 
 def down(conn: Connection) -> set[str]:
-    """The names of those that no driver reaches."""
+    """The names of the hosts that no driver reaches."""
     return set(conn.scalars(_down))
 
 
 def seen_again(conn: Connection, now: datetime) -> None:
-    """Write down that those that answer were seen now, for a round that finds nothing else."""
+    """Record that the hosts that answer were seen now, for a round that finds nothing else."""
     conn.execute(_seen, {"now": now})
 
 
@@ -199,7 +199,7 @@ def _provide(
     now: datetime,
     names: Sequence[str] | None,
 ) -> None:
-    """Write down what these hosts provide, where it is not written yet. `names`: theirs; None: they are all."""
+    """Record what these hosts provide, unless it is recorded already. `names`: theirs; None: they are all."""
     known = {id for (id,) in _those(conn, _providers, names)}
     has = {row[:2]: row[2:] for row in _those(conn, _promised, names)}
     for host in rows:
@@ -227,7 +227,7 @@ def _new_provider(conn: Connection, host: Host, now: datetime) -> None:
 
 
 def _unless_there(conn: Connection, row: Insert) -> bool:
-    """Whether it was this process that wrote it, and no other one that started at the same time."""
+    """Whether this process wrote the row, and not another one that started at the same time."""
     try:
         with conn.begin_nested():
             conn.execute(row)
@@ -254,7 +254,7 @@ def every(conn: Connection) -> Sequence[Host]:
 
 
 def alive(conn: Connection) -> set[str]:
-    """The names of those of which `is_alive` holds."""
+    """The names of the hosts for which `is_alive` holds."""
     return set(conn.scalars(_alive))
 
 
@@ -263,7 +263,7 @@ def find(conn: Connection, name: str) -> Host | None:
 
 
 def zones(conn: Connection) -> dict[str, bool]:
-    """Zone → whether a server can be asked for there: it has an enabled host. By name."""
+    """Zone → whether a server can be requested there: it has an enabled host. By name."""
     enabled = func.max(case((Host.enabled, 1), else_=0))
     rows = conn.execute(select(Host.zone, enabled).group_by(Host.zone).order_by(Host.zone))
     return {zone: bool(usable) for zone, usable in rows}
@@ -274,7 +274,7 @@ def is_alive(host: Host) -> bool:
 
 
 def status(host: Host) -> str:
-    """`host_status` of the servers on it: UP, DOWN (an administrator's word), UNKNOWN (silent) or MAINTENANCE."""
+    """`host_status` of the servers on it: UP, DOWN (an administrator says so), UNKNOWN (silent) or MAINTENANCE."""
     if host.forced_down:
         return "DOWN"
     if not host.up:
@@ -283,7 +283,7 @@ def status(host: Host) -> str:
 
 
 def change(conn: Connection, host: Host, changes: Mapping[str, Any]) -> Host:
-    """`enabled`, `disabled_reason`, `forced_down`: what administrators say of a host."""
+    """`enabled`, `disabled_reason`, `forced_down`: what administrators say about a host."""
     conn.execute(update(Host).where(Host.number == host.number).values(changes))
     if changes.get("enabled", host.enabled) != host.enabled:
         mark = ProviderTrait.provider_id == host.id, ProviderTrait.trait == DISABLED
@@ -294,8 +294,8 @@ def change(conn: Connection, host: Host, changes: Mapping[str, Any]) -> Host:
 
 
 def remove(conn: Connection, host: Host) -> bool:
-    """Forget a host that holds no allocation; False if it holds some."""
-    # Nobody takes a share of it between the two.
+    """Forget a host that has no allocations; False if it has some."""
+    # Check and deletion in one: nobody takes a share of it in between.
     gone = delete(Provider).where(Provider.id == host.id, Provider.shares == 0)
     if not conn.execute(gone).rowcount:
         return False

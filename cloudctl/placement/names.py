@@ -1,7 +1,7 @@
-"""Resource classes and traits that placement knows of itself; others begin with CUSTOM_.
+"""Resource classes and traits that placement knows by itself; others begin with CUSTOM_.
 
-Those of the standard lists that something here can have or ask for; the lists are larger, and name hardware that no
-driver of ours tells of.
+They are those of the standard lists that something here can have or request; the lists are larger, and name hardware
+that no driver of ours reports.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ RESOURCE_CLASSES = (
 DISABLED = "COMPUTE_STATUS_DISABLED"
 # A provider whose inventory the others of its aggregates share.
 SHARES = "MISC_SHARES_VIA_AGGREGATE"
-# A provider of hosts.
+# A provider that is a host.
 NODE = "COMPUTE_NODE"
 
-# What the others begin with, and how they go on.
+# The beginnings of the other traits, and their endings.
 FAMILIES = {
     "COMPUTE": "ACCELERATORS DEVICE_TAGGING EXTEND_VOLUME REMOTE_MANAGED_PORTS RESCUE_BFV SAME_HOST_COLD_MIGRATE "
     "SECURITY_UEFI_SECURE_BOOT SHARE_LOCAL_FS SOCKET_PCI_NUMA_AFFINITY TRUSTED_CERTS VIOMMU_MODEL_INTEL",
@@ -80,5 +80,5 @@ LONGEST = 255
 
 
 def is_custom(name: str) -> bool:
-    """Whether clients may make a class, or a trait, of this name."""
+    """Whether clients may create a class, or a trait, of this name."""
     return len(name) <= LONGEST and CUSTOM.fullmatch(name) is not None

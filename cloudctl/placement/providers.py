@@ -1,7 +1,7 @@
-"""Resource providers: trees of them, what they have, what is said of them, and that two who change one take turns.
+"""Resource providers: their trees, what they have, and what is said about them. Two that change one take turns.
 
-A host's provider has the host's id and name. What a driver tells of a host is written again every few seconds; what a
-client says of its provider beside that stays. Reference: compute-scheduling.md, sections 2 and 15.
+A host's provider has the host's id and name. What a driver reports about a host is written again every few seconds;
+whatever else a client says about its provider stays. Reference: compute-scheduling.md, sections 2 and 15.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class NewInventory:
 
 
 class InUse(Conflict):
-    """Consumers have a share of what should go."""
+    """Consumers have a share of what is to be removed."""
 
     type = "placement.inventory.inuse"
 
@@ -76,7 +76,7 @@ def get(conn: Connection, provider_id: str) -> Provider:
 
 
 def create(conn: Connection, new: NewProvider, now: datetime) -> Provider:
-    """Raises Invalid for a parent that is not there, Conflict for a name or an id that is taken."""
+    """Raises Invalid for a parent that does not exist, Conflict for a name or an id that is taken."""
     id = new.id or new_id()
     root_id = id if new.parent_id is None else _parent(conn, new.parent_id).root_id
     row = {"id": id, "name": new.name, "parent_id": new.parent_id, "root_id": root_id}
@@ -89,7 +89,7 @@ def create(conn: Connection, new: NewProvider, now: datetime) -> Provider:
 
 
 def change(conn: Connection, provider: Provider, changes: Mapping[str, Any], now: datetime, moves: bool) -> Provider:
-    """`name`, `parent_id`. `moves`: one that has a parent may get another, or none. Raises Invalid, Conflict."""
+    """`name`, `parent_id`. `moves`: a provider with a parent may get another, or none. Raises Invalid, Conflict."""
     parent_id = changes.get("parent_id", provider.parent_id)
     try:
         with conn.begin_nested():
@@ -140,7 +140,7 @@ def _taken(name: str) -> Conflict:
 
 
 def remove(conn: Connection, provider: Provider) -> None:
-    """Raises Conflict while it has children, or consumers a share of it; or while it is a host."""
+    """Raises Conflict while it has children, consumers have a share of it, or it is a host."""
     if conn.execute(select(Provider.id).where(Provider.parent_id == provider.id).limit(1)).first() is not None:
         raise Conflict(
             f"Unable to delete parent resource provider {provider.id}: It has child resource providers.",
@@ -158,7 +158,7 @@ def remove(conn: Connection, provider: Provider) -> None:
 
 
 def advance(conn: Connection, provider_id: str, generation: int, now: datetime) -> Provider:
-    """The provider, one generation further, if it is of this one; nobody else changes it meanwhile.
+    """Raise the provider's generation, if it is this one; nobody else changes it before the transaction ends.
 
     Raises NotFound, Contended.
     """
@@ -208,7 +208,7 @@ def remove_inventory(conn: Connection, inventory: Inventory) -> None:
     conn.execute(delete(Inventory).where(*mine))
 
 
-# -- what is said of it
+# -- what is said about it
 
 
 def traits_of(conn: Connection, provider_id: str) -> list[str]:
@@ -232,7 +232,7 @@ def aggregates_of(conn: Connection, provider_id: str) -> list[str]:
 
 
 def set_aggregates(conn: Connection, provider_id: str, wanted: Iterable[str]) -> None:
-    """These and no others. A host's are those of the compute API, with the zones that come of them."""
+    """These and no others. A host's are those of the compute API, and determine its zone."""
     conn.execute(delete(ProviderAggregate).where(ProviderAggregate.provider_id == provider_id))
     rows = [{"provider_id": provider_id, "aggregate_id": each} for each in sorted(set(wanted))]
     conn.execute(insert(ProviderAggregate), rows)
@@ -244,7 +244,7 @@ def consumers_of(conn: Connection, provider_id: str) -> Sequence[Allocation]:
     return conn.execute(mine.order_by(Allocation.consumer_id, Allocation.resource_class)).all()
 
 
-# -- classes and traits that clients make
+# -- classes and traits that clients create
 
 
 def classes(conn: Connection) -> list[str]:
@@ -253,7 +253,7 @@ def classes(conn: Connection) -> list[str]:
 
 
 def check_classes(conn: Connection, wanted: Iterable[str], said: str = "No such resource class") -> None:
-    """Raises Invalid, which begins as `said`, for one that there is not."""
+    """Raises Invalid, with a message that begins with `said`, for a class that does not exist."""
     unknown = set(wanted) - set(names.RESOURCE_CLASSES)
     if unknown:
         unknown -= set(conn.scalars(select(ResourceClass.name).where(ResourceClass.name.in_(unknown))))
@@ -272,7 +272,7 @@ def remove_class(conn: Connection, name: str) -> None:
 
 
 def traits(conn: Connection, used: bool | None = None) -> list[str]:
-    """By name. `used`: only those that a provider has, or has not."""
+    """By name. `used`: only those that some provider has, or that none has."""
     every = names.TRAITS | set(conn.scalars(select(Trait.name)))
     if used is None:
         return sorted(every)
@@ -291,7 +291,7 @@ def remove_trait(conn: Connection, name: str) -> None:
 
 
 def make_name(conn: Connection, record: type[Trait] | type[ResourceClass], name: str) -> bool:
-    """Whether this trait, or class, is new. Raises Invalid for a name that clients cannot make."""
+    """Create a trait, or class; whether it is new. Raises Invalid for a name that clients cannot create."""
     if not names.is_custom(name):
         raise Invalid(f"{name[:64]!r} does not match '^CUSTOM_[A-Z0-9_]+$'.")
     column = record.table.c.name

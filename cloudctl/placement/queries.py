@@ -14,14 +14,14 @@ import orjson
 
 from cloudctl.placement.wishes import HostState
 
-# How deep, and how many parts: it comes from strangers, and each host is asked.
+# How deep, and how many parts: it comes from strangers, and is evaluated for each host.
 DEEPEST, MOST = 20, 200
 
 Value = str | float | bool
 
 
 class QueryError(ValueError):
-    """It says no condition."""
+    """The text is not a condition."""
 
 
 def _told(host: HostState) -> Mapping[str, Value]:
@@ -95,7 +95,7 @@ def _check(part: Any, depth: int, left: list[int]) -> None:
 
 
 def holds(query: Sequence[Any], host: HostState) -> bool:
-    """Whether the host meets a condition that `parse` has given. A variable that there is not meets none."""
+    """Whether the host meets a condition from `parse`. A variable that does not exist meets none."""
     return bool(_value(query, _told(host)))
 
 

@@ -1,4 +1,4 @@
-"""Placement as a part of a cloud. What hosts have is written down by compute, which asks their drivers."""
+"""Placement as a part of a cloud. What hosts have is recorded by compute, which asks their drivers."""
 
 from __future__ import annotations
 

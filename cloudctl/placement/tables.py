@@ -1,4 +1,4 @@
-"""Hosts, aggregates of them, providers of resources with what they have, and who takes it."""
+"""Hosts and their aggregates, resource providers with what they have, and who takes it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Host(Record, table="hosts"):
     service_id: Field[str] = identifier(unique=True)
     name: Field[str] = column(String(255), unique=True)
     zone: Field[str] = text(default="nova")
-    # Where it is as long as no aggregate says otherwise.
+    # Its zone, unless an aggregate says otherwise.
     home_zone: Field[str] = text(default="nova")
     hypervisor_type: Field[str] = text(64)
     hypervisor_version: Field[int] = column(Integer, default=1)
@@ -34,17 +34,17 @@ class Host(Record, table="hosts"):
     disabled_reason: Field[str | None] = optional_text()
     failed_builds: Field[int] = column(Integer, default=0)
     created_at: Field[datetime] = time()
-    seen_at: Field[datetime] = time()  # when a driver last told of it
+    seen_at: Field[datetime] = time()  # when a driver last reported it
     up_since: Field[datetime | None] = time()  # when the machine was started, if its driver can tell
 
 
 class Provider(Record, table="resource_providers"):
-    """Whatever has something that consumers take a share of: a host, a part of one, a pool that hosts share."""
+    """Anything that consumers take a share of: a host, a part of one, a pool that hosts share."""
 
     number: Field[int] = column(Integer, primary_key=True, autoincrement=True)
-    id: Field[str] = identifier(unique=True)  # of a host: the host's
+    id: Field[str] = identifier(unique=True)  # for a host: the host's
     name: Field[str] = column(String(200), unique=True)
-    # Raised with every change of what it has, what is taken of it, and what is said of it.
+    # Raised by every change to what it has, what is taken of it, and what is said about it.
     generation: Field[int] = column(Integer, default=0)
     parent_id: Field[str | None] = optional_text(64)
     root_id: Field[str] = identifier()
@@ -65,17 +65,17 @@ class Inventory(Record, table="inventories"):
     max_unit: Field[int] = column(Integer)
     step_size: Field[int] = column(Integer, default=1)
     allocation_ratio: Field[float] = column(Float, default=1.0)
-    # What is taken: the sum of the allocations, kept by `allocations`.
+    # What is taken: the sum of the allocations, maintained by `allocations`.
     used: Field[int] = column(BigInteger, default=0)
 
     @property
     def capacity(self) -> int:
-        """What may be taken of it altogether."""
+        """What may be taken of it in total."""
         return max(0, int((self.total - self.reserved) * self.allocation_ratio))
 
 
 class Consumer(Record, table="consumers"):
-    """Who takes shares: a server, a migration while a server holds two hosts, or whatever a client says."""
+    """Who takes shares: a server, a migration while a server holds two hosts, or anything a client names."""
 
     id: Field[str] = identifier(primary_key=True)
     project_id: Field[str] = text()
@@ -98,13 +98,13 @@ Index("ix_allocations_provider", Allocation.provider_id)
 
 
 class ResourceClass(Record, table="resource_classes"):
-    """One that a client has made; the standard ones are in `names`."""
+    """A class that a client has created; the standard ones are in `names`."""
 
     name: Field[str] = column(String(255), primary_key=True)
 
 
 class Trait(Record, table="traits"):
-    """One that a client has made; the standard ones are in `names`."""
+    """A trait that a client has created; the standard ones are in `names`."""
 
     name: Field[str] = column(String(255), primary_key=True)
 
@@ -128,7 +128,7 @@ class Aggregate(Record, table="aggregates"):
 
 
 class ProviderAggregate(Record, table="provider_aggregates"):
-    # A host's id is that of its provider. An aggregate may be known to placement alone.
+    # A host's id is that of its provider. An aggregate may be known only to placement.
     provider_id: Field[str] = identifier(primary_key=True)
     aggregate_id: Field[str] = identifier(primary_key=True)
 

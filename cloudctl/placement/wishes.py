@@ -26,7 +26,7 @@ class Resources:
     others: Mapping[str, int] = field(factory=dict)
 
     def amounts(self) -> dict[str, int]:
-        """Resource class → amount, of those that are needed at all."""
+        """Resource class → amount, for those that are needed at all."""
         found = {VCPU: self.vcpus, MEMORY_MB: self.memory_mib, DISK_GB: self.disk_gib, **self.others}
         return {name: amount for name, amount in found.items() if amount}
 
@@ -44,7 +44,7 @@ class GroupWish:
 class Wish:
     """What one server needs of its host.
 
-    `forced`: the host is an administrator's order, which no filter questions (the claim does). `requested`: only this
+    `forced`: the host that an administrator orders, which no filter rejects (the claim may). `requested`: only this
     host, if it passes. `excluded`: hosts that failed it. `same_as`, `different_from`: hosts of the servers named in the
     scheduler hints; None if there was no such hint.
     """
@@ -67,9 +67,9 @@ class Wish:
 
 
 class HostState(NamedTuple):
-    """A host in the moment of choosing. `free_…` may be negative after a ratio was lowered.
+    """A host at the moment of choosing. `free_…` may be negative after a ratio was lowered.
 
-    A tuple, since one is made of every host for each server.
+    A tuple, since one is made for every host for each server.
     """
 
     name: str
@@ -90,4 +90,4 @@ class HostState(NamedTuple):
     host_ip: str | None = None
     left: Mapping[str, int] = NOTHING  # resource class → what is free
     traits: frozenset[str] = frozenset()
-    aggregates: Sequence[Mapping[str, str]] = ()  # the metadata of each that it is in
+    aggregates: Sequence[Mapping[str, str]] = ()  # the metadata of each one that it is in

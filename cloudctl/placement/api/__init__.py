@@ -20,7 +20,7 @@ MICROVERSIONS = Microversions("placement", (1, 0), (1, 39))
 
 
 def envelope(status: int, message: str, type: str) -> JsonObject:
-    """A list of one. `code` says more than the status where the error's type begins with `placement.`."""
+    """A list of one. `code` says more than the status if the error's type begins with `placement.`."""
     code = type if type.startswith("placement.") else "placement.undefined_code"
     error = {
         "status": status,

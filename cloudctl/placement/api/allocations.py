@@ -45,7 +45,7 @@ class Listed:
 @frozen
 class Share:
     resources: Resources
-    # As it was read; it says nothing.
+    # As it was read; it has no effect.
     generation: int | Missing = MISSING
 
 
@@ -125,7 +125,7 @@ class Allocations:
 
     @routes.get(ONE, policy="placement:allocations:list")
     async def show(self, call: Call, consumer_id: str) -> Reply:
-        """Show what a consumer has; nothing, if nobody knows it."""
+        """Show the allocations of a consumer; empty if it is unknown."""
         return queries.fresh(call, await self.db.scan(_shown, call, consumer_id))
 
     @routes.put(
@@ -139,12 +139,12 @@ class Allocations:
         status=204,
     )
     async def update(self, call: Call, consumer_id: str, body: Any) -> None:
-        """Say what a consumer has."""
+        """Replace the allocations of a consumer."""
         await self.db.run(_replace, call, {queries.uuid(consumer_id, "consumer_uuid"): body})
 
     @routes.delete(ONE, policy="placement:allocations:manage")
     async def delete(self, call: Call, consumer_id: str) -> None:
-        """Take everything away from a consumer."""
+        """Delete the allocations of a consumer."""
         await self.db.run(_release, consumer_id)
 
     @routes.post(
@@ -155,7 +155,7 @@ class Allocations:
         status=204,
     )
     async def update_many(self, call: Call, body: Mapping[str, Any]) -> None:
-        """Say what several consumers have, all or none."""
+        """Replace the allocations of several consumers, all or none."""
         await self.db.run(_replace, call, body)
 
     @routes.post(
@@ -166,12 +166,12 @@ class Allocations:
         status=204,
     )
     async def reshape(self, call: Call, body: Reshape_1_30) -> None:
-        """Move what providers have, and what consumers have of it, all or none."""
+        """Move inventories of providers together with their allocations, all or none."""
         await self.db.run(_reshape, call, body)
 
     @routes.get("/usages", policy="placement:usages:show", since=(1, 9), query=QUERY)
     async def usages(self, call: Call) -> Reply:
-        """Show how much the consumers of a project, or of one user in it, have."""
+        """Show the usage of a project, or of one user in it."""
         queries.only(call, QUERY)
         project_id = queries.once(call, "project_id")
         if not project_id:
@@ -185,7 +185,7 @@ def _shown(conn: Connection, call: Call, consumer_id: str) -> dict[str, Any]:
     if consumer is None:
         return {"allocations": {}}
     held = allocations.held(conn, consumer_id)
-    # In the order in which the providers were made.
+    # In the order in which the providers were created.
     given = sorted((providers.get(conn, provider_id) for provider_id in held), key=lambda row: row.number)
     found = {row.id: {"generation": row.generation, "resources": held[row.id]} for row in given}
     return {"allocations": found, **LATER.of(call.version, consumer)}
@@ -210,7 +210,7 @@ def _wanted(call: Call, consumer_id: str, body: Any) -> NewAllocations:
         for each in body.allocations:
             shares[each.resource_provider.uuid] |= each.resources
         named = body if isinstance(body, List_1_8) else None
-        # Clients of old name nobody.
+        # Old clients name no owner.
         owner = Owner(consumer_id, named.project_id, named.user_id, "") if named else Owner(consumer_id, "", "", "")
         return NewAllocations(owner, shares, checked=False)
     checked = isinstance(body, Shares_1_28)
@@ -226,7 +226,7 @@ def _wanted(call: Call, consumer_id: str, body: Any) -> NewAllocations:
 
 
 def _reshape(conn: Connection, call: Call, body: Reshape_1_30) -> None:
-    """First what is new, then who has it, then what is gone: in between nobody has what is not there."""
+    """First what is new, then who has it, then what is gone: at no time does anybody have what does not exist."""
     final = {
         id: {name: wanted(call, name, each) for name, each in to.inventories.items()}
         for id, to in body.inventories.items()

@@ -1,4 +1,4 @@
-"""Allocation candidates: ways in which what a consumer needs could be given to it."""
+"""Allocation candidates: ways in which a consumer could be given what it needs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Candidates:
 
     @routes.get("/allocation_candidates", policy="placement:candidates:list", since=(1, 10), query=QUERY)
     async def list(self, call: Call) -> Reply:
-        """List ways in which resources could be given: from which providers, how much."""
+        """List ways in which resources could be given: how much from which providers."""
         return queries.fresh(call, await self.db.scan(_found, asked(call), call))
 
 
@@ -80,7 +80,7 @@ def asked(call: Call) -> Request:
 
 
 def _suffixes(call: Call) -> list[str]:
-    """In the order of their first parameter. Raises Invalid for a parameter that there is not."""
+    """In the order of their first parameter. Raises Invalid for a parameter that does not exist."""
     found: dict[str, None] = {}
     for name in call.query:
         if name in QUERY and name in call.query:
@@ -117,7 +117,7 @@ def _is_isolated(call: Call, groups: int) -> bool:
 
 
 def _check(conn: Connection, groups: tuple[Group, ...], root_traits: frozenset[str]) -> None:
-    """Raises Invalid for a class, or a trait, that there is not."""
+    """Raises Invalid for a class, or a trait, that does not exist."""
     providers.check_classes(conn, {name for group in groups for name in group.resources})
     named = root_traits.union(*(group.forbidden.union(*group.required) for group in groups))
     if unknown := sorted(named - set(providers.traits(conn))):
@@ -136,7 +136,7 @@ def _found(conn: Connection, request: Request, call: Call) -> dict[str, Any]:
 
 
 def _concerned(call: Call, known: Mapping[str, Node], ways: list[Way]) -> list[Node]:
-    """Those of the ways; with them, from 1.29 on, the whole of their trees."""
+    """The providers of the ways; from 1.29 on, with the whole of their trees."""
     ids = {id for way in ways for some in way.mappings.values() for id in some}
     if call.version not in gates.NESTED:
         return [node for node in known.values() if node.id in ids]

@@ -1,4 +1,4 @@
-"""Microversions at which this API acts otherwise. What merely looks otherwise has its span where it is declared."""
+"""Microversions at which this API acts differently. What merely looks different has its span where it is declared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What resource providers have."""
+"""The inventories of resource providers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Amounts:
 @frozen(kw_only=True)
 class AddInventory(Amounts):
     resource_class: ClassName
-    # Nothing depends on it: what is added conflicts with nothing but itself.
+    # It may be left out: what is added conflicts with nothing but itself.
     resource_provider_generation: Annotated[int, Range(0)] | None = None
 
 
@@ -88,39 +88,39 @@ class Inventories:
 
     @routes.get(ALL, policy="placement:inventories:list")
     async def list(self, call: Call, provider_id: str) -> Reply:
-        """List what a resource provider has."""
+        """List the inventories of a resource provider."""
         return queries.fresh(call, await self.db.scan(_all, provider_id))
 
     @routes.put(ALL, policy="placement:inventories:manage", body=Body(SetInventories))
     async def replace(self, call: Call, provider_id: str, body: SetInventories) -> Reply:
-        """Say all that a resource provider has."""
+        """Replace the inventories of a resource provider."""
         return queries.fresh(call, await self.db.run(_replace, call, provider_id, body))
 
     @routes.post(ALL, policy="placement:inventories:manage", body=Body(AddInventory), status=201)
     async def create(self, call: Call, provider_id: str, body: AddInventory) -> Reply:
-        """Say that a resource provider has something else."""
+        """Add an inventory to a resource provider."""
         shown = await self.db.run(_create, call, provider_id, body)
         location = ("Location", f"{call.url}/{body.resource_class}")
         return queries.fresh(call, shown, headers=(location,))
 
     @routes.delete(ALL, policy="placement:inventories:manage", since=(1, 5))
     async def clear(self, call: Call, provider_id: str) -> None:
-        """Say that a resource provider has nothing."""
+        """Delete all inventories of a resource provider."""
         await self.db.run(_clear, call, provider_id)
 
     @routes.get(ONE, policy="placement:inventories:list")
     async def show(self, call: Call, provider_id: str, name: str) -> Reply:
-        """Show how much of one class a resource provider has."""
+        """Show one inventory of a resource provider."""
         return queries.fresh(call, await self.db.scan(_one, provider_id, name))
 
     @routes.put(ONE, policy="placement:inventories:manage", body=Body(SetInventory))
     async def update(self, call: Call, provider_id: str, name: str, body: SetInventory) -> Reply:
-        """Say how much of one class a resource provider has."""
+        """Change one inventory of a resource provider."""
         return queries.fresh(call, await self.db.run(_update, call, provider_id, name, body))
 
     @routes.delete(ONE, policy="placement:inventories:manage")
     async def delete(self, call: Call, provider_id: str, name: str) -> None:
-        """Say that a resource provider has nothing of one class."""
+        """Delete one inventory of a resource provider."""
         await self.db.run(_delete, call, provider_id, name)
 
 

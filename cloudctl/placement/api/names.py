@@ -43,7 +43,7 @@ class Names:
 
     @routes.post(CLASSES, policy="placement:names:manage", since=(1, 2), body=Body(CreateClass), status=201)
     async def create_class(self, call: Call, body: CreateClass) -> Reply:
-        """Make a resource class."""
+        """Create a resource class."""
         if not await self.db.run(providers.make_name, ResourceClass, body.name):
             raise Conflict(f"Conflicting resource class already exists: {body.name}")
         return queries.fresh(call, None, headers=(("Location", f"{call.url}/{body.name}"),))
@@ -63,7 +63,7 @@ class Names:
 
     @routes.put(CLASS, policy="placement:names:manage", since=(1, 7), status=201)
     async def ensure_class(self, call: Call, name: str) -> Reply:
-        """Make a resource class unless it is there."""
+        """Create a resource class unless it exists."""
         return await self._ensure(call, ResourceClass, name)
 
     @routes.delete(CLASS, policy="placement:names:manage", since=(1, 2))
@@ -79,14 +79,14 @@ class Names:
 
     @routes.get(TRAIT, policy="placement:names:list", since=(1, 6), status=204)
     async def show_trait(self, call: Call, name: str) -> Reply:
-        """Say whether a trait is there."""
+        """Check whether a trait exists."""
         if not await self.db.scan(providers.known_trait, name):
             raise NotFound(f"No such trait {name[:255]}.")
         return queries.fresh(call, None)
 
     @routes.put(TRAIT, policy="placement:names:manage", since=(1, 6), status=201)
     async def ensure_trait(self, call: Call, name: str) -> Reply:
-        """Make a trait unless it is there."""
+        """Create a trait unless it exists."""
         return await self._ensure(call, Trait, name)
 
     @routes.delete(TRAIT, policy="placement:names:manage", since=(1, 6))

@@ -1,4 +1,4 @@
-"""Resource providers, and what is said of them."""
+"""Resource providers, and what is said about them."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Providers:
         PATH, policy="placement:providers:manage", body=Body(CreateProvider), status={(1, 0): 201, (1, 20): 200}
     )
     async def create(self, call: Call, body: CreateProvider) -> Reply:
-        """Make a resource provider."""
+        """Create a resource provider."""
         new = NewProvider(body.name, body.uuid or None, body.parent_provider_uuid or None)
         row = await self.db.run(providers.create, new, call.now)
         location = ("Location", f"{call.root_url}{PATH}/{row.id}")
@@ -125,12 +125,12 @@ class Providers:
 
     @routes.put(f"{PATH}/<provider_id>", policy="placement:providers:manage", body=Body(ChangeProvider))
     async def update(self, call: Call, provider_id: str, body: ChangeProvider) -> Reply:
-        """Give a resource provider another name, or another parent."""
+        """Change the name or the parent of a resource provider."""
         return queries.fresh(call, view(call, await self.db.run(_change, call, provider_id, body)))
 
     @routes.delete(f"{PATH}/<provider_id>", policy="placement:providers:manage")
     async def delete(self, call: Call, provider_id: str) -> None:
-        """Delete a resource provider of which nobody has a share."""
+        """Delete a resource provider without allocations."""
         await self.db.run(_remove, provider_id)
 
     @routes.get(f"{PATH}/<provider_id>/usages", policy="placement:providers:list")
@@ -140,7 +140,7 @@ class Providers:
 
     @routes.get(f"{PATH}/<provider_id>/allocations", policy="placement:providers:list")
     async def allocations(self, call: Call, provider_id: str) -> Reply:
-        """Show who has how much of a resource provider."""
+        """Show the allocations of a resource provider."""
         return queries.fresh(call, await self.db.scan(_allocations, call, provider_id))
 
     @routes.get(f"{PATH}/<provider_id>/aggregates", policy="placement:providers:list", since=(1, 1))
@@ -155,7 +155,7 @@ class Providers:
         body={(1, 1): Body(Ids), (1, 19): Body(Aggregates)},
     )
     async def set_aggregates(self, call: Call, provider_id: str, body: Any) -> Reply:
-        """Say which aggregates a resource provider is in."""
+        """Set the aggregates that a resource provider is in."""
         return queries.fresh(call, await self.db.run(_set_aggregates, call, provider_id, body))
 
     @routes.get(f"{PATH}/<provider_id>/traits", policy="placement:providers:list", since=(1, 6))
@@ -165,12 +165,12 @@ class Providers:
 
     @routes.put(f"{PATH}/<provider_id>/traits", policy="placement:providers:manage", since=(1, 6), body=Body(Traits))
     async def set_traits(self, call: Call, provider_id: str, body: Traits) -> Reply:
-        """Say which traits a resource provider has."""
+        """Set the traits of a resource provider."""
         return queries.fresh(call, await self.db.run(_set_traits, call, provider_id, body))
 
     @routes.delete(f"{PATH}/<provider_id>/traits", policy="placement:providers:manage", since=(1, 6))
     async def clear_traits(self, call: Call, provider_id: str) -> None:
-        """Take all traits off a resource provider."""
+        """Remove all traits from a resource provider."""
         await self.db.run(_clear_traits, call, provider_id)
 
 

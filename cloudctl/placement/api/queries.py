@@ -21,7 +21,7 @@ DUPLICATE_KEY = "placement.query.duplicate_key"
 
 
 def only(call: Call, known: Iterable[str]) -> None:
-    """Refuse parameters that there are not, at this version. Raises Invalid."""
+    """Refuse parameters that do not exist at this version. Raises Invalid."""
     if unknown := sorted(name for name in call.query if name not in call.query or name not in set(known)):
         raise Invalid(f"Invalid query string parameters: {unexpected(unknown)}", type=BAD_VALUE)
 
@@ -106,7 +106,7 @@ def aggregates(
 
 
 def _aggregate(text: str, name: str) -> str:
-    """As it was written: so a provider is told of it, and so it is shown. Raises Invalid."""
+    """As it was written: that is how a provider stores and shows it. Raises Invalid."""
     uuid(text, name)
     return text
 
@@ -132,7 +132,7 @@ def group(call: Call, suffix: str = "") -> Group:
 
 
 def fresh(call: Call, body: Any, status: int | None = None, headers: tuple[tuple[str, str], ...] = ()) -> Reply:
-    """An answer that is not to be kept, and that says so where the version has it."""
+    """An answer that is not to be cached, and that says so if the version has it."""
     if call.version not in gates.TIMES:
         return Reply(body, status, headers)
     modified = f"{call.now:%a, %d %b %Y %H:%M:%S} GMT"
