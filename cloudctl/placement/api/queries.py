@@ -56,7 +56,7 @@ def resources(text: str) -> dict[str, int]:
 def traits(
     values: Iterable[str], version: Version, name: str = "required"
 ) -> tuple[tuple[frozenset[str], ...], frozenset[str]]:
-    """(sets of which each must be met, forbidden ones). Raises Invalid."""
+    """(sets that must each be met, forbidden ones). Raises Invalid."""
     required: list[frozenset[str]] = []
     forbidden: set[str] = set()
     for value in values:
@@ -85,7 +85,7 @@ def _words(text: str, name: str) -> list[str]:
 def aggregates(
     values: Iterable[str], version: Version, name: str = "member_of"
 ) -> tuple[tuple[frozenset[str], ...], frozenset[str]]:
-    """(sets of which each must be met, forbidden ones). Raises Invalid."""
+    """(sets that must each be met, forbidden ones). Raises Invalid."""
     inside: list[frozenset[str]] = []
     outside: set[str] = set()
     given = list(values)
