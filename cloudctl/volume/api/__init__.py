@@ -1,4 +1,4 @@
-"""The block storage API's tree. Microversions 3.0 to 3.71; a project id may stand behind the version in every path."""
+"""The block storage API's tree. Microversions 3.0 to 3.71; a project id may follow the version in every path."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from cloudctl.volume.api.volumes import Volumes
 from cloudctl.volume.options import VolumeOptions
 
 FAULTS = Faults(named({**NAMES, 413: "overLimit"}, "volumeFault"), schema_problems)
-# What an access rule may call this service, too.
+# What access rules may also call this service.
 TYPES = ("block-storage", "volumev3")
 
 
@@ -52,9 +52,9 @@ def build(
     log_levels: LogLevels | None,
     hypervisor: IHypervisor,
 ) -> ApiApp:
-    """`pools`: where volumes are; `backend`: all of them as one; `hypervisor`: is asked only what it can do.
+    """`pools`: where volumes are; `backend`: all of them as one; `hypervisor`: queried only for what it can do.
 
-    It is asked while a request waits only to connect hosts, for its capacity, and what it is capable of.
+    A backend is called while a request waits only to connect hosts, and for its capacity and capabilities.
     """
     resources = (
         Volumes(db, options),

@@ -76,22 +76,22 @@ class VolumeActions:
 
     @routes.action(ACTION, "os-set_bootable", policy="volume:volumes:update", status=200, body=Body(SetBootable))
     async def set_bootable(self, call: Call, volume_id: str, body: SetBootable) -> None:
-        """Say whether servers can boot from a volume."""
+        """Set whether servers can boot from a volume."""
         await self.db.run(operations.set_bootable, call.caller, volume_id, body.bootable)
 
     @routes.action(ACTION, "os-update_readonly_flag", policy="volume:volumes:update", body=Body(SetReadonly))
     async def set_readonly(self, call: Call, volume_id: str, body: SetReadonly) -> None:
-        """Say whether a volume may be attached for reading only."""
+        """Set whether a volume may only be attached read-only."""
         await self.db.run(operations.set_readonly, call.caller, volume_id, body.readonly)
 
     @routes.action(ACTION, "os-reset_status", policy="volume:volumes:reset_status", body=Body(ResetStatus))
     async def reset_status(self, call: Call, volume_id: str, body: ResetStatus) -> None:
-        """Set a status by hand; the volume itself stays as it is."""
+        """Set a status manually; the volume itself stays as it is."""
         await self.db.run(operations.reset, call.caller, volume_id, body.reset())
 
     @routes.action(ACTION, "os-force_delete", policy="volume:volumes:force_delete")
     async def force_delete(self, call: Call, volume_id: str) -> None:
-        """Delete a volume whatever its status is."""
+        """Delete a volume whatever its status."""
         await self.db.run(delete, call, volume_id, True)
 
     @routes.action(

@@ -1,4 +1,4 @@
-"""The classic way to attach a volume: one action a step. Reference: volume.md, section 3."""
+"""The classic way to attach a volume: one action per step. Reference: volume.md, section 3."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ForceDetach:
     connector: Object | None = None
 
 
-# The backend keeps each host that was ever connected until it is disconnected.
+# The backend keeps every host that was connected until it is disconnected.
 MOST_HOSTS = 32
 HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,254}")
 
@@ -71,7 +71,7 @@ class Attaching:
 
     @routes.action(ACTION, "os-reserve", policy="volume:volumes:attach")
     async def reserve(self, call: Call, volume_id: str) -> None:
-        """Keep a volume for somebody who will attach it."""
+        """Reserve a volume for a later attachment."""
         await self.db.run(operations.reserve, call.caller, volume_id)
 
     @routes.action(ACTION, "os-unreserve", policy="volume:volumes:attach")
@@ -81,17 +81,17 @@ class Attaching:
 
     @routes.action(ACTION, "os-begin_detaching", policy="volume:volumes:attach")
     async def begin_detaching(self, call: Call, volume_id: str) -> None:
-        """Say that a volume is about to be detached."""
+        """Mark a volume as about to be detached."""
         await self.db.run(operations.begin_detaching, call.caller, volume_id)
 
     @routes.action(ACTION, "os-roll_detaching", policy="volume:volumes:attach")
     async def roll_detaching(self, call: Call, volume_id: str) -> None:
-        """Say that a volume is not detached after all."""
+        """Mark a volume as not being detached after all."""
         await self.db.run(operations.roll_detaching, call.caller, volume_id)
 
     @routes.action(ACTION, "os-attach", policy="volume:volumes:attach", body=Body(Attach))
     async def attach(self, call: Call, volume_id: str, body: Attach) -> None:
-        """Say that a volume is attached."""
+        """Mark a volume as attached."""
         if body.instance_uuid is None and body.host_name is None:
             raise Invalid(
                 "Invalid request to attach volume to an invalid target: instance_uuid or host_name is needed."
@@ -102,12 +102,12 @@ class Attaching:
 
     @routes.action(ACTION, "os-detach", policy="volume:volumes:attach", body=Body(Detach | None))
     async def detach(self, call: Call, volume_id: str, body: Detach | None) -> None:
-        """Say that a volume is detached."""
+        """Mark a volume as detached."""
         await self.db.run(operations.detach, call.caller, volume_id, body.attachment_id if body else None)
 
     @routes.action(ACTION, "os-force_detach", policy="volume:volumes:force_detach", body=Body(ForceDetach))
     async def force_detach(self, call: Call, volume_id: str, body: ForceDetach) -> None:
-        """End an attachment whose other side is gone, and disconnect its host."""
+        """End an attachment whose server or host is gone, and disconnect the host."""
         if body.connector is not None:
             host = host_of(body.connector)
             if (kept := (await self.db.read(_managed, call, volume_id)).get(host)) is not None:
@@ -123,7 +123,7 @@ class Attaching:
         body=Body(InitializeConnection),
     )
     async def initialize_connection(self, call: Call, volume_id: str, body: InitializeConnection) -> Any:
-        """Let a host use a volume, and say how."""
+        """Connect a host to a volume, and return how it reaches it."""
         host = host_of(body.connector)
         await self.db.read(_demand_connectable, call, volume_id)
         present = await connections.hosts(self.backend, volume_id)
@@ -140,9 +140,9 @@ class Attaching:
 
     @routes.action(ACTION, "os-terminate_connection", policy="volume:volumes:attach", body=Body(TerminateConnection))
     async def terminate_connection(self, call: Call, volume_id: str, body: TerminateConnection) -> None:
-        """Let a host, or no host but the compute service's, use a volume any more."""
+        """Disconnect a host from a volume, or all hosts but those of the compute service."""
         kept = await self.db.read(_managed, call, volume_id)
-        # Who speaks of no host would end what the compute service has, and is not told what a connector needs.
+        # Without a host this would end what the compute service has: answer that, not what a connector needs.
         if body.connector is not None and kept and "host" not in body.connector:
             raise attachments.managed(next(iter(kept.values())))
         host = None if body.connector is None else host_of(body.connector)
@@ -163,7 +163,7 @@ def _demand_connectable(conn: Connection, call: Call, volume_id: str) -> None:
 
 
 def _managed(conn: Connection, call: Call, volume_id: str) -> dict[str, Attachment]:
-    """What the compute service has connected, by its host; nothing, if the caller is that. Raises NotFound."""
+    """What the compute service has connected, by host; nothing if the caller is that service. Raises NotFound."""
     volumes.visible(conn, call.caller, volume_id)
     if call.may("volume:volumes:use_managed"):
         return {}

@@ -1,4 +1,4 @@
-"""Attachments on the wire: the way of newer clients to attach. Reference: volume.md, section 4."""
+"""Attachments on the wire: how newer clients attach. Reference: volume.md, section 4."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Attachments:
         body=Body(UpdateAttachment, key="attachment"),
     )
     async def update(self, call: Call, attachment_id: str, body: UpdateAttachment) -> Any:
-        """Connect a host."""
+        """Connect a host for an attachment."""
         host = host_of(body.connector)
         await self.db.run(_begin_connecting, call, attachment_id, host, body.connector)
         await self._connect(call, attachment_id, host)
@@ -103,7 +103,7 @@ class Attachments:
 
     @routes.delete("/attachments/<attachment_id>", policy="volume:attachments:delete", since=SINCE, status=200)
     async def delete(self, call: Call, attachment_id: str) -> Any:
-        """End an attachment. Its host is disconnected before it is gone."""
+        """Delete an attachment, after its host is disconnected."""
         left = await self.db.run(_delete, call, attachment_id)
         return {"attachments": [views.attachment_summary(row) for row in left]}
 
@@ -115,11 +115,11 @@ class Attachments:
         status=204,
     )
     async def complete(self, call: Call, attachment_id: str) -> None:
-        """Say that the volume is attached now."""
+        """Mark the volume as attached."""
         await self.db.run(_complete, call, attachment_id)
 
     async def _connect(self, call: Call, attachment_id: str, host: str) -> None:
-        """The host may be connected in vain if this process dies here; whoever ends the attachment disconnects it."""
+        """If this process dies here, the host may stay connected; ending the attachment disconnects it."""
         row = await self.db.read(attachments.visible, call.caller, attachment_id)
         try:
             info = await connections.connect(self.backend, row.volume_id, host)
@@ -166,7 +166,7 @@ def _connecting(conn: Connection, call: Call, attachment_id: str, host: str, con
 
 
 def _delete(conn: Connection, call: Call, attachment_id: str) -> list[Attachment]:
-    """Those that the volume still has."""
+    """The attachments that the volume still has."""
     attachment = attachments.visible(conn, call.caller, attachment_id)
     volumes.get(conn, attachment.volume_id, lock=True)
     attachments.end(conn, call.caller, attachment)

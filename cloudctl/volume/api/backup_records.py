@@ -26,7 +26,7 @@ from cloudctl.volume.tables import Backup
 Plain = dict[Annotated[str, Length(0, 255)], Annotated[str, Length(0, 65535)]]
 
 
-# Nothing else may be named by it: what it names is read, and removed with the backup.
+# It must not name anything else: what it names is read, and removed with the backup.
 UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 KeptAt = Annotated[
     str,
@@ -43,7 +43,7 @@ class ImportRecord:
 
 @frozen
 class Told:
-    """What a record says, as it comes from outside."""
+    """The content of a record, as received."""
 
     id: Uuid
     kept_as: Uuid
@@ -86,7 +86,7 @@ class BackupRecords:
 
     @routes.get("/backups/<backup_id>/export_record", policy="volume:backups:export")
     async def export(self, call: Call, backup_id: str) -> Any:
-        """Show what has to be kept of a backup to bring it back, should this database be lost."""
+        """Show the record of a backup that is needed to import it if this database is lost."""
         backup = await self.db.read(backups.visible, call.caller, backup_id)
         url = base64.b64encode(orjson.dumps(backup_records.export(backup))).decode()
         return {"backup-record": {"backup_service": backup_records.SERVICE, "backup_url": url}}
@@ -98,7 +98,7 @@ class BackupRecords:
         body=Body(ImportRecord, key="backup-record"),
     )
     async def create(self, call: Call, body: ImportRecord) -> Any:
-        """Bring a backup back whose record was kept; the archive must have it still."""
+        """Import a backup from its record; the archive must still have it."""
         if body.backup_service not in (backup_records.SERVICE, backup_records.FORMER):
             raise Invalid(f"Invalid input received: backups of {body.backup_service[:64]!r} cannot be read here.")
         try:

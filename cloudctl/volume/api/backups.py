@@ -63,7 +63,7 @@ class CreateBackup:
 class UpdateBackup:
     name: Label | Missing | None = MISSING
     description: Label | Missing | None = MISSING
-    # Before 3.43 it is not looked at.
+    # Ignored before 3.43.
     metadata: Metadata | Missing | None = MISSING
 
     def values(self, call: Call) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class Backups:
         body=Body(UpdateBackup, key="backup"),
     )
     async def update(self, call: Call, backup_id: str, body: UpdateBackup) -> Any:
-        """Change the name, the description or the metadata."""
+        """Change the name, description or metadata of a backup."""
         row = await self.db.run(_update, call, backup_id, body.values(call))
         return {"backup": views.backup_summary(call, row)}
 
@@ -150,23 +150,23 @@ class Backups:
         body=Body(Restore, key="restore"),
     )
     async def restore(self, call: Call, backup_id: str, body: Restore) -> Any:
-        """Restore a backup, into a new volume or over one that is there."""
+        """Restore a backup into a new volume or over an existing one."""
         self._demand_data()
         row = await self.db.run(restoring.restore, call.caller, backup_id, body.volume_id, body.name, self.options)
         return {"restore": {"backup_id": backup_id, "volume_id": row.id, "volume_name": row.name}}
 
     @routes.action(ACTION, "os-reset_status", policy="volume:backups:reset_status", body=Body(ResetBackup))
     async def reset_status(self, call: Call, backup_id: str, body: ResetBackup) -> None:
-        """Set the status by hand; the backup itself stays as it is."""
+        """Set the status manually; the backup itself stays as it is."""
         await self.db.run(_update, call, backup_id, {"status": resettable(body.status, states.BACKUP_RESETTABLE)})
 
     @routes.action(ACTION, "os-force_delete", policy="volume:backups:force_delete")
     async def force_delete(self, call: Call, backup_id: str) -> None:
-        """Delete a backup whatever its status is."""
+        """Delete a backup whatever its status."""
         await self.db.run(backups.remove, call.caller, backup_id, True)
 
     def _demand_data(self) -> None:
-        """Raises Unavailable if the backend gives out and takes in no content."""
+        """Raises Unavailable if the backend cannot export and import content."""
         if not (IVolumeData.providedBy(self.backend) and IVolumeSnapshots.providedBy(self.backend)):
             raise Unavailable(backups.NO_SERVICE)
 
@@ -176,12 +176,12 @@ def _update(conn: Connection, call: Call, backup_id: str, values: dict[str, Any]
 
 
 def _visible(conn: Connection, call: Call, backup_id: str) -> tuple[Backup, bool]:
-    """It, and whether others are the difference to it."""
+    """The backup, and whether others build on it."""
     row = backups.visible(conn, call.caller, backup_id)
     return row, bool(backups.having_dependents(conn, [row.id]))
 
 
 def _details(conn: Connection, call: Call) -> tuple[Page, int | None, frozenset[str]]:
-    """A page, and those of the page that others are the difference to."""
+    """A page, and the ids of those on it that others build on."""
     page, total = LISTED.found(conn, call)
     return page, total, backups.having_dependents(conn, [row.id for row in page.rows])

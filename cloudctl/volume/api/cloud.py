@@ -1,4 +1,4 @@
-"""What the service itself is: services, pools, zones, extensions, filters. Reference: volume.md, section 10."""
+"""The service itself: services, pools, zones, extensions, filters. Reference: volume.md, section 10."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Zones:
         return {"availabilityZoneInfo": [{"zoneName": zone, "zoneState": {"available": True}} for zone in zones]}
 
 
-# Alias → (name, description) of what is served here.
+# Alias → (name, description) of the extensions served here.
 EXTENSIONS = {
     "backups": ("Backups", "Backups of volumes."),
     "os-admin-actions": ("AdminActions", "Statuses set by hand, deletion by force."),

@@ -51,13 +51,13 @@ class TypeEncryptions:
 
     @routes.post(ALL, policy="volume:types:encryption", body=Body(CreateEncryption, key="encryption"))
     async def create(self, call: Call, type_id: str, body: CreateEncryption) -> Any:
-        """Say how volumes of a type are to be encrypted. No backend encrypts yet, so none can be made."""
+        """Set how volumes of a type are to be encrypted; none can be made, as no backend encrypts yet."""
         made = await self.db.run(encryption.create, type_id, NewEncryption(**given(body)), call.now)
         return {"encryption": {"volume_type_id": type_id, "encryption_id": made.id, **_specs(made)}}
 
     @routes.get(ONE, policy="volume:types:encryption")
     async def show_one(self, call: Call, type_id: str, encryption_id: str) -> Any:
-        """Show one of the things that are said of it, by its name."""
+        """Show one field of the encryption of a type, by its name."""
         found = await self.db.read(_shown, type_id)
         if encryption_id not in found:
             raise encryption.not_found(type_id)
@@ -72,7 +72,7 @@ class TypeEncryptions:
 
     @routes.delete(ONE, policy="volume:types:encryption", status=202)
     async def delete(self, call: Call, type_id: str, encryption_id: str) -> None:
-        """Let volumes of a type not be encrypted."""
+        """Remove the encryption of a type."""
         await self.db.run(_delete, type_id, encryption_id)
 
 

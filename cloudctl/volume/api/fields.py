@@ -1,4 +1,4 @@
-"""Fields of request bodies that several resources have. Reference: volume.md, section 1.7."""
+"""Fields of request bodies that several resources share. Reference: volume.md, section 1.7."""
 
 from __future__ import annotations
 

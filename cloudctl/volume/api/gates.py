@@ -1,4 +1,4 @@
-"""Microversions at which this API acts otherwise. What merely looks otherwise has its span where it is declared.
+"""Microversions at which this API behaves differently. Mere changes of appearance have their span where declared.
 
 Reference: volume.md, section 1.2.
 """

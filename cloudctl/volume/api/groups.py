@@ -79,7 +79,7 @@ def volume_groups(options: VolumeOptions) -> Declared[Group]:
 class UpdateGroup:
     name: Label | Missing | None = MISSING
     description: Label | Missing | None = MISSING
-    add_volumes: str | None = None  # ids, with commas between them
+    add_volumes: str | None = None  # ids, separated by commas
     remove_volumes: str | None = None
 
     def change(self) -> Change:
@@ -136,17 +136,17 @@ class GroupActions:
         body=Body(UpdateGroup, key="group"),
     )
     async def update(self, call: Call, group_id: str, body: UpdateGroup) -> None:
-        """Change the name or the description of a group, and which volumes are in it."""
+        """Change the name, the description or the volumes of a group."""
         await self.db.run(_update, call, group_id, body.change())
 
     @routes.action(ONE, "delete", policy="volume:groups:delete", since=SPAN.since, body=Body(DeleteGroup))
     async def delete(self, call: Call, group_id: str, body: DeleteGroup) -> None:
-        """Delete a group; with `delete-volumes` its volumes, too."""
+        """Delete a group, and with `delete-volumes` its volumes."""
         await self.db.run(_delete, call, group_id, body.with_volumes)
 
     @routes.action(ONE, "reset_status", policy="volume:groups:reset_status", since=RESET.since, body=Body(ResetStatus))
     async def reset(self, call: Call, group_id: str, body: ResetStatus) -> None:
-        """Set the status by hand."""
+        """Set the status manually."""
         await self.db.run(_reset, call, group_id, resettable(body.status, groups.RESETTABLE))
 
     @routes.action(
@@ -157,10 +157,10 @@ class GroupActions:
         body=Body(CreateFrom),
     )
     async def create_from(self, call: Call, body: CreateFrom) -> Any:
-        """Make a group with a copy of each volume of another group, or of its snapshot."""
+        """Make a group with a copy of each volume of another group or group snapshot."""
         return await self.db.run(_create_from, call, body, self.options)
 
-    # -- replication, which no backend has
+    # -- replication, which no backend supports
 
     @routes.action(ONE, "enable_replication", policy="volume:groups:replicate", since=REPLICATED.since)
     async def enable_replication(self, call: Call, group_id: str) -> None:
@@ -258,7 +258,7 @@ class GroupSnapshotActions:
         body=Body(ResetStatus),
     )
     async def reset(self, call: Call, group_snapshot_id: str, body: ResetStatus) -> None:
-        """Set the status by hand."""
+        """Set the status manually."""
         status = resettable(body.status, group_snapshots.RESETTABLE)
         await self.db.run(_reset_snapshot, call, group_snapshot_id, status)
 

@@ -1,4 +1,4 @@
-"""URLs in answers: in the form, with or without a project id, in which the request came. volume.md, section 1.1."""
+"""URLs in answers: with or without a project id, in the form of the request. volume.md, section 1.1."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ VERSION = "/v3"
 
 
 def url(call: Call, path: str, version: str = VERSION) -> str:
-    """`path` is below the versioned root: `/volumes/ID`."""
+    """`path` is relative to the versioned root: `/volumes/ID`."""
     project = f"/{call.path_project}" if call.path_project else ""
     return f"{call.root_url}{version}{project}{path}"
 

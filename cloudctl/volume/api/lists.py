@@ -27,7 +27,7 @@ Make = Callable[[Call, Sequence[str]], Condition]
 
 @frozen
 class By:
-    """A filter: for everyone or administrators, at some versions. `like` tests for a part of the value (3.34)."""
+    """A filter: for everyone or for administrators, at some versions. `like` tests for a part of the value (3.34)."""
 
     make: Make
     admin: bool = False
@@ -36,7 +36,7 @@ class By:
 
 
 def names(known: Mapping[str, By]) -> dict[str, Span]:
-    """Filter → when it is taken, for `query` of the Operation that lists."""
+    """Filter → the versions that accept it, for `query` of the Operation that lists."""
     return {name: by.span for name, by in known.items()}
 
 
@@ -46,7 +46,7 @@ def always(make: Callable[[Sequence[str]], Condition]) -> Make:
 
 
 def text(column: Column[Any], **options: Any) -> By:
-    """Equal to the value, or holding it."""
+    """Equal to the value, or containing it."""
     return By(always(listing.equals(column)), like=always(listing.contains(column)), **options)
 
 
@@ -141,7 +141,7 @@ def _order(call: Call) -> tuple[tuple[str, str], ...]:
 def page(
     conn: Connection, call: Call, what: Listing, where: Sequence[Condition], unknown_marker: CloudError
 ) -> tuple[Page, int | None]:
-    """The page asked for, and how many there are in all if that was asked, too."""
+    """The requested page, and the total number if that was requested, too."""
     found = listing.page(conn, what, paging(call), *where, unknown_marker=unknown_marker)
     counted = call.version in gates.COUNTED and call.query.flag("with_count")
     return found, listing.total(conn, what, *where) if counted else None
@@ -149,9 +149,9 @@ def page(
 
 @frozen
 class Collection:
-    """How the records of a kind are listed: what an answer calls them, in which order, by which filters.
+    """How records of a kind are listed: their key in the answer, their order and their filters.
 
-    `scope`: what the list of a caller holds; without it the project decides. `filters` None: the scope reads them.
+    `scope`: limits a caller's list; without it the project decides. `filters` None: the scope reads them.
     """
 
     key: str
@@ -177,7 +177,7 @@ class Collection:
 def answer(
     call: Call, key: str, items: list[Any], found: Page, total: int | None = None, links_key: str | None = None
 ) -> dict[str, Any]:
-    """The body of a list. A page that is full has a next link, as clients of this API expect it."""
+    """The body of a list. A full page has a next link, as clients of this API expect."""
     body: dict[str, Any] = {key: items}
     limit = paging(call).limit
     if limit and len(found.rows) >= limit:

@@ -1,6 +1,6 @@
 """The log levels of the services, as administrators see and set them: 3.32 of OpenStack's block storage API.
 
-The services are this process, so one that is named stands for its log; another process of the same cloud has its own.
+The services are this process, so naming one means its log; another process of the same cloud has a log of its own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NAMES = {level: name.upper() for name, level in LEVELS.items() if name != "warn"
 
 @frozen
 class Asked:
-    """Of which services: `binary` and `server` as the list has them, empty for all."""
+    """Which services: `binary` and `server` as in the list of services, empty for all."""
 
     binary: Literal["", "*", "cinder-api", "cinder-scheduler", "cinder-volume", "cinder-backup"] | None = None
     server: Annotated[str, Length(0, 255)] | None = None
@@ -54,7 +54,7 @@ class SetLevel(Asked):
 
 @frozen
 class Logs:
-    """`levels` None: whoever runs this process has a log of his own."""
+    """`levels` None: the program that runs this service has its own log."""
 
     routes = Routes("Services")
 
@@ -64,14 +64,14 @@ class Logs:
 
     @routes.put("/os-services/set-log", policy="volume:services:write", status=202, since=SINCE, body=Body(SetLevel))
     async def set(self, call: Call, body: SetLevel) -> None:
-        """Set the log level of what has this prefix, in the process that answers."""
+        """Set the log level of loggers with this prefix, in the process that answers."""
         levels = self._levels()
         if await self._asked(body):
             levels.set(body.prefix or "", LEVELS[body.level.lower()])
 
     @routes.put("/os-services/get-log", policy="volume:services:list", since=SINCE, body=Body(Asked))
     async def show(self, call: Call, body: Asked) -> Json:
-        """Show the log levels of what has this prefix, in the process that answers."""
+        """Show the log levels of loggers with this prefix, in the process that answers."""
         found = self._levels().told(sys.modules, body.prefix or "")
         levels = {name: NAMES[level] for name, level in found.items()}
         return {
@@ -87,7 +87,7 @@ class Logs:
         return self.levels
 
     async def _asked(self, body: Asked) -> list[tuple[str, str]]:
-        """Binary and host of the services that are meant."""
+        """Binary and host of the services that are named."""
         there = [(API, self.options.host)]
         there += [(each.binary, each.host) for each in await self.db.read(services.listing, self.options)]
         return [

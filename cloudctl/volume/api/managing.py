@@ -1,6 +1,6 @@
-"""What backends have beside the cloud's volumes and snapshots, on the wire.
+"""What backends have outside the cloud's volumes and snapshots, on the wire.
 
-The lists are of what a driver tells, so they are sorted and paged here.
+The lists come from a driver, so they are sorted and paged here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ QUERY = dict.fromkeys(KNOWN, ALWAYS) | {"cluster": CLUSTERS_LISTED}
 
 @frozen
 class Entry:
-    """A volume or snapshot on a backend. `id`: of what it is in the cloud, if it is anything there."""
+    """A volume or snapshot on a backend. `id`: its id in the cloud, if it has one."""
 
     name: str
     size: int
@@ -63,7 +63,7 @@ SORT_KEYS: Mapping[str, Callable[[Entry], Any]] = {
 
 
 def page(call: Call, entries: Iterable[Entry]) -> list[Entry]:
-    """As the query asks for them. Raises Invalid, NotFound for an unknown marker."""
+    """The entries that the query asks for. Raises Invalid, NotFound for an unknown marker."""
     paging = lists.paging(call)
     found = sorted(entries, key=lambda entry: entry.name)
     for key, direction in reversed(paging.order or (("reference", "desc"),)):
@@ -81,7 +81,7 @@ def page(call: Call, entries: Iterable[Entry]) -> list[Entry]:
 
 
 def _named(marker: str) -> str:
-    """The last reference as it was shown, or its name alone."""
+    """The name in a marker: a reference as it was shown, or only its name."""
     try:
         told = orjson.loads(marker)
     except orjson.JSONDecodeError:
@@ -91,7 +91,7 @@ def _named(marker: str) -> str:
 
 @frozen
 class Reference:
-    """How the backend calls it. No backend has ids beside names."""
+    """The backend's name for it. No backend has ids besides names."""
 
     source_name: str | None = wire("source-name", default=None)
     source_id: str | None = wire("source-id", default=None)
@@ -170,13 +170,13 @@ class Managing:
     @routes.get("/os-volume-manage", policy="volume:volumes:manageable", query=QUERY)
     @routes.get("/manageable_volumes", policy="volume:volumes:manageable", since=LISTED.since, query=QUERY)
     async def list(self, call: Call) -> Json:
-        """List the volumes of a backend, also those that the cloud does not manage."""
+        """List the volumes of a backend, including those that the cloud does not manage."""
         return {"manageable-volumes": await self._volumes(call, detail=False)}
 
     @routes.get("/os-volume-manage/detail", policy="volume:volumes:manageable", query=QUERY)
     @routes.get("/manageable_volumes/detail", policy="volume:volumes:manageable", since=LISTED.since, query=QUERY)
     async def details(self, call: Call) -> Json:
-        """List the volumes of a backend, and why those cannot be managed that cannot."""
+        """List the volumes of a backend, and why some cannot be managed."""
         return {"manageable-volumes": await self._volumes(call, detail=True)}
 
     @routes.post("/os-volume-manage", policy="volume:volumes:manage", status=202, body=Body(Manage, key="volume"))
@@ -188,7 +188,7 @@ class Managing:
         body=Body(Manage, key="volume"),
     )
     async def manage(self, call: Call, body: Manage) -> Json:
-        """Make what a backend has already a volume of the cloud."""
+        """Take over an existing volume of a backend."""
         pool = await self.db.read(managing.pool, self.options, body.place)
         there = {each.name: each for each in await adopting(self.pools[pool]).unmanaged()}
         found = managing.demand_safe(body.ref.name, there.get(body.ref.name))
@@ -197,7 +197,7 @@ class Managing:
 
     @routes.action(VOLUME_ACTION, "os-unmanage", policy="volume:volumes:unmanage")
     async def unmanage(self, call: Call, volume_id: str) -> None:
-        """Leave a volume to its backend: the cloud has it no more, and nothing is deleted."""
+        """Remove a volume from the cloud, but leave it on its backend."""
         adopting(self.backend)
         await self.db.run(managing.unmanage, call.caller, volume_id)
 
@@ -214,13 +214,13 @@ class Managing:
     @routes.get("/os-snapshot-manage", policy="volume:snapshots:manageable", query=QUERY)
     @routes.get("/manageable_snapshots", policy="volume:snapshots:manageable", since=LISTED.since, query=QUERY)
     async def list_snapshots(self, call: Call) -> Json:
-        """List the snapshots of volumes of a backend, also those that the cloud does not manage."""
+        """List the snapshots of a backend, including those that the cloud does not manage."""
         return {"manageable-snapshots": await self._snapshots(call, detail=False)}
 
     @routes.get("/os-snapshot-manage/detail", policy="volume:snapshots:manageable", query=QUERY)
     @routes.get("/manageable_snapshots/detail", policy="volume:snapshots:manageable", since=LISTED.since, query=QUERY)
     async def snapshot_details(self, call: Call) -> Json:
-        """List the snapshots of a backend, and why those cannot be managed that cannot."""
+        """List the snapshots of a backend, and why some cannot be managed."""
         return {"manageable-snapshots": await self._snapshots(call, detail=True)}
 
     @routes.post(
@@ -237,7 +237,7 @@ class Managing:
         body=Body(ManageSnapshot, key="snapshot"),
     )
     async def manage_snapshot(self, call: Call, body: ManageSnapshot) -> Json:
-        """Make a snapshot that a volume has on its backend one of the cloud."""
+        """Take over an existing snapshot of a volume from its backend."""
         volume = await self.db.read(volumes.visible, call.caller, body.volume_id)
         there = await adopting(self.backend).unmanaged_snapshots()
         named = [each for each in there if (each.volume_id, each.name) == (volume.id, body.ref.name)]
@@ -247,7 +247,7 @@ class Managing:
 
     @routes.action(SNAPSHOT_ACTION, "os-unmanage", policy="volume:snapshots:unmanage")
     async def unmanage_snapshot(self, call: Call, snapshot_id: str) -> None:
-        """Leave a snapshot to its backend: the cloud has it no more, and nothing is deleted."""
+        """Remove a snapshot from the cloud, but leave it on its backend."""
         adopting(self.backend)
         await self.db.run(managing.unmanage_snapshot, call.caller, snapshot_id)
 
@@ -272,7 +272,7 @@ class Managing:
 
 
 def adopting(backend: IVolumeBackend) -> Any:
-    """Raises NotImplementedHere if it hands nothing over."""
+    """The backend. Raises NotImplementedHere if it cannot hand anything over."""
     if not IVolumeAdoption.providedBy(backend):
         raise NotImplementedHere("The volume backend has nothing but the volumes of this cloud.")
     return backend

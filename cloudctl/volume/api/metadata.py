@@ -1,6 +1,6 @@
 """Metadata of volumes and of snapshots on the wire. Reference: volume.md, sections 2 and 5.
 
-From 3.15 an answer carries an ETag, and a change with `If-Match` is made only if nobody else made one meanwhile.
+From 3.15 an answer carries an ETag, and a change with `If-Match` is made only if nobody else has made one meanwhile.
 """
 
 from __future__ import annotations
@@ -40,9 +40,7 @@ def tag(values: Values) -> str:
 
 
 def matching(call: Call, edit: Edit) -> Edit:
-    """The same edit, unless the request names another state of the metadata: then PreconditionFailed.
-
-    It raises TooLarge, too.
+    """The edit, which raises PreconditionFailed if the request names another state of the metadata, and TooLarge.
     """
     wanted = call.header("if-match") if call.version in gates.TAGGED else None
 
@@ -57,7 +55,7 @@ def matching(call: Call, edit: Edit) -> Edit:
 
 
 def without(key: str, unknown: NotFound) -> Edit:
-    """Drops one entry. Raises `unknown` if it is not there."""
+    """Drops one entry. Raises `unknown` if it is absent."""
 
     def dropped(before: Values) -> Values:
         if key not in before:
@@ -74,7 +72,7 @@ def reply(call: Call, values: Values) -> Reply:
 
 @frozen(eq=False)
 class Owner(Generic[R]):
-    """What has metadata, a volume or a snapshot, and the functions of its domain."""
+    """A kind of resource with metadata, volumes or snapshots, and the functions of its domain."""
 
     name: str
     visible: Callable[[Connection, Caller, str], R]
@@ -83,7 +81,7 @@ class Owner(Generic[R]):
 
     @cached_property
     def routes(self) -> Routes:
-        """The Operations, named for the methods of Metadata that answer them."""
+        """The Operations, named after the methods of Metadata that answer them."""
         routes = Routes(f"{self.name.capitalize()}s")
         every = f"/{self.name}s/<{self.name}_id>/metadata"
         one = f"{every}/<key>"
@@ -107,7 +105,7 @@ SNAPSHOT = Owner("snapshot", snapshots.visible, snapshots.change_metadata, snaps
 
 @frozen
 class Metadata(Generic[R]):
-    """The Operations on the metadata of an owner; `routes` says which."""
+    """The Operations on the metadata of an owner; `routes` lists them."""
 
     db: Database
     owner: Owner[R]

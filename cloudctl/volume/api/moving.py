@@ -1,4 +1,4 @@
-"""Other types and other backends on the wire. Reference: volume.md, section 3."""
+"""Changing types and backends on the wire. Reference: volume.md, section 3."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Moving:
 
     @routes.action(ACTION, "os-migrate_volume", policy="volume:volumes:migrate", body=Body(Migrate))
     async def migrate(self, call: Call, volume_id: str, body: Migrate) -> None:
-        """Move a volume to another backend, while its server uses it if the hypervisor can do that."""
+        """Move a volume to another backend, even one in use if the hypervisor can do that."""
         if body.host is None or body.cluster:
             raise NotFound(f"Cluster {body.cluster or None} could not be found.")
         await self.db.run(moving.migrate, call.caller, volume_id, body.host, self.options, swaps=self._swaps)
@@ -75,7 +75,7 @@ class Moving:
         ACTION, "os-migrate_volume_completion", policy="volume:volumes:migrate", status=200, body=Body(Completed)
     )
     async def complete(self, call: Call, volume_id: str, body: Completed) -> Any:
-        """Say that another service has moved a volume; the one that stays is the new one."""
+        """Report that another service has moved a volume; the new volume is the one that stays."""
         return {"save_volume_id": await self.db.run(moving.complete, call.caller, volume_id, body.new_volume)}
 
     @routes.action(

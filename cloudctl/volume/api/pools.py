@@ -1,4 +1,4 @@
-"""Pools: where volumes can be, and what each of them is capable of. Reference: volume.md, section 10."""
+"""Pools: where volumes can be, and the capabilities of each. Reference: volume.md, section 10."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cloudctl.volume.options import backend_of
 from cloudctl.volume.placing import Pool
 from cloudctl.volume.tables import VolumeType
 
-# Capability → what it is, as /capabilities has it.
+# Capability → its description in /capabilities.
 PROPERTIES = {
     "thin_provisioning": {"title": "Thin Provisioning", "description": "Sets thin provisioning.", "type": "boolean"},
     "multiattach": {"title": "Multiattach", "description": "Several hosts at once.", "type": "boolean"},
@@ -39,7 +39,7 @@ class Pools:
         query={"detail": ALWAYS, "name": since(3, 28), "volume_type": since(3, 35)},
     )
     async def list(self, call: Call) -> Any:
-        """Show where volumes can be, and with `detail` how much fits there."""
+        """List the pools, and with `detail` how much fits into each."""
         name, named_type = call.query.get("name"), call.query.get("volume_type")
         type_ = await self.db.read(_type, call, named_type) if named_type else None
         found: list[dict[str, Any]] = []
@@ -58,7 +58,7 @@ class Pools:
 
     @routes.get("/capabilities/<host>", policy="volume:pools:list")
     async def capabilities(self, call: Call, host: str) -> Any:
-        """Show what the backend of a host is capable of."""
+        """Show the capabilities of the backend of a host."""
         for pool, backend in self.pools.items():
             if host in (pool, pool.partition("#")[0]):
                 told = Pool(pool, await connections.capacity(backend)).capabilities

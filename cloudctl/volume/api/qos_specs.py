@@ -85,7 +85,7 @@ QOS_SPECS = Declared(
 
 @frozen
 class QosSpecsOfTypes:
-    """What QoS specs have beside their attributes, and the types that have them."""
+    """What QoS specs have besides their attributes, and the types that have them."""
 
     routes = Routes("QoS specs")
 
@@ -99,14 +99,14 @@ class QosSpecsOfTypes:
 
     @routes.put(ONE, policy="volume:qos_specs:write", body=Body(UpdateQosSpecs, key="qos_specs"))
     async def update(self, call: Call, specs_id: str, body: UpdateQosSpecs) -> Any:
-        """Set some of the specs."""
+        """Set some of the QoS specs."""
         wanted = specs_of(body.specs)
         await self.db.run(qos_specs.merge, specs_id, wanted, body.consumer, call.now)
         return {"qos_specs": wanted | ({} if body.consumer is None else {"consumer": body.consumer})}
 
     @routes.put(f"{ONE}/delete_keys", policy="volume:qos_specs:write", status=202, body=Body(DeleteKeys))
     async def delete_keys(self, call: Call, specs_id: str, body: DeleteKeys) -> None:
-        """Delete some of the specs."""
+        """Delete some of the QoS specs."""
         await self.db.run(qos_specs.drop, specs_id, body.keys, call.now)
 
     @routes.get(f"{ONE}/associations", policy="volume:qos_specs:read")
@@ -114,21 +114,21 @@ class QosSpecsOfTypes:
         """List the types that have these QoS specs."""
         return {"qos_associations": await self.db.scan(_associations, specs_id)}
 
-    # These are GET, and change something: so the API has it.
+    # These are GET but change something: the API defines them so.
 
     @routes.get(f"{ONE}/associate", policy="volume:qos_specs:write", status=202, query=("vol_type_id",))
     async def associate(self, call: Call, specs_id: str) -> None:
-        """Let a type have these QoS specs."""
+        """Associate these QoS specs with a type."""
         await self.db.run(_associate, specs_id, _type_id(call))
 
     @routes.get(f"{ONE}/disassociate", policy="volume:qos_specs:write", status=202, query=("vol_type_id",))
     async def disassociate(self, call: Call, specs_id: str) -> None:
-        """Take these QoS specs from a type."""
+        """Remove these QoS specs from a type."""
         await self.db.run(_disassociate, specs_id, _type_id(call))
 
     @routes.get(f"{ONE}/disassociate_all", policy="volume:qos_specs:write", status=202)
     async def disassociate_all(self, call: Call, specs_id: str) -> None:
-        """Take these QoS specs from all types."""
+        """Remove these QoS specs from all types."""
         await self.db.run(qos_specs.disassociate_all, specs_id)
 
 

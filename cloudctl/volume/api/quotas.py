@@ -16,7 +16,7 @@ from cloudctl.rest.versions import since
 from cloudctl.volume import quotas
 from cloudctl.volume.options import VolumeOptions
 
-# Clients send these back as they got them.
+# Clients send these back as they received them.
 NO_COUNTERS = frozenset({"id", "tenant_id", "class_name"})
 
 Limit = Annotated[int, Loose(), Range(-1)]
@@ -24,12 +24,12 @@ Limit = Annotated[int, Loose(), Range(-1)]
 
 @frozen
 class UpdateQuotas:
-    """Counter → limit; the counters are as many as there are types."""
+    """Counter → limit; the counters depend on the types."""
 
     sent: dict[str, Any] = extra()
 
     def limits(self, key: str = "quota_set") -> dict[str, int]:
-        """Raises BodyError for a limit that is not an integer from -1 on."""
+        """Raises BodyError for a limit that is not an integer of at least -1."""
         wanted = {name: value for name, value in self.sent.items() if name not in NO_COUNTERS}
         found: dict[str, int] = structure(wanted, dict[str, Limit], f"$.{key}")
         return found
@@ -44,7 +44,7 @@ class QuotaSets:
 
     @routes.get("/os-quota-sets/<target_id>", policy="volume:quotas:show", query=("usage",))
     async def show(self, call: Call, target_id: str) -> Any:
-        """Show the limits of a project, and with `usage` what it uses."""
+        """Show the limits of a project, and with `usage` its usage."""
         _demand_visible(call, target_id)
         read = _usage if call.query.flag("usage") else _limits
         found = await self.db.scan(read, self.options, target_id)
@@ -52,24 +52,24 @@ class QuotaSets:
 
     @routes.get("/os-quota-sets/<target_id>/defaults", policy="volume:quotas:show")
     async def defaults(self, call: Call, target_id: str) -> Any:
-        """Show the limits of projects that have none of their own."""
+        """Show the limits of projects without limits of their own."""
         _demand_visible(call, target_id)
         found = await self.db.scan(_limits, self.options, quota.EVERYBODY)
         return {"quota_set": {"id": target_id, **found}}
 
     @routes.put("/os-quota-sets/<target_id>", policy="volume:quotas:write", body=Body(UpdateQuotas, key="quota_set"))
     async def update(self, call: Call, target_id: str, body: UpdateQuotas) -> Any:
-        """Set limits of a project."""
+        """Set the limits of a project."""
         _demand_storable(target_id)
         found = await self.db.run(quotas.set_limits, self.options, target_id, body.limits())
         return {"quota_set": found}
 
     @routes.delete("/os-quota-sets/<target_id>", policy="volume:quotas:write", status=200)
     async def delete(self, call: Call, target_id: str) -> None:
-        """Give a project the default limits."""
+        """Reset the limits of a project to the defaults."""
         await self.db.run(_reset, self.options, target_id)
 
-    # The one class that there is: the limits of all projects without limits of their own.
+    # The only class: the limits of all projects without limits of their own.
 
     @routes.get("/os-quota-class-sets/<name>", policy="volume:quotas:classes")
     async def show_class(self, call: Call, name: str) -> Any:
@@ -82,7 +82,7 @@ class QuotaSets:
         "/os-quota-class-sets/<name>", policy="volume:quotas:classes", body=Body(UpdateQuotas, key="quota_class_set")
     )
     async def update_class(self, call: Call, name: str, body: UpdateQuotas) -> Any:
-        """Set default limits."""
+        """Set the default limits."""
         _demand_class(name)
         wanted = body.limits("quota_class_set")
         return {"quota_class_set": await self.db.run(quotas.set_limits, self.options, quota.EVERYBODY, wanted)}
@@ -137,7 +137,7 @@ class Limits:
 
     @routes.get("/limits", policy="volume:limits:show", query={"project_id": since(3, 39)})
     async def show(self, call: Call) -> Any:
-        """Show the limits of a project and what it uses."""
+        """Show the limits and the usage of a project."""
         project_id = call.project_id
         asked = call.query.get("project_id")
         if asked and call.may("volume:quotas:show_all"):

@@ -1,4 +1,4 @@
-"""The Operations of a declared resource, as the block storage API has them. Reference: volume.md, section 1.
+"""The Operations of a declared resource, as in the block storage API. Reference: volume.md, section 1.
 
     MESSAGES = Declared(
         "message", Message, path="/messages", span=since(3, 3),
@@ -7,8 +7,8 @@
 
     Resource(db, MESSAGES)        # what `ApiApp` mounts
 
-`Declared` says what is its own; `Resource` what all have in common: envelopes, `detail`, pages, filters,
-microversions. An Operation whose function is missing is not offered; what is more than these is a class beside it.
+`Declared` describes one resource; `Resource` does what all have in common: envelopes, `detail`, pages, filters,
+microversions. An Operation whose function is missing is not offered; further ones are in a separate class.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ STATUS = {"create": 202, "delete": 202}
 
 @frozen
 class Made(Generic[R]):
-    """A new record, and what nobody is told but who made it."""
+    """A new record, and what only its creator is told."""
 
     record: R
     told: Json
@@ -52,9 +52,9 @@ class Declared(Generic[R]):
     """A resource. Its functions raise what the domain raises.
 
     `create(conn, call, values)`, `change(conn, call, record, changes)` and `remove(conn, call, record)` get the record
-    that `visible` finds. `scope` is what a caller's list holds; without it the project decides. `shows`: Operation →
-    the attributes in its answer, where those are not all; none: it has no body. A list that does not show all has
-    `/detail` beside it. `rules`: Operation → its rule, where that is not its own name; `status` and `query` likewise.
+    that `visible` finds. `scope` limits a caller's list; without it the project decides. `shows`: Operation → the
+    attributes in its answer, unless it shows all; an empty one has no body. A list that does not show all also has
+    `/detail`. `rules`: Operation → its rule, if that is not its own name; `status` and `query` likewise.
     """
 
     name: str
@@ -66,12 +66,12 @@ class Declared(Generic[R]):
     change: Callable[[Connection, Call, R, dict[str, Any]], R] | None = None
     remove: Callable[[Connection, Call, R], None] | None = None
     scope: Callable[[Call], list[Condition]] | None = None
-    filters: Mapping[str, By] | None = field(factory=dict)  # that are no attribute's own; None: `scope` reads them
+    filters: Mapping[str, By] | None = field(factory=dict)  # not of an attribute; None: `scope` reads them
     shows: Mapping[str, Sequence[str]] = field(factory=dict)
     rules: Mapping[str, str] = field(factory=dict)
     status: Mapping[str, int] = field(factory=dict)
     query: Mapping[str, Sequence[str]] = field(factory=dict)
-    linked: bool = False  # what shows one record has its links beside it
+    linked: bool = False  # answers with one record have its links beside it
     span: Span = ALWAYS
     plural: str = field(default=Factory(lambda self: f"{self.name}s", takes_self=True))
     path: str = field(default=Factory(lambda self: f"/{self.plural}", takes_self=True))
@@ -90,7 +90,7 @@ class Declared(Generic[R]):
 
     @cached_property
     def routes(self) -> Routes:
-        """The Operations, named for the methods of Resource that answer them."""
+        """The Operations, named after the methods of Resource that answer them."""
         one, several = f"{self.path}/<{self.id}>", self.plural.replace("_", " ")
         routes = Routes(self.title)
 
@@ -125,7 +125,7 @@ class Declared(Generic[R]):
         return resource.views(conn, call, shown, records)
 
     def beside(self, call: Call, record: Any) -> Json:
-        """What stands beside a record in its envelope."""
+        """What is beside a record in its envelope."""
         return {"links": links.of(call, f"{self.path}/{record.id}")} if self.linked else {}
 
 
@@ -152,7 +152,7 @@ def linked(path: str) -> Attribute:
 
 @frozen
 class Resource(Generic[R]):
-    """The Operations of one declared resource; `routes` says which."""
+    """The Operations of one declared resource; `routes` lists them."""
 
     db: Database
     declared: Declared[R]

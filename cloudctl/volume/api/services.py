@@ -26,7 +26,7 @@ Reason = Annotated[str, Length(1, 255, blank=False)]
 
 @contextmanager
 def told_as_invalid() -> Iterator[None]:
-    """A backend that is not there is a wrong word of the body, not a path that leads nowhere. Raises Invalid."""
+    """A backend that does not exist is an error in the body, not in the path. Raises Invalid."""
     try:
         yield
     except NotFound as missing:
@@ -60,7 +60,7 @@ class DisableWithReason(Switch):
 
 @frozen
 class Backend:
-    """The host of a service of volumes; there are no clusters."""
+    """The host of a volume service; there are no clusters."""
 
     host: HostName | None = None
     cluster: HostName | Missing | None = gated(CLUSTERED)
@@ -80,7 +80,7 @@ class Failover(Backend):
     backend_id: Text | None = None
 
 
-# They are this process, which answers, and in no cluster.
+# The services are this process, which answers, and in no cluster.
 SERVICE = Fields[[]]("a service", {"cluster": (since(3, 7), lambda: None)})
 BACKEND = Fields[[]]("a service of volumes", {"backend_state": (since(3, 49), lambda: "up")})
 
@@ -107,24 +107,24 @@ class Services:
 
     @routes.put("/os-services/enable", policy="volume:services:write", body=Body(Switch))
     async def enable(self, call: Call, body: Switch) -> Any:
-        """Let a service take work."""
+        """Let a service take new work."""
         return await self._switch(body, False)
 
     @routes.put("/os-services/disable", policy="volume:services:write", body=Body(Disable))
     async def disable(self, call: Call, body: Disable) -> Any:
-        """Give a service no new work."""
+        """Stop giving a service new work."""
         return await self._switch(body, True)
 
     @routes.put("/os-services/disable-log-reason", policy="volume:services:write", body=Body(DisableWithReason))
     async def disable_with_reason(self, call: Call, body: DisableWithReason) -> Any:
-        """Give a service no new work, and say why."""
+        """Stop giving a service new work, and record why."""
         if not body.disabled_reason:
             raise Invalid("'disabled_reason' is a required property")
         return await self._switch(body, True, body.disabled_reason)
 
     @routes.put("/os-services/freeze", policy="volume:services:write", body=Body(Backend))
     async def freeze(self, call: Call, body: Backend) -> None:
-        """Give a backend no new work, and leave what it has as it is."""
+        """Stop giving a backend new work, and leave what it has as it is."""
         await self._freeze(body, True)
 
     @routes.put("/os-services/thaw", policy="volume:services:write", body=Body(Backend))
@@ -167,7 +167,7 @@ class Services:
             "status": "disabled" if disabled else "enabled",
             "disabled": disabled,
         }
-        # Who disables without a reason is told of none.
+        # Disabling without a reason shows no reason.
         return told if disabled and reason is None else {**told, "disabled_reason": reason}
 
     def _view(self, call: Call, service: services.Service) -> dict[str, Any]:
@@ -176,7 +176,7 @@ class Services:
             "host": service.host,
             "zone": self.options.default_zone,
             "status": "disabled" if service.disabled else "enabled",
-            # They are this process, which answers.
+            # The services are this process, which answers.
             "state": "up",
             "updated_at": micros(call.now),
             "disabled_reason": service.disabled_reason,
@@ -189,7 +189,7 @@ class Services:
 
 @frozen
 class Hosts:
-    """The services as the older extension shows them, and what is on their hosts."""
+    """The services as the older extension shows them, and what their hosts hold."""
 
     routes = Routes("Services")
 
@@ -218,7 +218,7 @@ class Hosts:
 
     @routes.get("/os-hosts/<host>", policy="volume:services:list")
     async def show(self, call: Call, host: str) -> Any:
-        """Show how many volumes and snapshots a host has, in all and of each project."""
+        """Show how many volumes and snapshots a host has, in total and per project."""
         found = await self.db.scan(hosts.usage, self.options, host)
         return {"host": [{"resource": _usage(each)} for each in found]}
 
@@ -236,7 +236,7 @@ def _usage(used: hosts.Usage) -> dict[str, str]:
 
 @frozen
 class Clean:
-    """What to look at; nobody's work is lost here, so nothing of it decides anything."""
+    """What to clean up; no work is ever lost here, so all of it is ignored."""
 
     cluster_name: Text | None = None
     service_id: int | None = None
@@ -251,7 +251,7 @@ class Clean:
 
 @frozen
 class Clusters:
-    """There are none: what one process does, another one goes on with, without being told to."""
+    """There are none: another process continues the work of a dead one by itself."""
 
     routes = Routes("Services")
 
@@ -272,5 +272,5 @@ class Clusters:
 
     @routes.post("/workers/cleanup", policy="volume:services:write", status=202, since=(3, 24), body=Body(Clean))
     async def clean_up(self, call: Call, body: Clean) -> Any:
-        """Let other services take over what dead ones left; they do so by themselves, so nothing is left."""
+        """Let other services take over the work of dead ones; they do so by themselves, so none is left."""
         return {"cleaning": [], "unavailable": []}

@@ -28,7 +28,7 @@ ACTION = "/snapshots/<snapshot_id>/action"
 
 
 def _in_zone(values: Any) -> Any:
-    # Looked up for each snapshot: the volumes of a zone are far more.
+    # Looked up for each snapshot: a zone has far more volumes.
     volume = Volume.id == Snapshot.volume_id
     return exists(select(Volume.id).where(volume, Volume.availability_zone == values[-1]))
 
@@ -54,7 +54,7 @@ LISTED = lists.Collection("snapshots", snapshots.LISTING, FILTERS, snapshots.not
 
 @frozen
 class CreateSnapshot:
-    volume_id: Uuid | None  # null is looked for, too, and not found
+    volume_id: Uuid | None  # null is looked up, too, and not found
     name: Label | None = None
     description: Label | None = None
     display_name: Label | None = None
@@ -144,7 +144,7 @@ class Snapshots:
 
     @routes.post("/snapshots", policy="volume:snapshots:create", status=202, body=Body(CreateSnapshot, key="snapshot"))
     async def create(self, call: Call, body: CreateSnapshot) -> Any:
-        """Keep what a volume holds now."""
+        """Make a snapshot of a volume."""
         demand_snapshots(self.backend)
         row = await self.db.run(snapshots.create, call.caller, body.wanted(call), self.options)
         return {"snapshot": views.snapshot(call, row)}
@@ -157,7 +157,7 @@ class Snapshots:
 
     @routes.put("/snapshots/<snapshot_id>", policy="volume:snapshots:update", body=Body(UpdateSnapshot, key="snapshot"))
     async def update(self, call: Call, snapshot_id: str, body: UpdateSnapshot) -> Any:
-        """Change the name or the description."""
+        """Change the name or description of a snapshot."""
         row = await self.db.run(_update, call, snapshot_id, body.values())
         return {"snapshot": views.snapshot(call, row)}
 
@@ -170,30 +170,30 @@ class Snapshots:
 
     @routes.action(ACTION, "os-reset_status", policy="volume:snapshots:reset_status", body=Body(ResetSnapshot))
     async def reset_status(self, call: Call, snapshot_id: str, body: ResetSnapshot) -> None:
-        """Set the status by hand; the snapshot itself stays as it is."""
+        """Set the status manually; the snapshot itself stays as it is."""
         await self.db.run(
             snapshots.reset, call.caller, snapshot_id, resettable(body.status, states.SNAPSHOT_RESETTABLE)
         )
 
     @routes.action(ACTION, "os-force_delete", policy="volume:snapshots:force_delete")
     async def force_delete(self, call: Call, snapshot_id: str) -> None:
-        """Delete a snapshot whatever its status is."""
+        """Delete a snapshot whatever its status."""
         await self.db.run(snapshots.remove, call.caller, snapshot_id, True)
 
     @routes.action(ACTION, "os-update_snapshot_status", policy="volume:snapshots:report", body=Body(ReportSnapshot))
     async def report(self, call: Call, snapshot_id: str, body: ReportSnapshot) -> None:
-        """Say how far a snapshot is that another service makes."""
+        """Report the progress of a snapshot that another service makes."""
         await self.db.run(snapshots.report, call.caller, snapshot_id, body.status, body.progress or None)
 
     @routes.action(VOLUME_ACTION, "revert", policy="volume:volumes:revert", since=(3, 40), body=Body(Revert))
     async def revert(self, call: Call, volume_id: str, body: Revert) -> None:
-        """Give a volume the content of its latest snapshot."""
+        """Revert a volume to its latest snapshot."""
         demand_snapshots(self.backend)
         await self.db.run(snapshots.revert, call.caller, volume_id, body.snapshot_id)
 
 
 def demand_snapshots(backend: IVolumeBackend) -> None:
-    """Raises NotImplementedHere if the backend has none."""
+    """Raises NotImplementedHere if the backend has no snapshots."""
     if not IVolumeSnapshots.providedBy(backend):
         raise NotImplementedHere("The volume backend does not support snapshots.")
 

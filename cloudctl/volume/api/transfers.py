@@ -54,7 +54,7 @@ TRANSFERS = Declared(
         Attribute("no_snapshots", Transfer.no_snapshots, LooseBool, post=MISSING, span=SNAPSHOTS),
         Attribute("source_project_id", Transfer.project_id, span=since(3, 57)),
         Attribute("destination_project_id", view=always(None), span=since(3, 57)),
-        # One that was accepted is gone.
+        # An accepted transfer is gone.
         Attribute("accepted", view=always(False), span=since(3, 57)),
         linked(OLD),
     ),
@@ -89,7 +89,7 @@ class Acceptance:
         f"{OLD}/<transfer_id>/accept", policy="volume:transfers:accept", status=202, body=Body(Accept, key="accept")
     )
     async def accept(self, call: Call, transfer_id: str, body: Accept) -> Any:
-        """Take a volume that another project offers, and whose key one knows."""
+        """Accept a volume that another project offers, with the key of the transfer."""
         return await self.db.run(_accept, call, transfer_id, body.auth_key, self.options)
 
 

@@ -42,7 +42,7 @@ OneSpec = Annotated[Specs, Items(1, 1)]
 
 @frozen
 class TypeSpecs:
-    """What a type has beside its attributes."""
+    """What a type has besides its attributes."""
 
     routes = Routes("Volume types")
 
@@ -87,7 +87,7 @@ class TypeSpecs:
 
     @routes.get("/types/<type_id>/os-volume-type-access", policy="volume:types:access")
     async def list_access(self, call: Call, type_id: str) -> Any:
-        """List the projects that may use a type which is not public."""
+        """List the projects that may use a private type."""
         projects = await self.db.scan(types.projects_with_access, type_id)
         return {"volume_type_access": [{"volume_type_id": type_id, "project_id": each} for each in projects]}
 
@@ -95,14 +95,14 @@ class TypeSpecs:
         "/types/<type_id>/action", "addProjectAccess", policy="volume:types:access", body=Body(ProjectAccess)
     )
     async def grant(self, call: Call, type_id: str, body: ProjectAccess) -> None:
-        """Let a project use a type."""
+        """Give a project access to a type."""
         await self.db.run(types.grant, type_id, body.project)
 
     @routes.action(
         "/types/<type_id>/action", "removeProjectAccess", policy="volume:types:access", body=Body(ProjectAccess)
     )
     async def revoke(self, call: Call, type_id: str, body: ProjectAccess) -> None:
-        """Let a project use a type no more."""
+        """Take a project's access to a type away."""
         await self.db.run(types.revoke, type_id, body.project)
 
 
@@ -128,7 +128,7 @@ def _filters(call: Call) -> list[Condition]:
 
 
 def _with_specs(call: Call, text: str) -> Condition:
-    """Raises Invalid; nobody finds out by a filter what they may not see."""
+    """Raises Invalid; a filter must not reveal what the caller may not see."""
     wanted = search.pairs("extra_specs", text)
     if not call.may("volume:types:all") and not wanted.keys() <= types.OPEN_SPECS:
         raise Invalid("Invalid filters extra_specs are found in query options.")
@@ -140,7 +140,7 @@ def _specs(conn: Connection, call: Call, found: Sequence[VolumeType]) -> list[di
 
 
 def _shown(call: Call, type_: VolumeType) -> dict[str, Any]:
-    """Others than administrators see no extra specs that tell how the cloud is built."""
+    """Only administrators see extra specs that show how the cloud is built."""
     if call.may("volume:types:all"):
         return dict(type_.extra_specs)
     return {key: value for key, value in type_.extra_specs.items() if key in types.OPEN_SPECS}
@@ -157,12 +157,12 @@ ATTRIBUTES = (
     created(VolumeType, shown=False),
     updated(VolumeType, shown=False),
 )
-# What is said of a type when it is made or changed.
+# The attributes shown of a type when it is made or changed.
 OWN = tuple(each.name for each in ATTRIBUTES if each.name != "qos_specs_id")
 
 
 def volume_types(options: VolumeOptions) -> Declared[VolumeType]:
-    """Of a cloud whose default type and whose quotas the options name."""
+    """The resource, for a cloud whose options name the default type and the quotas."""
     default = options.default_type
 
     def visible(conn: Connection, call: Call, type_id: str) -> VolumeType:
@@ -248,13 +248,13 @@ class DefaultTypes:
         body=Body(DefaultType, key="default_type"),
     )
     async def set(self, call: Call, target_id: str, body: DefaultType) -> Any:
-        """Choose the default type of a project."""
+        """Set the default type of a project."""
         type_id = await self.db.run(_set_default, call, target_id, body.volume_type)
         return {"default_type": _default(target_id, type_id)}
 
     @routes.delete("/default-types/<target_id>", policy="volume:default_types:write", since=(3, 62))
     async def unset(self, call: Call, target_id: str) -> None:
-        """Let a project have the cloud's default type."""
+        """Reset a project to the cloud's default type."""
         await self.db.run(types.unset_default, target_id)
 
 

@@ -1,4 +1,4 @@
-"""Images of volumes, and volumes of images, on the wire. Reference: volume.md, section 3."""
+"""Images from volumes, and volumes from images, on the wire. Reference: volume.md, section 3."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Uploading:
         body={(3, 0): Body(Upload), (3, 1): Body(UploadVisible)},
     )
     async def upload(self, call: Call, volume_id: str, body: Upload) -> Any:
-        """Make an image of what a volume holds."""
+        """Make an image from the content of a volume."""
         if not (IVolumeData.providedBy(self.backend) and IVolumeSnapshots.providedBy(self.backend)):
             raise NotImplementedHere("The volume backend cannot export volume data.")
         wanted = NewUpload(**given(body))
@@ -105,7 +105,7 @@ class Reimaging:
 
     @routes.action(ACTION, "os-reimage", policy="volume:volumes:reimage", since=(3, 68), body=Body(Reimage))
     async def reimage(self, call: Call, volume_id: str, body: Reimage) -> None:
-        """Fill a volume with an image, whatever it held."""
+        """Replace the content of a volume with an image."""
         if not IVolumeData.providedBy(self.backend):
             raise NotImplementedHere("The volume backend cannot import data.")
         if body.reimage_reserved:

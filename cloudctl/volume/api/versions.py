@@ -11,7 +11,7 @@ from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import Microversions
 
-# By the catalog's types, too: a client that found the service by one of them names it so.
+# The catalog's types count, too: a client that found the service by one of them uses that name.
 VERSIONS = Microversions("volume", (3, 0), (3, 71), aliases=("block-storage", "volumev3"))
 
 

@@ -1,4 +1,4 @@
-"""Records as this API writes them. Reference: volume.md, sections 2, 4 and 7."""
+"""Records as this API shows them. Reference: volume.md, sections 2, 4 and 7."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def volume(call: Call, shown: Shown) -> Json:
 
 
 def volume_detail(call: Call, shown: Shown) -> Json:
-    """As show and the detailed list have it."""
+    """A volume as in show and in the detailed list."""
     row, body = shown.volume, volume(call, shown)
     body["os-vol-tenant-attr:tenant_id"] = row.project_id
     if call.may("volume:hosts:show"):
@@ -184,7 +184,7 @@ def attachment_summary(row: Attachment) -> Json:
 
 
 def attachment(call: Call, row: Attachment) -> Json:
-    """How the volume is reached (addresses, names, secrets of some backends) is for those who may attach it."""
+    """Only callers who may attach the volume see how it is reached (addresses, names, secrets of some backends)."""
     connects = call.may("volume:attachments:update", project_id=row.project_id or "")
     return {
         **attachment_summary(row),
@@ -208,6 +208,6 @@ def flat_connection(row: Attachment) -> Json:
 
 
 def connection_data(connection: Mapping[str, Any], mode: str | None) -> Json:
-    """What the backend said, with what is the same for every backend."""
+    """The backend's answer, with what is the same for every backend."""
     shared = {"qos_specs": None, "access_mode": mode or "rw", "encrypted": False, "cacheable": False}
     return {**shared, **connection["data"]}

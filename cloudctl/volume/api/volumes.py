@@ -85,7 +85,7 @@ class CreateVolume:
     multiattach: LooseBool = False
 
     def wanted(self, call: Call) -> NewVolume:
-        """Raises Invalid for two sources, a flag that types decide, or a group without a type.
+        """Raises Invalid for two sources, for a flag that types decide, or for a group without a type.
 
         NotFound for a consistency group: there are none, only groups.
         """
@@ -124,14 +124,14 @@ class CreateVolume:
 
 @frozen
 class LooseCreateVolume(CreateVolume):
-    """Before 3.53 unknown fields were not looked at."""
+    """Before 3.53 unknown fields were ignored."""
 
     others: dict[str, Any] = extra()
 
 
 @frozen
 class Create:
-    """Hints choose between backends; here there is one, so they decide nothing."""
+    """Hints choose between backends; they have no effect here."""
 
     volume: CreateVolume
     hints: Object | Missing = wire("OS-SCH-HNT:scheduler_hints", default=MISSING)
@@ -205,7 +205,7 @@ class Volumes:
         query=lists.names(FILTERS),
     )
     async def summary(self, call: Call) -> Any:
-        """Number and size of all volumes."""
+        """Show the number and total size of all volumes."""
         return {"volume-summary": await self.db.scan(_summary, call)}
 
     @routes.post(
@@ -230,7 +230,7 @@ class Volumes:
         body={(3, 0): Body(LooseUpdateVolume, key="volume"), (3, 53): Body(UpdateVolume, key="volume")},
     )
     async def update(self, call: Call, volume_id: str, body: UpdateVolume) -> Any:
-        """Change the name, the description or the metadata."""
+        """Change the name, description or metadata of a volume."""
         values = body.values()
         if not values and call.version in gates.NO_EMPTY_CHANGE:
             raise Invalid(NOTHING_TO_UPDATE)
@@ -247,13 +247,13 @@ class Volumes:
 
     @routes.get("/volumes/<volume_id>/encryption", policy="volume:volumes:show")
     async def encryption(self, call: Call, volume_id: str) -> Any:
-        """How a volume is encrypted; none is."""
+        """Show how a volume is encrypted; none is."""
         await self.db.read(volumes.visible, call.caller, volume_id)
         return {"encryption_key_id": None}
 
 
 def _details(conn: Connection, call: Call) -> tuple[Page, int | None, Sequence[Shown]]:
-    """A page, and what is shown of its volumes."""
+    """A page, and its volumes as they are shown."""
     page, total = LISTED.found(conn, call)
     return page, total, _shown(conn, page.rows)
 
@@ -288,7 +288,7 @@ def _update(conn: Connection, call: Call, volume_id: str, values: dict[str, Any]
 
 
 def delete(conn: Connection, call: Call, volume_id: str, force: bool, cascade: bool = False) -> None:
-    """Whatever is under way with it stops first. `cascade`: its snapshots go, too. Raises NotFound, Conflict."""
+    """Any work under way on it stops first. `cascade`: its snapshots go, too. Raises NotFound, Conflict."""
     volumes.visible(conn, call.caller, volume_id)
     was = volumes.begin_delete(conn, volume_id, call.now, force, with_snapshots=cascade)
     if volumes.is_nowhere(was):
