@@ -1,4 +1,4 @@
-"""The workflows of block storage, one a file. Reference: volume-states.md."""
+"""The workflows of block storage, one per file. Reference: volume-states.md."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cloudctl.volume.lifecycle.snapshot_delete import SNAPSHOT_DELETE
 from cloudctl.volume.lifecycle.swap import swapping
 from cloudctl.volume.lifecycle.upload import UPLOAD
 
-# Those that need nothing but the drivers.
+# The workflows that need only the drivers.
 WORKFLOWS: tuple[Workflow, ...] = (
     CREATE,
     DELETE,
@@ -43,6 +43,6 @@ WORKFLOWS: tuple[Workflow, ...] = (
 
 
 def workflows(archives: Archives) -> tuple[Workflow, ...]:
-    """All of them."""
+    """All workflows."""
     made = (creation, deletion, importing, restoration, movement, swapping, backup_move.movement)
     return (*WORKFLOWS, *(make(archives) for make in made))

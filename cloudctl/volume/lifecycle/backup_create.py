@@ -1,7 +1,7 @@
-"""Create a backup: the backend gives out what the volume or its snapshot holds, the archive takes it in.
+"""Create a backup: the backend exports the volume or its snapshot, the archive stores it.
 
-Of a volume that is in use (`args`: `in_use`) a frozen copy is taken first. A backend that can tell what has changed
-since the backup that this one builds on gives out that alone. Reference: volume-states.md, section 6.
+For a volume in use (`args`: `in_use`), a frozen copy is taken first. A backend that can tell what has changed since the
+parent backup exports only that. Reference: volume-states.md, section 6.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def creation(archives: Archives) -> Workflow:
     async def export(ctx: Context) -> Memo:
         backup = await ctx.read(backups.get, ctx.resource_id)
         await archives.prepare()
-        # Whatever an attempt has left that was given up.
+        # Left over from an attempt that was given up.
         await archives.discard(backup.id)
         backend = None if backup.snapshot_id is not None else await marks.backend(ctx, backup)
         if backend is not None:
@@ -127,7 +127,7 @@ def finished(conn: Connection, backup_id: str, stored: Mapping[str, Any], now: d
 
 
 def release(conn: Connection, backup_id: str, now: datetime) -> None:
-    """What it was made of is as it was before."""
+    """Return the volume or snapshot that was backed up to its previous status."""
     backup = backups.find(conn, backup_id)
     if backup is None:
         return

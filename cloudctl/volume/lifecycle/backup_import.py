@@ -1,4 +1,4 @@
-"""Import: a backup whose record came back is available, if the archive has it whole."""
+"""Import: a backup whose record was imported becomes available, if the archive has it whole."""
 
 from __future__ import annotations
 

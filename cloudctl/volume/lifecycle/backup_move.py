@@ -1,7 +1,7 @@
-"""Move a backup that is in the directory into the object store: what it is made of, not what it is.
+"""Move a backup from the directory into the object store: its data, not its record.
 
-`args`: `kept_at`, where it will be. What it builds on moves first. Its files stay while others build on them, or are
-being read.
+`args`: `kept_at`, where it will be. Its parent moves first. Its files stay while others build on them or are
+reading them.
 """
 
 from __future__ import annotations
@@ -76,6 +76,6 @@ def movement(archives: Archives) -> Workflow:
 
 
 def recorded(conn: Connection, backup_id: str, kept_at: str, stored: Mapping[str, Any], now: datetime) -> None:
-    """From here on it is there."""
+    """From here on the backup is at the new place."""
     kept = {"kept_at": kept_at, "kept_digest": stored["digest"], "object_count": stored["pieces"]}
     conn.execute(update(Backup).where(Backup.id == backup_id).values(**kept, updated_at=now))

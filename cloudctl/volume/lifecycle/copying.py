@@ -1,4 +1,4 @@
-"""A volume's bytes from one backend to another, by way of a file. Each part may be repeated."""
+"""Copying a volume's bytes from one backend to another, through a file. Each part may be repeated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Copying:
     archives: Archives
 
     async def export(self, volume_id: str, backend: IVolumeData) -> None:
-        """Raises Unfit unless the backend gives raw data, and its errors."""
+        """Raises Unfit unless the backend exports raw data, and the backend's own errors."""
         await self.archives.prepare()
         if (found := await backend.ensure_exported(volume_id, self._path(volume_id))) != "raw":
             raise Unfit(f"the backend exports volumes as {found}, but a move needs raw data")

@@ -12,7 +12,7 @@ from cloudctl.volume.lifecycle import place
 
 
 async def create(ctx: Context) -> Memo:
-    """One step, because all of it looks first and a border between steps is a transaction."""
+    """One step: all of it checks before it acts, and each boundary between steps costs a transaction."""
     volume = await place.ensure_placed(ctx)
     if volume.image_id is not None:
         await ctx.write(states.try_move, ctx.resource_id, "download", ctx.now)
@@ -43,7 +43,7 @@ def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     trouble = messages.CREATE_FAILED if volume.image_id is None else messages.IMAGE_FAILED
     if task.failed_by(place.NoBackend):
         trouble = messages.NO_BACKEND
-        volumes.place(conn, volume.id, None)  # where it would have been, nothing was made
+        volumes.place(conn, volume.id, None)  # nothing was made in the pool it would have had
     messages.record(conn, trouble, volume.project_id, task.request_id, volume.id, now)
 
 

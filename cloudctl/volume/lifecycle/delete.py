@@ -1,7 +1,7 @@
 """Delete: no host is connected, nothing is on the backend, the record is gone. Reference: volume-states.md, section 2.
 
 Snapshots that were to be deleted with it go first.
-It also clears up after a volume that was never made, and ends well if there is no record (any more).
+It also cleans up after a volume that was never made, and succeeds if there is no record (any more).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cloudctl.volume import kinds, messages, snapshots, states, volumes
 
 
 async def everything(ctx: Context) -> Memo:
-    """One step, because everything in it is an ensure and a border between steps is a transaction."""
+    """One step: everything in it is an ensure, and each boundary between steps costs a transaction."""
     volume = await ctx.read(volumes.find, ctx.resource_id)
     if volume is not None and volume.status != states.DELETING:
         await ctx.write(begin, ctx.resource_id, ctx.now)
@@ -27,7 +27,7 @@ async def everything(ctx: Context) -> Memo:
 
 
 def begin(conn: Connection, volume_id: str, now: datetime) -> None:
-    """`deleting`: as a child of another task there was no request that set it. Raises Conflict if somebody has it."""
+    """Set `deleting`: for a child of another task no request has set it. Raises Conflict if the volume is held."""
     volume = volumes.find(conn, volume_id)
     if volume is not None and volume.status != states.DELETING:
         volumes.begin_delete(conn, volume_id, now, force=True)
@@ -55,7 +55,7 @@ async def remove(ctx: Context) -> None:
     try:
         await ctx.drivers.volume.ensure_absent(ctx.resource_id)
     except InUse as error:
-        # What was stopped by force (a snapshot, a backup) lets go in a moment.
+        # Work that was stopped by force (a snapshot, a backup) releases the volume in a moment.
         raise Transient(str(error)) from error
 
 

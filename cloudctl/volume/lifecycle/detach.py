@@ -1,6 +1,6 @@
 """Detach: the host of an attachment cannot use the volume any more, then its record goes. volume-states.md, section 7.
 
-`args`: `attachment_id`, `host`. The record is `detaching` until then, so nobody connects the host anew meanwhile.
+`args`: `attachment_id`, `host`. The record is `detaching` until then, so nobody reconnects the host meanwhile.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ async def disconnect(ctx: Context) -> Memo:
 
 
 def is_needed(conn: Connection, attachment_id: str, host: str) -> bool:
-    """Whether the host must stay connected. Without the record nothing would keep a new connection from being cut."""
+    """Whether the host must stay connected. Also true without the record: nothing then protects a new connection."""
     attachment = attachments.find(conn, attachment_id)
     return attachment is None or attachments.host_is_used(conn, attachment.volume_id, host, but=attachment_id)
 

@@ -1,4 +1,4 @@
-"""Extend: the device grows; then guests that have it are told, each by a task of its server. Reference:
+"""Extend: the device grows; then each guest that has it is told, by a task of its server. Reference:
 volume-states.md, section 2.
 
 `args`: `size` in GiB.
@@ -29,7 +29,7 @@ async def finish(ctx: Context) -> Memo:
 
 
 def extended(conn: Connection, task: Task, now: datetime) -> None:
-    """The new size, and the status that its attachments give it. What has not come yet of it is its guests' affair."""
+    """Set the new size, and the status that the attachments give. The rest is left to the guests' own tasks."""
     volume_id = task.resource_id
     conn.execute(update(Volume).where(Volume.id == volume_id).values(size=task.args["size"], reserved_size=None))
     attachments.follow(conn, volume_id, now, leaving=states.EXTENDING)
@@ -47,7 +47,7 @@ def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
 
 
 def give_back(conn: Connection, task: Task, now: datetime) -> None:
-    """The quota of the difference."""
+    """Return the quota of the difference."""
     conn.execute(update(Volume).where(Volume.id == task.resource_id).values(reserved_size=None))
 
 

@@ -1,7 +1,7 @@
-"""What a volume holds at one moment, while somebody goes on writing to it: a snapshot that nobody sees.
+"""The content of a volume at one moment, while a guest keeps writing to it: a hidden snapshot.
 
-Its id is that of what is made of it (a backup, an image), so that it is found again under it. A backend that cannot
-freeze a volume while a guest has it open leaves it to the hypervisor of that guest, which copies it instead.
+Its id is that of the backup or image made from it, so that it can be found again. If a backend cannot freeze a volume
+while a guest has it open, the guest's hypervisor copies it instead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cloudctl.volume import attachments
 
 
 async def ensure(ctx: Context, volume_id: str, id: str, raw: bool = True) -> None:
-    """It is there, unless `export` can do without. `raw`: that will be what copies the volume. Raises InUse."""
+    """Make the copy, unless `export` can do without it. `raw`: `export` will copy the volume. Raises InUse."""
     try:
         await ctx.drivers.volume.ensure_snapshot(SnapshotSpec(id, volume_id))
     except InUse:
@@ -26,7 +26,7 @@ async def ensure(ctx: Context, volume_id: str, id: str, raw: bool = True) -> Non
 
 
 async def export(ctx: Context, volume_id: str, id: str, path: str) -> str:
-    """As `ensure_exported` of IVolumeData, of what `ensure` has left."""
+    """As `ensure_exported` of IVolumeData, of what `ensure` prepared."""
     try:
         return str(await ctx.drivers.volume.ensure_exported(volume_id, path, id))
     except UnknownSnapshot:
@@ -37,7 +37,7 @@ async def export(ctx: Context, volume_id: str, id: str, path: str) -> str:
     try:
         return str(await hypervisor.ensure_volume_captured(server_id, volume_id, path))
     except InvalidPower:
-        # It has gone off since, so the backend can do it.
+        # The guest has shut down since, so the backend can do it.
         await ctx.drivers.volume.ensure_snapshot(SnapshotSpec(id, volume_id))
         return str(await ctx.drivers.volume.ensure_exported(volume_id, path, id))
 

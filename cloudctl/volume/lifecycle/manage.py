@@ -1,6 +1,6 @@
-"""Manage and unmanage: the backend hands something over to the cloud, or has it for itself again.
+"""Manage and unmanage: the backend hands something over to the cloud, or gets it back.
 
-`args` of what is managed: `name`, that it has on the backend.
+`args` when managing: `name`, its name on the backend.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The moments that backups show, as marks in their volumes: the next backup reads what has changed since the last one.
+"""Marks in volumes at the moments of their backups: the next backup reads only what has changed since the last one.
 
-A mark has the id of its backup, so it is found again under it. A volume keeps one: that of its newest backup.
+A mark has the id of its backup, so that it can be found again. A volume keeps one: that of its newest backup.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cloudctl.volume.tables import Backup
 
 
 async def backend(ctx: Context, backup: Backup) -> Any:
-    """Where the volume is, if there what has changed can be told; else None."""
+    """The backend of the volume, if it can tell what has changed; else None."""
     found: Any = ctx.drivers.volume
     if isinstance(found, Backends):
         try:
@@ -32,7 +32,7 @@ async def ensure_absent(ctx: Context, backup: Backup) -> None:
 
 
 async def ensure_only(ctx: Context, backup: Backup) -> None:
-    """Of all backups of its volume it alone has a mark, if it has one: later ones build on it."""
+    """Remove the marks of all other backups of its volume: later ones build on this one."""
     found = await backend(ctx, backup)
     if found is None or backup.snapshot_id is not None:
         return

@@ -1,6 +1,6 @@
-"""Mend: the backend's volume has the size of its record, and hosts to which it is attached can use it.
+"""Mend: give the backend's volume the size in its record, and connect the hosts to which it is attached.
 
-The audit submits it. What is there already stays as it is; a volume that the backend does not have is left alone.
+The audit submits it. What is right already stays as it is; a volume that the backend does not have is left alone.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ async def connect(ctx: Context) -> Memo:
             return None
         _, still = await ctx.read(wanted, ctx.resource_id)
         if host not in still:
-            # It was detached while the backend was being asked.
+            # It was detached while the backend was connecting the host.
             await backend.disconnect(ctx.resource_id, host)
     return None
 

@@ -1,11 +1,11 @@
-"""Move: a volume to another backend, byte by byte, and another type with it. Reference: volume-states.md, section 2.
+"""Move: a volume goes to another backend, byte by byte, also with a new type. Reference: volume-states.md, section 2.
 
 `args`: `host`, the pool; None: one that takes a volume of the new type. `type_id`: of the new type; None: the same.
 
-What a server uses is copied and led there by a task of that server (`swap`).
+If a server uses the volume, a task of that server copies it and switches the guest to the copy (`swap`).
 
-The copy has the volume's id, on a backend of its own. The record decides which of the two is the volume, so what undoes
-looks there first: once the record names the new place nothing there may be deleted.
+The copy has the volume's id, on a different backend. The record decides which of the two is the volume, so undo steps
+read it first: once the record names the new place, nothing there may be deleted.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ async def choose(ctx: Context) -> Memo:
 
 
 def wanted(conn: Connection, task: Task) -> tuple[Volume, VolumeType]:
-    """The volume, and the type that it shall have."""
+    """The volume, and the type that it is to have."""
     volume = volumes.get(conn, task.resource_id)
     return volume, types.get(conn, task.args["type_id"] or volume.volume_type_id)
 
 
 def backend(ctx: Context, end: str) -> Any:
-    """Of the place that it leaves (`from`), or goes to (`to`)."""
+    """The backend that it leaves (`from`) or goes to (`to`)."""
     return ctx.drivers.volume.at[ctx.memo[PLACE][end]]
 
 
@@ -84,7 +84,7 @@ async def remove_copy(ctx: Context) -> None:
 
 
 def server(ctx: Context) -> str | None:
-    """Who used the volume when its place was chosen."""
+    """The server that used the volume when its place was chosen."""
     found: str | None = ctx.memo[PLACE]["server"]
     return found
 
@@ -98,7 +98,7 @@ async def switch(ctx: Context) -> Memo | Wait:
     state = await ctx.child(SWAP, kinds.SWAP_VOLUME, server_id, args)
     if state in OPEN:
         return Wait()
-    # Once the guest uses the copy, that is the volume, whatever else went wrong.
+    # Once the guest uses the copy, the copy is the volume, whatever else went wrong.
     if state != DONE and not await is_there(ctx):
         raise CloudError(await ctx.child_error(SWAP) or f"The server does not use the copy: {state}")
     return None
@@ -135,7 +135,7 @@ def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     volume = volumes.find(conn, task.resource_id)
     if volume is None:
         return
-    # If only what it left could not be removed, it is where it shall be.
+    # If only the original could not be removed, the volume is where it is meant to be.
     moved = volume.host == task.memo.get(PLACE, {}).get("to")
     finished(conn, volume.id, "success" if moved else "error", now)
     if not moved:

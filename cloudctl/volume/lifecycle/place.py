@@ -1,4 +1,4 @@
-"""A new volume gets a pool, unless it has one: the first thing that is done with it."""
+"""Choosing a pool for a new volume that has none: the first thing done with it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class NoBackend(Unavailable):
 
 
 async def ensure_placed(ctx: Context) -> Volume:
-    """The volume, as it was found, has a pool, whose service takes volumes. Raises NotFound, NoBackend."""
+    """Ensure that it has a pool whose service takes volumes. Returns it as it was found. Raises NotFound, NoBackend."""
     volume, type_, taken = await ctx.read(_wanted, ctx.resource_id)
     if volume.host is None:
         chosen = placing.choose(await enabled(ctx), type_.extra_specs, volume.size)
@@ -37,7 +37,7 @@ async def ensure_placed(ctx: Context) -> Volume:
 
 
 async def _suits(ctx: Context, host: str, specs: placing.Specs) -> bool:
-    """Whether the pool that was the only choice is what the type asks for. Most types ask for nothing."""
+    """Whether the pool that was the only choice meets the type's extra specs. Most types have none."""
     if not specs:
         return True
     backends = ctx.drivers.volume
@@ -54,7 +54,7 @@ def _wanted(conn: Connection, volume_id: str) -> tuple[Volume, VolumeType, bool]
 
 
 async def enabled(ctx: Context) -> list[Pool]:
-    """The pools whose services take volumes, and that answer."""
+    """The pools that answer and whose services take volumes."""
     backends = ctx.drivers.volume
     found = []
     for host, backend in backends.at.items() if isinstance(backends, Backends) else ():

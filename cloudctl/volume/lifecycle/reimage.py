@@ -1,4 +1,4 @@
-"""Reimage: a volume holds what an image holds, then zeros. Reference: volume-states.md, section 2.
+"""Reimage: fill a volume with the content of an image, then with zeros. Reference: volume-states.md, section 2.
 
 `args`: `image_id`, its `format`, and the `metadata` that the volume remembers of it.
 """
@@ -32,7 +32,7 @@ async def finish(ctx: Context) -> Memo:
 
 
 def filled(conn: Connection, volume_id: str, args: Mapping[str, Any], now: datetime) -> None:
-    """As its attachments say, and it remembers the new image."""
+    """Set the status that its attachments give, and remember the new image."""
     values = {"bootable": True, "image_metadata": args["metadata"]}
     conn.execute(update(Volume).where(Volume.id == volume_id).values(**values))
     attachments.follow(conn, volume_id, now, leaving=states.DOWNLOADING)

@@ -1,6 +1,6 @@
-"""Restore: a volume holds what a backup holds. Reference: volume-states.md, section 2.
+"""Restore: fill a volume with the content of a backup. Reference: volume-states.md, section 2.
 
-`args`: `backup_id`; `new`: the volume is made for it.
+`args`: `backup_id`; `new`: the volume is created for it.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def restoration(archives: Archives) -> Workflow:
 
 
 def restored(conn: Connection, volume_id: str, backup_id: str, now: datetime) -> None:
-    """As its attachments say, so available; it is what the origin was, and tells where it comes from."""
+    """Set the status that its attachments give (available), and the origin's properties; note where it comes from."""
     backup, volume = backups.get(conn, backup_id), volumes.get(conn, volume_id)
     metadata = {**volume.metadata, **backup.volume_metadata}
     if volume.id != backup.volume_id:
@@ -109,6 +109,6 @@ def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
         states.try_move(conn, volume.id, "restore new failed" if task.args["new"] else "restore failed", now)
         told = messages.RESTORE_FAILED
         if task.failed_by(Damaged):
-            # What is missing is the user's own, so it says nothing that is not his to know.
+            # What is missing is the user's own, so the error reveals nothing that they may not know.
             told = evolve(told, what=f"{told.what} {error}"[:MOST_TOLD])
         messages.record(conn, told, volume.project_id, task.request_id, task.args["backup_id"], now)

@@ -1,4 +1,4 @@
-"""Revert: a volume holds again what its latest snapshot holds. Reference: volume-states.md, sections 2 and 5.
+"""Revert: return a volume to the content of its latest snapshot. Reference: volume-states.md, sections 2 and 5.
 
 `args`: `snapshot_id`.
 """

@@ -22,7 +22,7 @@ async def remove(ctx: Context) -> Memo:
 
 
 def gone(conn: Connection, snapshot_id: str, now: datetime) -> None:
-    """The record, and with the last one that of a snapshot of their group."""
+    """Delete the record, and with the last one that of their group snapshot."""
     row = snapshots.find(conn, snapshot_id)
     snapshots.forget(conn, snapshot_id)
     if row is not None:
@@ -30,7 +30,7 @@ def gone(conn: Connection, snapshot_id: str, now: datetime) -> None:
 
 
 def busy(conn: Connection, task: Task, now: datetime) -> None:
-    """It is kept, and its owner is told why."""
+    """Keep the snapshot, and tell its owner why."""
     row = snapshots.find(conn, task.resource_id)
     if row is not None and states.SNAPSHOT.try_move(conn, row.id, "busy", now):
         messages.record(conn, messages.SNAPSHOT_BUSY, row.project_id, task.request_id, row.id, now)

@@ -1,8 +1,8 @@
 """Swap: a volume goes to another backend while its server uses it. Reference: volume-states.md, section 2.
 
-A child of the move, and a task of the server: nothing else is done to that meanwhile. The move makes the copy and
-removes what is left; here the copy is filled, and the guest is led to it. `args`: `volume_id`; `from` and `to`, the
-pools; `type_id`, as the move has it.
+A child of the move, and a task of the server, so nothing else is done to the server meanwhile. The move makes the copy
+and removes what is left; this fills the copy and switches the guest to it. `args`: `volume_id`; `from` and `to`, the
+pools; `type_id`, as for the move.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def backend(ctx: Context, end: str) -> Any:
 
 
 async def is_there(ctx: Context) -> bool:
-    """Whether the new place is the volume's place now: then the guest uses it, whatever comes."""
+    """Whether the new place is the volume's place now: if so, the guest uses it, whatever happens next."""
     return bool(await ctx.read(volumes.host_of, ctx.args["volume_id"]) == ctx.args["to"])
 
 
 def used(conn: Connection, server_id: str, volume_id: str) -> Attachment | None:
-    """How the server has the volume; None if it has not, or is about to get or lose it."""
+    """The server's attachment of the volume; None if it has none, or is about to get or lose it."""
     found = attachments.of_volume(conn, [volume_id]).get(volume_id, [])
     mine = (each for each in found if (each.server_id, each.status) == (server_id, attachments.ATTACHED))
     return next(mine, None)
@@ -43,14 +43,14 @@ async def connect(ctx: Context) -> Memo:
     attachment = await ctx.read(used, ctx.resource_id, volume_id)
     if attachment is None or attachment.host is None:
         raise CloudError(f"Volume {volume_id} is not attached to server {ctx.resource_id} any more.")
-    # The host first: it is what an undo needs.
+    # The host first, because undo needs it.
     ctx.remember(host=attachment.host, before=attachment.connection, attachment_id=attachment.id)
     await ctx.write(lambda _conn: None)
     return {"info": dict(await backend(ctx, "to").connect(volume_id, attachment.host))}
 
 
 async def disconnect(ctx: Context) -> None:
-    """Of the two places the one that is not used lets the host go."""
+    """Disconnect the host from whichever of the two places is not used."""
     host = ctx.memo.get(CONNECT, {}).get("host")
     if host is not None:
         left = "from" if await is_there(ctx) else "to"

@@ -1,4 +1,4 @@
-"""Upload: what a volume holds becomes the data of an image. Reference: volume-states.md, section 2.
+"""Upload: the content of a volume becomes the data of an image. Reference: volume-states.md, section 2.
 
 `args`: `image_id`; its `disk_format`; `in_use`: somebody writes to the volume, so a frozen copy is taken first.
 """
@@ -44,7 +44,7 @@ async def export(ctx: Context) -> Memo:
 
 
 def _format(ctx: Context) -> str:
-    return str(ctx.args.get("disk_format", uploads.RAW))  # an older task does not say
+    return str(ctx.args.get("disk_format", uploads.RAW))  # older tasks lack it
 
 
 async def activate(ctx: Context) -> Memo | Wait:
@@ -74,7 +74,7 @@ def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
 
 
 def ended(conn: Connection, task: Task, now: datetime) -> None:
-    """There is no image unless it is whole, nothing works on it any more, and the volume is as it was."""
+    """Delete the image, and stop work on it, unless it is complete; return the volume to its previous status."""
     uploads.give_up(conn, task.args["image_id"], task)
     attachments.follow(conn, task.resource_id, now, leaving=states.UPLOADING)
 
