@@ -1,12 +1,12 @@
-"""The archive of backups: a directory, each backup in pieces that are named by their content.
+"""The backup archive: a directory that holds each backup as pieces named after their content.
 
     <backup id>/manifest.json     what the backup is made of, piece by piece
     <backup id>/ab/abcd…          a piece; its name is the SHA-256 of its bytes
-    <backup id>.new/              a backup that is being written
+    <backup id>.new/              a backup being written
     work/<name>                   the content of a volume on its way in or out
 
-A piece of nothing but zeros is kept nowhere. An incremental backup keeps the pieces that its parents do not have, so it
-needs them all. Volumes are not needed. All functions here block: see `archive_threads`.
+A piece of nothing but zeros is not stored. An incremental backup stores only the pieces that its parents lack, so it
+needs all of them; it needs no volume. All functions here block: see `archive_threads`.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ Stop = Callable[[], bool]
 
 
 class Damaged(CloudError):
-    """The archive does not have, or has no more, what a backup is made of."""
+    """The archive never had, or has lost, part of a backup."""
 
 
 class Stopped(Exception):
-    """`stop` said so."""
+    """`stop` returned true."""
 
 
 @frozen
 class Manifest:
-    """Of one backup. Sizes in bytes. `pieces`: SHA-256 in hex; None: zeros."""
+    """The manifest of one backup. Sizes in bytes. `pieces`: SHA-256 in hex; None: zeros."""
 
     id: str
     length: int
     piece: int
     parent: str | None
-    stored: int  # pieces that this backup itself keeps
+    stored: int  # pieces that this backup itself stores
     pieces: tuple[str | None, ...]
 
 
 @frozen
 class Archive:
     directory: Path
-    piece: int  # bytes of a piece of a full backup; an incremental one has its parent's
+    piece: int  # bytes per piece of a full backup; an incremental one uses its parent's value
 
     def prepare(self) -> None:
-        """Make the directories. What is in them is readable for this user alone."""
+        """Make the directories, readable only by this user."""
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         (self.directory / WORK).mkdir(exist_ok=True, mode=0o700)
 
@@ -82,9 +82,9 @@ class Archive:
     def store(
         self, backup_id: str, source: Path, parent_id: str | None, stop: Stop, changes: Changes | None = None
     ) -> Manifest:
-        """Take in the file `source`. A backup that is there stays as it is. Raises Damaged, Stopped, OSError.
+        """Store the file `source`. An existing backup stays as it is. Raises Damaged, Stopped, OSError.
 
-        `changes`: what has changed since the parent, if that alone is in the file.
+        `changes`: what has changed since the parent, if the file holds only that.
         """
         if (self._place(backup_id) / MANIFEST).exists():
             return self.manifest(backup_id)
@@ -111,14 +111,14 @@ class Archive:
         made = Manifest(backup_id, length, size, parent_id, len(stored), tuple(pieces))
         _write(new / MANIFEST, orjson.dumps({"format": FORMAT, **asdict(made)}))
         _sync(new)
-        # Without a manifest it is what is left of one that was being removed.
+        # Without a manifest it is the remains of a backup that was being removed.
         shutil.rmtree(self._place(backup_id), ignore_errors=True)
         new.replace(self._place(backup_id))
         _sync(self.directory)
         return made
 
     def _complete(self, source: Path, changes: Changes, parent: Manifest, stop: Stop) -> Mapping[int, str | None]:
-        """What has changed in part is whole in the file. Returns the pieces that are as they were."""
+        """Complete the partly changed pieces in the file. Returns the unchanged pieces."""
         found = compared(changes, parent.length, parent.piece, parent.pieces)
         places = list(self._chain(parent))
         with source.open("r+b") as file:
@@ -130,7 +130,7 @@ class Archive:
         return found.unchanged
 
     def assemble(self, backup_id: str, target: Path, stop: Stop) -> None:
-        """The file `target` has the content that was backed up; zeros take no room.
+        """Write the backed-up content to the file `target`; zeros take no room.
 
         Raises Damaged, Stopped, OSError.
         """
@@ -147,7 +147,7 @@ class Archive:
                     file.write(_piece(places, name))
 
     def remove(self, backup_id: str) -> None:
-        """Nothing is left of the backup. An unknown id is no error. Those that build on it are damaged from now on."""
+        """Remove all of the backup. An unknown id is not an error. Backups that build on it are damaged then."""
         for place in (self._place(backup_id), self._new(backup_id)):
             try:
                 shutil.rmtree(place)
@@ -155,7 +155,7 @@ class Archive:
                 continue
 
     def discard(self, name: str) -> None:
-        """Nothing is left of the work of this name, nor of what a driver wrote beside it."""
+        """Remove the work of this name and whatever a driver wrote beside it."""
         for path in (self.directory / WORK).glob(f"{name}*"):
             path.unlink(missing_ok=True)
 
@@ -166,7 +166,7 @@ class Archive:
         return self.directory / f"{backup_id}.new"
 
     def _chain(self, manifest: Manifest) -> Iterator[Path]:
-        """Where the pieces of a backup may be, its own directory first. Raises Damaged."""
+        """The directories that may hold the pieces of a backup, its own first. Raises Damaged."""
         seen = {manifest.id}
         yield self._place(manifest.id)
         while manifest.parent is not None:
@@ -178,21 +178,21 @@ class Archive:
 
 
 def name_of(data: bytes | None, number: int, unchanged: Mapping[int, str | None]) -> str | None:
-    """Of a piece. None for one of zeros; of those that are unchanged nothing was read."""
+    """The name of a piece; None for zeros. Unchanged pieces were not read: `unchanged` has their names."""
     if number in unchanged:
         return unchanged[number]
     return None if data is None else hashlib.sha256(data).hexdigest()
 
 
 def fill(file: IO[bytes], data: bytes, offset: int, gaps: Sequence[Extent]) -> None:
-    """Those parts of the file are as in `data`, a piece that begins at `offset`."""
+    """Write the parts `gaps` of `data`, a piece that begins at `offset`, to the file."""
     for start, length in gaps:
         file.seek(start)
         file.write(data[start - offset : start - offset + length])
 
 
 def read_pieces(file: IO[bytes], size: int) -> Iterator[bytes | None]:
-    """The file in pieces of `size` bytes, the last one may be shorter; None for one of zeros. Holes are not read."""
+    """The file in pieces of `size` bytes (the last may be shorter); None for a piece of zeros. Holes are not read."""
     end = file.seek(0, os.SEEK_END)
     data_at = 0
     for offset in range(0, end, size):
@@ -208,7 +208,7 @@ def read_pieces(file: IO[bytes], size: int) -> Iterator[bytes | None]:
 
 
 def _read(handle: int, offset: int, size: int) -> bytes:
-    """Past the file's buffer, which knows nothing of where `lseek` has been. Raises OSError at the end of the file."""
+    """Bypass the file's buffer, which does not notice `lseek`. Raises OSError at the end of the file."""
     parts = []
     while size:
         part = os.pread(handle, size, offset)
@@ -226,7 +226,7 @@ def _next_data(file: IO[bytes], offset: int, end: int) -> int:
         if error.errno == errno.ENXIO:
             return end + 1 if offset < end else end
         if error.errno == errno.EINVAL:
-            # This file system does not know holes.
+            # This file system does not report holes.
             return offset
         raise
 
@@ -245,7 +245,7 @@ def _piece(places: list[Path], name: str) -> bytes:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """On the disk once it returns."""
+    """The data is on the disk once this returns."""
     path.parent.mkdir(exist_ok=True, mode=0o700)
     with path.open("wb") as file:
         file.write(data)
@@ -254,7 +254,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _sync(directory: Path) -> None:
-    """The names in it are on the disk."""
+    """Flush the names in the directory to the disk."""
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""The archive in threads of its own: nothing of it runs in the reactor's."""
+"""The archive in its own threads: none of it runs in the reactor's thread."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class ArchiveThreads:
     reactor: IReactorFromThreads
 
     async def run(self, fn: Callable[Concatenate[Archive, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """`fn(archive, …)` in a thread. Raises Transient for what the file system refuses."""
+        """Run `fn(archive, …)` in a thread. Raises Transient for file system errors."""
         result: T = await self._run(fn, args, kwargs)
         return result
 
     async def work(self, ctx: Context, fn: Callable[..., T], *args: Any) -> T:
-        """`fn(archive, …, stop)`, which ends early if the task is asked to, or is interrupted. Raises Cancelled."""
+        """Run `fn(archive, …, stop)`, which ends early if the task is cancelled or interrupted. Raises Cancelled."""
         interrupted = Event()
 
         def stop() -> bool:
@@ -59,6 +59,6 @@ class ArchiveThreads:
         try:
             return await doing
         except OSError as error:
-            # Without the file's name: its owner reads this as the backup's `fail_reason`.
+            # Without the file's name: the backup's owner sees this as its `fail_reason`.
             log.warn("the backup archive failed: {error}", error=error)
             raise Transient(f"the backup archive failed: {error.strerror or 'a file was rejected'}") from error

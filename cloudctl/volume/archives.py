@@ -1,4 +1,4 @@
-"""Where backups are kept: as objects, or in a directory, where all were once. A backup's record says which.
+"""Where backups are kept: as objects, or in a directory, as all once were. A backup's record says which.
 
 Files on their way in or out of a volume are in the directory in any case.
 """
@@ -41,25 +41,25 @@ class Archives:
         await self.directory.run(Archive.prepare)
 
     async def discard(self, name: str) -> None:
-        """Nothing is left of the work of this name."""
+        """Remove the work of this name."""
         await self.directory.run(Archive.discard, name)
 
     # -- what came out of a volume
 
     def whole(self, backup: Backup) -> Path:
-        """Where all that the volume held is put."""
+        """The file for the whole content of the volume."""
         return self.work(backup.id)
 
     def changed(self, backup: Backup) -> Path:
-        """Where only what has changed is put. Not the same as of all of it: one is never taken for the other."""
+        """The file for changes only. Not the same as `whole`, so that neither is ever taken for the other."""
         return self.work(f"{backup.id}.changed")
 
     async def note(self, backup: Backup, extents: Sequence[Extent]) -> None:
-        """All that has changed is in the file, which is as large as the volume; that is there."""
+        """Record that the file, which exists and is as large as the volume, holds all changes."""
         await self.directory.run(_note, self.changed(backup), self._extents(backup), extents)
 
     async def exported(self, backup: Backup) -> tuple[Path, Changes | None] | None:
-        """The file, and what of the volume is in it, unless it is all; None: there is none on this machine."""
+        """The file, and the changes it holds (None: the whole volume); None if this machine has no such file."""
         if self.whole(backup).exists():
             return self.whole(backup), None
         if not self.changed(backup).exists() or not self._extents(backup).exists():
@@ -72,10 +72,10 @@ class Archives:
     # -- in and out
 
     async def store(self, ctx: Context, backup: Backup, source: Path, changes: Changes | None = None) -> Memo:
-        """Take in a file. How many objects, or files, that took, and what they are known by.
+        """Store a file. Returns how many objects or files that took, and the digest that identifies objects.
 
-        `changes`: what has changed since the backup that it builds on, if that alone is in the file. Raises Damaged,
-        Cancelled, Transient.
+        `changes`: what has changed since the parent backup, if the file holds only that. Raises Damaged, Cancelled,
+        Transient.
         """
         if backup.kept_at is None:
             parent = None if backup.parent_id is None else await ctx.read(backups.get, backup.parent_id)
@@ -87,7 +87,7 @@ class Archives:
     async def store_at(
         self, ctx: Context, kept_at: str, backup: Backup, source: Path, changes: Changes | None = None
     ) -> Memo:
-        """The same, as objects of this place."""
+        """The same, as objects at this place."""
         parent = None if backup.parent_id is None else await ctx.read(backups.get, backup.parent_id)
         below = None if parent is None or parent.kept_at is None else (parent.kept_at, parent.kept_digest)
         archive = self._objects()
@@ -95,7 +95,7 @@ class Archives:
         return {"pieces": made.objects, "digest": made.digest}
 
     async def assemble(self, ctx: Context, backup: Backup, target: Path) -> None:
-        """The file has the content that was backed up. Raises Damaged, Cancelled, Transient."""
+        """Write the backed-up content to the file. Raises Damaged, Cancelled, Transient."""
         if backup.kept_at is None:
             await self.directory.work(ctx, Archive.assemble, backups.archive_id(backup), target)
             return
@@ -104,13 +104,13 @@ class Archives:
         await stoppable(ctx, lambda stop: archive.assemble(kept_at, backup.kept_digest, target, ctx.now, stop))
 
     async def look(self, ctx: Context, backup: Backup) -> int:
-        """How many objects, or files, it has. Raises Damaged for one that is not there as it was."""
+        """How many objects or files it has. Raises Damaged if it is missing or has changed."""
         if backup.kept_at is None:
             return (await self.directory.run(Archive.manifest, backups.archive_id(backup))).stored
         return (await self._objects().contents(backup.kept_at, backup.kept_digest, ctx.now)).objects
 
     async def remove(self, ctx: Context, backup: Backup) -> None:
-        """Nothing is left of it, nor of files that it had before it was moved."""
+        """Remove all of it, including files it had before it was moved."""
         if backup.kept_at is not None:
             await self.remove_at(ctx, backup.kept_at)
         await self.remove_files(backups.archive_id(backup))
@@ -128,7 +128,7 @@ class Archives:
 
 
 async def stoppable(ctx: Context, work: Callable[[Stop], Awaitable[T]]) -> T:
-    """It ends early if the task is asked to, or is interrupted. Raises Cancelled."""
+    """Run work that ends early if the task is cancelled or interrupted. Raises Cancelled."""
     interrupted = False
     try:
         return await work(lambda: interrupted or ctx.cancelled)
@@ -143,7 +143,7 @@ async def stoppable(ctx: Context, work: Callable[[Stop], Awaitable[T]]) -> T:
 
 
 def _note(_archive: Archive, source: Path, target: Path, extents: Sequence[Extent]) -> None:
-    """Appears whole or not at all."""
+    """The target appears whole or not at all."""
     beside = target.with_name(f"{target.name}.new")
     beside.write_bytes(orjson.dumps(asdict(Changes(source.stat().st_size, tuple(extents)))))
     beside.replace(target)

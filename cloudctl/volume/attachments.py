@@ -1,7 +1,7 @@
 """Attachments: who uses a volume, from a reservation to its end. Reference: volume-states.md, sections 3 and 7.
 
-Those that the compute service makes are `managed`: they end when it says so, not when a user of this API does.
-Times are naive UTC.
+Attachments made by the compute service are `managed`: that service ends them, not a user of this API. Times are naive
+UTC.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cloudctl.volume.tables import Attachment, Volume
 RESERVED, ATTACHING, ATTACHED, DETACHING = "reserved", "attaching", "attached", "detaching"
 ERROR_ATTACHING, ERROR_DETACHING = "error_attaching", "error_detaching"
 
-# The strongest word of a volume's attachments is the volume's own.
+# A volume takes the strongest status of its attachments.
 STRENGTH = (ATTACHED, ATTACHING, DETACHING, RESERVED)
 
 # A guest still has a volume while it is being detached.
@@ -34,7 +34,7 @@ SHOWN = (ATTACHED, DETACHING)
 
 
 class HostBusy(Conflict, Transient):
-    """The host is being disconnected from the same volume: a client asks again, a task tries again."""
+    """The host is being disconnected from the same volume: a client or a task tries again."""
 
 
 def not_found(attachment_id: str) -> NotFound:
@@ -46,7 +46,7 @@ def not_found(attachment_id: str) -> NotFound:
 
 # Built once: building a statement costs more than running it.
 _by_id = select(Attachment).where(Attachment.id == bindparam("wanted"))
-# A user of this API says which server a volume is for, and is not asked for proof: of a server is what compute says.
+# A user of this API may name any server without proof, so a server's attachments are only those that compute made.
 _of_servers, _of_volumes = (
     select(Attachment)
     .where(column.in_(bindparam("wanted", expanding=True)), *whose)
@@ -57,7 +57,7 @@ _places = select(Attachment.volume_id, Attachment.host).where(
     Attachment.status == ATTACHED, Attachment.host.is_not(None)
 )
 _statuses = select(Attachment.status).where(Attachment.volume_id == bindparam("volume")).distinct()
-# What is being moved stays in use when its server lets go of it: nobody else may have it before it has arrived.
+# A volume being moved stays in use when its server detaches it: nobody else may have it before it has arrived.
 _follows = Volume.status.in_(bindparam("following", expanding=True)) & or_(
     states.not_migrating, literal(states.AVAILABLE) != bindparam("strongest")
 )
@@ -99,17 +99,17 @@ def of_volume(conn: Connection, volume_ids: Iterable[str]) -> dict[str, list[Att
 
 
 def places(conn: Connection) -> dict[str, tuple[str, ...]]:
-    """Volume → the hosts that it is attached to, by name; without volumes that are attached to none."""
+    """Volume id → the hosts it is attached to, by name; volumes attached to none are left out."""
     found: dict[str, tuple[str, ...]] = {}
     for id, host in conn.execute(_places):
         if host is not None:
-            # Nearly all have one, and there may be very many.
+            # Nearly all volumes have one host, and there may be very many volumes.
             found[id] = tuple(sorted({*found[id], host})) if id in found else (host,)
     return found
 
 
 def hosts_of(conn: Connection, volume_id: str) -> frozenset[str]:
-    """Those to which this volume is attached."""
+    """The hosts to which this volume is attached."""
     mine = conn.execute(_places.where(Attachment.volume_id == volume_id))
     return frozenset(host for _, host in mine if host is not None)
 
@@ -136,9 +136,9 @@ def reserve(
     managed: bool = True,
     attachment_id: str | None = None,
 ) -> str:
-    """Keep the volume for a server: it is `reserved`, or `in-use` still if others have it. The attachment's id.
+    """Reserve the volume for a server: `reserved`, or still `in-use` if others have it. Returns the attachment's id.
 
-    `project_id`: of the caller, who sees no volume of another project; None sees all. Repeating it with the same
+    `project_id`: the caller's, who sees no volume of another project; None sees all. Repeating the call with the same
     `attachment_id` changes nothing. Raises NotFound, Conflict.
     """
     if attachment_id is not None and find(conn, attachment_id) is not None:
@@ -156,9 +156,9 @@ def reserve(
 
 
 def check_server(conn: Connection, caller: Caller, server_id: str | None) -> None:
-    """Whether a user of this API may say that a volume is for this server. Raises NotFound for one of another project.
+    """Check that a user of this API may name this server for a volume. Raises NotFound for one of another project.
 
-    What no server of this cloud has may be a machine elsewhere; it is a word, and nothing is found by it.
+    An id that no server of this cloud has may be a machine elsewhere; it is only a label, and never looked up.
     """
     server = None if server_id is None else allocations.find_consumer(conn, server_id)
     if server is not None and server.project_id != caller.project_id and not caller.may("volume:all_projects"):
@@ -175,7 +175,7 @@ def _insert(
 
 
 def _demand_reservable(volume: Volume, server_id: str | None, others: list[Attachment], again: bool) -> None:
-    """`again`: a server that left its host keeps what it had, which is in use still while it is being moved."""
+    """`again`: a server that left its host keeps its volume, which is still in use while being moved."""
     allowed = {states.AVAILABLE}
     if not others:
         allowed.add(states.DOWNLOADING)
@@ -184,7 +184,7 @@ def _demand_reservable(volume: Volume, server_id: str | None, others: list[Attac
     if volume.multiattach:
         allowed.add(states.IN_USE)
     if server_id is not None and any(other.server_id == server_id for other in others):
-        # A live migration attaches the server that has the volume a second time.
+        # A live migration attaches the volume a second time to the server that has it.
         allowed |= {states.IN_USE, states.RESERVED}
     if volume.status not in allowed:
         raise Conflict(
@@ -194,7 +194,7 @@ def _demand_reservable(volume: Volume, server_id: str | None, others: list[Attac
 
 
 def connect(conn: Connection, attachment_id: str, host: str, now: datetime, device: str | None = None) -> None:
-    """`attaching`: the backend is asked to let `host` use the volume. Recorded first, so that it can be taken back.
+    """Set `attaching`, before the backend is asked to connect `host`, so that the connection can be undone.
 
     Raises NotFound, Conflict; HostBusy, which a step may pass on, while another attachment leaves this host.
     """
@@ -217,7 +217,7 @@ def _demand_host(conn: Connection, volume_id: str, host: str) -> None:
 
 
 def connected(conn: Connection, attachment_id: str, connection: Mapping[str, Any]) -> None:
-    """Keep the backend's answer. An attachment that is gone meanwhile is no error."""
+    """Store the backend's answer. An attachment that is gone by now is not an error."""
     _set(conn, attachment_id, connection=dict(connection))
 
 
@@ -229,7 +229,7 @@ def complete(
     now: datetime,
     device: str | None = None,
 ) -> None:
-    """`attached`, and the volume `in-use`. `connection`: the backend's answer; None: the one that is kept already.
+    """`attached`, and the volume `in-use`. `connection`: the backend's answer; None: the stored one stays.
 
     Repeating it changes nothing. Raises NotFound.
     """
@@ -244,7 +244,7 @@ def complete(
 
 
 def fail(conn: Connection, attachment_id: str, now: datetime, status: str = ERROR_ATTACHING) -> None:
-    """`error_…`: it holds on to the volume no more. One that is gone is no error."""
+    """Set `error_…`: the attachment no longer holds the volume. One that is gone is not an error."""
     attachment = find(conn, attachment_id)
     if attachment is not None:
         volumes.get(conn, attachment.volume_id, lock=True)
@@ -253,7 +253,7 @@ def fail(conn: Connection, attachment_id: str, now: datetime, status: str = ERRO
 
 
 def begin_detach(conn: Connection, attachment_id: str, now: datetime) -> None:
-    """`detaching`, if it is attached and its volume in-use. Raises Conflict, NotFound."""
+    """Set `detaching`, if it is attached and its volume in-use. Raises Conflict, NotFound."""
     attachment = _locked(conn, attachment_id)
     volume = volumes.get(conn, attachment.volume_id)
     usable = volume.status in (states.IN_USE, states.DETACHING) and not states.is_migrating(volume)
@@ -264,7 +264,7 @@ def begin_detach(conn: Connection, attachment_id: str, now: datetime) -> None:
 
 
 def roll_detach(conn: Connection, attachment_id: str, now: datetime) -> None:
-    """A detach did not happen: `attached` again. In any other status, or unknown: nothing."""
+    """Undo `begin_detach`: `attached` again. An attachment that is unknown, or not `detaching`, stays as it is."""
     attachment = find(conn, attachment_id)
     if attachment is not None:
         volumes.get(conn, attachment.volume_id, lock=True)
@@ -274,7 +274,7 @@ def roll_detach(conn: Connection, attachment_id: str, now: datetime) -> None:
 
 
 def finish_detach(conn: Connection, attachment_id: str, now: datetime) -> None:
-    """The attachment is gone, whatever it was; its volume is what the others make it. Repeating it changes nothing.
+    """Delete the attachment, whatever its status; its volume follows the others. Repeating it changes nothing.
 
     Call it after the backend has disconnected the host.
     """
@@ -289,13 +289,13 @@ def finish_detach(conn: Connection, attachment_id: str, now: datetime) -> None:
 def insert_attached(
     conn: Connection, volume: Volume, server_id: str | None, host: str | None, device: str, mode: str, now: datetime
 ) -> None:
-    """An attachment that somebody else has made, and tells of. The volume must be locked."""
+    """Record an attachment that somebody else has made. The volume must be locked."""
     _insert(conn, volume, server_id, status=ATTACHED, host=host, device=device, mode=mode, attached_at=now, at=now)
     follow(conn, volume.id, now)
 
 
 def end(conn: Connection, caller: Caller, attachment: Attachment) -> None:
-    """It ends at once, or once the backend has disconnected its host. Its volume must be locked.
+    """End it at once, or once the backend has disconnected its host. Its volume must be locked.
 
     Raises Conflict if it is the compute service's and the caller is not.
     """
@@ -317,7 +317,7 @@ def managed(attachment: Attachment) -> Conflict:
 
 
 def host_is_used(conn: Connection, volume_id: str, host: str, but: str) -> bool:
-    """Whether another attachment than `but` needs this host's connection to the volume."""
+    """Whether an attachment other than `but` needs this host's connection to the volume."""
     others = [row for row in of_volume(conn, [volume_id]).get(volume_id, []) if row.id != but]
     return any(row.host == host and row.status not in volumes.BROKEN for row in others)
 
@@ -334,7 +334,7 @@ def derived(conn: Connection, volume_id: str) -> tuple[str, str]:
 def follow(conn: Connection, volume_id: str, now: datetime, leaving: str | None = None) -> None:
     """Bring the volume's status in line with its attachments, unless something else decides what comes next.
 
-    `leaving`: a status that ends now, and that the attachments follow.
+    `leaving`: a status that ends now and gives way to the attachments'.
     """
     status, attach_status = derived(conn, volume_id)
     following = states.FOLLOWING if leaving is None else {leaving}
@@ -343,7 +343,7 @@ def follow(conn: Connection, volume_id: str, now: datetime, leaving: str | None 
 
 
 def _locked(conn: Connection, attachment_id: str) -> Attachment:
-    """The attachment, with its volume locked: all that concerns one volume takes turns."""
+    """The attachment, with its volume locked: everything that concerns one volume takes turns."""
     volumes.get(conn, get(conn, attachment_id).volume_id, lock=True)
     return get(conn, attachment_id)
 

@@ -1,7 +1,7 @@
 """The audit of volume backends: what they hold, compared with volumes and snapshots.
 
-A volume that is too small, or that a host which should have it cannot use, is mended by a task. All else is reported:
-what is missing cannot be made again, and what nobody knows is nobody's to delete.
+A task mends a volume that is too small, or that a host it is attached to cannot use. Everything else is only reported:
+what is missing cannot be recreated, and what no record knows is nobody's to delete.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from cloudctl.tasks.audit import Finding, Well, mended
 from cloudctl.volume import attachments, kinds, states, volumes
 from cloudctl.volume.tables import Attachment, Snapshot, Volume
 
-# The statuses in which a volume and a snapshot are what they shall be, while nothing is done with them.
+# The statuses in which a volume or snapshot must match its record, unless a task is working on it.
 SETTLED = (states.AVAILABLE, states.IN_USE)
-# While a volume is in one of these, a snapshot of it may be there that is only a frozen copy.
+# While a volume is in one of these, it may have a snapshot that is only a frozen copy.
 COPIED = (states.BACKING_UP, states.UPLOADING)
 
 
 class Settled(NamedTuple):
-    """What is looked at of a volume that nothing is done with: the audit sees all of them."""
+    """What the audit reads of a settled volume; it reads all of them."""
 
     id: str
     size: int
@@ -44,13 +44,13 @@ _settled = select(
     Volume.status,
     (func.coalesce(Volume.updated_at, Volume.created_at) < bindparam("before")).label("is_old"),
 ).where(Volume.status.in_(SETTLED))
-# What is read.
+# The tables that are read.
 READ = Volume.table.name, Attachment.table.name, Snapshot.table.name
 
 
 @frozen
 class Before:
-    """What the database said before the backend was asked: what changed since then is not in question."""
+    """What the database held before the backend was queried: anything changed since then is not judged."""
 
     at: datetime
     changes: Any  # of the tables, before they were read
@@ -70,7 +70,7 @@ def check(database: Database, backend: IVolumeBackend) -> Callable[[], Awaitable
         latest = before = await database.scan(_before, changes, latest)
         found = await backend.inventory()
         frozen_ones = await backend.snapshots() if IVolumeSnapshots.providedBy(backend) else None
-        # They read every volume, so they keep nobody from writing.
+        # These read every volume, so they must not block writers.
         findings: list[Finding] = []
         if not well.is_still(changes, found):
             findings, all_are_well = await database.scan(_volumes, before, found)
@@ -83,7 +83,7 @@ def check(database: Database, backend: IVolumeBackend) -> Callable[[], Awaitable
 
 
 def _before(conn: Connection, changes: Any = None, latest: Before | None = None) -> Before:
-    """`latest`: of the round before this one, whose ids are those of now if nothing has changed."""
+    """`latest`: from the previous round; its ids still hold if nothing has changed."""
     at = utc(db.now(conn))
     if latest is not None and changes is not None and changes == latest.changes:
         return evolve(latest, at=at)
@@ -95,14 +95,14 @@ def _before(conn: Connection, changes: Any = None, latest: Before | None = None)
 
 
 def _volumes(conn: Connection, before: Before, found: Sequence[VolumeState]) -> tuple[list[Finding], bool]:
-    """All differences, and whether there is none at all: those that are `submitted` are yet to be."""
+    """All differences (the tasks of those marked `submitted` are yet to be submitted), and whether there are none."""
     findings: list[Finding] = []
     are_well = True
     present = {state.id: state for state in found}
     places = attachments.places(conn)
     for id, size, status, is_old in conn.execute(_settled, {"before": before.at}):
         state, held = present.get(id), places.get(id, ())
-        # Nearly all are as they shall be, and there may be very many.
+        # Nearly all match, and there may be very many.
         if state is None or state.size_gib != size or state.hosts != held or not is_old:
             are_well = False
             if is_old:
@@ -138,7 +138,7 @@ def _differences(row: Settled, state: VolumeState | None, held: frozenset[str]) 
 
 
 def _mend(conn: Connection, wanted: Sequence[tuple[str, str]]) -> set[str]:
-    """Those of these volumes that now have a task; one that has other work by now is looked at in the next round."""
+    """The volumes among these that now have a task; one with other work by now is checked in the next round."""
     having = set()
     for _, id in wanted:
         row = volumes.find(conn, id)
@@ -175,6 +175,6 @@ def _snapshots(conn: Connection, before: Before, found: Sequence[SnapshotState])
 
 
 def _is_copied(conn: Connection, volume_id: str) -> bool:
-    """Whether a frozen copy of the volume may be there now."""
+    """Whether there may be a frozen copy of the volume now."""
     query = select(func.count()).select_from(Volume).where(Volume.id == volume_id, Volume.status.in_(COPIED))
     return bool(conn.execute(query).scalar_one())

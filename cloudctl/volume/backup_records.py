@@ -1,6 +1,6 @@
-"""Records of backups, to be kept elsewhere and brought back: what is in the archive stays there.
+"""Backup records, to be stored elsewhere and imported again: the data stays in the archive.
 
-An imported backup may have another id than the one under which the archive has it; both are the same pieces.
+An imported backup may have a different id from the one in the archive; both refer to the same pieces.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from cloudctl.volume import backups, kinds, quotas, states
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import Backup
 
-# What can read a backup. Clients know a record by how this begins; releases before had another name for the same.
+# The service that can read a backup. Clients recognize a record by this prefix; earlier releases used another name.
 SERVICE, FORMER = "cinder.backup.drivers.cloudctl", "cloudctl.archive"
-# What a record tells of a backup, beside its times.
+# The fields of a backup that its record contains, besides its times.
 TOLD = (
     "id", "volume_id", "snapshot_id", "parent_id", "name", "description", "container", "availability_zone", "size",
     "object_count", "bootable", "image_metadata", "metadata", "volume_name", "volume_metadata",
@@ -44,7 +44,7 @@ def export(backup: Backup) -> dict[str, Any]:
 
 @frozen
 class NewRecord:
-    """A record as it comes back."""
+    """A record that is being imported."""
 
     id: str
     kept_as: str
@@ -68,7 +68,7 @@ class NewRecord:
 
 
 def create(conn: Connection, caller: Caller, new: NewRecord, options: VolumeOptions) -> Backup:
-    """`creating`, until a task has seen that the archive has it.
+    """`creating`, until a task has checked that the archive has it.
 
     Raises Conflict if there is a backup of this id, OverQuota.
     """

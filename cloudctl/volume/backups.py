@@ -1,6 +1,6 @@
 """Backups: the record, who sees it, and what may be done with it. Reference: volume.md, section 6.
 
-A backup has all that is needed to make the volume anew: it outlives it.
+A backup has all that is needed to recreate its volume, and outlives it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LISTING = Listing(
 
 @frozen
 class NewBackup:
-    """What the caller asked for. `force`: also of a volume that is in use. `snapshot_id`: of it, not of the volume."""
+    """What the caller asked for. `force`: even if the volume is in use. `snapshot_id`: back up this, not the volume."""
 
     volume_id: str
     name: str | None = None
@@ -92,18 +92,18 @@ def visible(conn: Connection, caller: Caller, backup_id: str, *, lock: bool = Fa
 
 
 def having_dependents(conn: Connection, backup_ids: Sequence[str]) -> frozenset[str]:
-    """Those of these backups that others are the difference to."""
+    """The backups among these that others build on."""
     parents = select(Backup.parent_id).where(Backup.parent_id.in_(backup_ids)).distinct()
     return frozenset(parent for (parent,) in conn.execute(parents) if parent is not None)
 
 
 def archive_id(backup: Backup) -> str:
-    """Under which the archive has it."""
+    """The id under which the archive has it."""
     return backup.kept_as or backup.id
 
 
 def ensure_container(conn: Connection, project_id: str, name: str, now: datetime) -> None:
-    """The container is in the account of the project. Raises Invalid."""
+    """Make the container in the project's account unless it exists. Raises Invalid."""
     place = placed(f"{ACCOUNT}{project_id}", name)
     if not name or "/" in name:
         raise Invalid(f"Invalid input received: {name!r} is not a container name.")
@@ -112,13 +112,13 @@ def ensure_container(conn: Connection, project_id: str, name: str, now: datetime
 
 
 def place(backup: Backup, now: datetime) -> str:
-    """`kept_at` of a backup that becomes objects now."""
+    """The `kept_at` of a backup that is stored as objects now."""
     name = f"volume_{backup.volume_id}/{now:%Y%m%d%H%M%S}/az_{backup.availability_zone}_backup_{backup.id}"
     return f"{backup.project_id}/{backup.container}/{name}"
 
 
 def is_alone(conn: Connection, backup_id: str) -> bool:
-    """Whether no other backup that stays is the same in the archive."""
+    """Whether no other backup that stays shares its data in the archive."""
     mine = find(conn, backup_id)
     if mine is None:
         return True
@@ -148,14 +148,14 @@ def create(conn: Connection, caller: Caller, wanted: NewBackup, options: VolumeO
         taken_at, size = snapshot.created_at, snapshot.size
     else:
         frozen_copy = _take_volume(conn, caller, volume.id, wanted.force)
-    # Who backs up the volume of another project does it for their own; one of the system has none.
+    # A backup of another project's volume belongs to the caller's project; a caller with system scope has none.
     owner = caller.project_id or volume.project_id
-    # After the volume is locked, as others do it who need both; and for as much as is recorded.
+    # After the volume is locked, the order in which others take both; and for the size that is recorded.
     quotas.take_backup(conn, options, owner, size)
     before = taken_at if wanted.snapshot_id else None
     parent = _parent(conn, volume, owner, before) if wanted.incremental else None
     made, container = new_id(), wanted.container or CONTAINER
-    # What builds on another is kept where that is.
+    # An incremental backup is kept where its parent is.
     as_objects = options.backup_store == "objects" if parent is None else get(conn, parent).kept_at is not None
     conn.execute(
         insert(Backup).values(
@@ -198,7 +198,7 @@ def _take_snapshot(conn: Connection, caller: Caller, snapshot_id: str, volume_id
 
 
 def _take_volume(conn: Connection, caller: Caller, volume_id: str, force: bool) -> bool:
-    """`backing-up`; whether it was in use, so that it has to be frozen first."""
+    """Set `backing-up`. Returns whether the volume was in use and has to be frozen first."""
     in_use: bool = volumes.get(conn, volume_id, lock=True).status == states.IN_USE
     if in_use and not force:
         raise Conflict("Invalid volume: Backing up an in-use volume must use the force flag.")
@@ -207,7 +207,7 @@ def _take_volume(conn: Connection, caller: Caller, volume_id: str, force: bool) 
 
 
 def _parent(conn: Connection, volume: Volume, owner: str, before: datetime | None) -> str:
-    """The newest backup of a project that an incremental one can build on. `before`: it must be older than this.
+    """The project's newest backup that an incremental one can build on; older than `before`, if given.
 
     Raises Conflict.
     """
@@ -224,21 +224,21 @@ def _parent(conn: Connection, volume: Volume, owner: str, before: datetime | Non
 
 
 def begin_restore(conn: Connection, caller: Caller, backup_id: str) -> Backup:
-    """`restoring`: nobody deletes it, nor restores it a second time. Raises NotFound, Conflict."""
+    """Set `restoring`, so that nobody deletes it or restores it a second time. Raises NotFound, Conflict."""
     visible(conn, caller, backup_id, lock=True)
     states.BACKUP.move(conn, backup_id, "restore", caller.now)
     return get(conn, backup_id)
 
 
 def end_restore(conn: Connection, backup_id: str, now: datetime) -> None:
-    """`available`, unless an administrator has said something else meanwhile."""
+    """`available`, unless an administrator has set another status meanwhile."""
     states.BACKUP.try_move(conn, backup_id, "restored", now)
 
 
 def remove(conn: Connection, caller: Caller, backup_id: str, force: bool) -> None:
-    """`deleting`; whatever is under way with it stops first. `force`: from any status.
+    """Set `deleting`; any work under way on it stops first. `force`: from any status.
 
-    Raises NotFound; Conflict by its status, and if others build on it.
+    Raises NotFound; Conflict if its status forbids it or others build on it.
     """
     visible(conn, caller, backup_id, lock=True)
     if having_dependents(conn, [backup_id]):
@@ -248,7 +248,7 @@ def remove(conn: Connection, caller: Caller, backup_id: str, force: bool) -> Non
 
 
 def forget(conn: Connection, backup_id: str) -> None:
-    """The record goes. An unknown id is no error."""
+    """Delete the record. An unknown id is not an error."""
     conn.execute(delete(Backup).where(Backup.id == backup_id))
 
 

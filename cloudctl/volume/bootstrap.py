@@ -1,4 +1,4 @@
-"""What block storage needs before its first volume: a type for those whose creator names none."""
+"""What block storage needs before its first volume: a type for volumes created without one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cloudctl.volume.types import NewType
 
 
 def bootstrap(conn: Connection, now: datetime, options: VolumeOptions | None = None) -> None:
-    """Make the default type unless it is there. `now` is naive UTC."""
+    """Make the default type unless it exists. `now` is naive UTC."""
     name = (options or VolumeOptions()).default_type
     if conn.execute(select(VolumeType.id).where(VolumeType.name == name)).first() is None:
         types.create(conn, NewType(name, "Default Volume Type"), now)

@@ -1,4 +1,4 @@
-"""What of a volume has changed since the backup that the next one builds on. Pure."""
+"""What has changed in a volume since the backup that the next one builds on. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Extent = tuple[int, int]
 
 @frozen
 class Changes:
-    """Of a volume that has `length` bytes now. `extents`: sorted, none within another."""
+    """The changes of a volume that has `length` bytes now. `extents`: sorted, none within another."""
 
     length: int
     extents: tuple[Extent, ...]
@@ -21,20 +21,20 @@ class Changes:
 
 @frozen
 class Comparison:
-    """Pieces of a volume, by their numbers, beside those of the backup before."""
+    """Pieces of a volume, by number, compared with those of the previous backup."""
 
-    unchanged: Mapping[int, str | None]  # what they were, so they need not be read
-    gaps: Mapping[int, Sequence[Extent]]  # of what has changed in part: where it is as it was
+    unchanged: Mapping[int, str | None]  # what they were: they need not be read
+    gaps: Mapping[int, Sequence[Extent]]  # of partly changed pieces: the unchanged parts
 
 
 def compared(changes: Changes, length: int, piece: int, pieces: Sequence[str | None]) -> Comparison:
-    """With a backup of a volume that had `length` bytes then, of `pieces` of `piece` bytes each; None: one of zeros."""
+    """Compare with a backup of `length` bytes, in `pieces` of `piece` bytes each; None: a piece of zeros."""
     inside: dict[int, list[Extent]] = {}
     for extent in changes.extents:
         for number in range(extent[0] // piece, -(-(extent[0] + extent[1]) // piece)):
             inside.setdefault(number, []).append(extent)
     count = -(-changes.length // piece)
-    # The last piece of a volume that has grown may be longer now, and those behind it are new.
+    # The last piece of a volume that has grown may be longer now, and those after it are new.
     grown = count if changes.length == length else min(length, changes.length) // piece
     unchanged = {number: pieces[number] for number in range(grown) if number not in inside}
     gaps = {}
@@ -47,7 +47,7 @@ def compared(changes: Changes, length: int, piece: int, pieces: Sequence[str | N
 
 
 def _between(bounds: Extent, extents: Sequence[Extent]) -> Sequence[Extent]:
-    """What is within `bounds`, first and last, and in none of the extents."""
+    """The parts within `bounds` (start and end) that are in none of the extents."""
     start, end = bounds
     edges = [start, *chain.from_iterable((offset, offset + size) for offset, size in extents), end]
     found = ((max(start, first), min(end, last)) for first, last in list(pairwise(edges))[::2])

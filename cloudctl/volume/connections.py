@@ -1,6 +1,6 @@
 """Connecting hosts while a request waits: the one place where this API itself calls the backend.
 
-What is recorded before the call can be taken back after a crash; both calls may be repeated.
+State recorded before a call allows undoing it after a crash; both calls may be repeated.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ async def disconnect(backend: IVolumeBackend, volume_id: str, host: str) -> None
 
 
 async def hosts(backend: IVolumeBackend, volume_id: str) -> tuple[str, ...]:
-    """Those that can use the volume; none if the backend has no such volume. Raises Unavailable."""
+    """The hosts that can use the volume; none if the backend has no such volume. Raises Unavailable."""
     try:
         return (await _asked(backend.observe(volume_id))).hosts
     except Conflict:
@@ -48,7 +48,7 @@ async def _asked(answer: Awaitable[T]) -> T:
 
 
 def refusal(error: DriverError) -> CloudError:
-    """What a client is told of a backend's error."""
+    """The error that a client gets for a backend's error."""
     if isinstance(error, Unknown):
         return Conflict(f"Invalid volume: {error}")
     if isinstance(error, Transient):

@@ -1,4 +1,4 @@
-"""Making a volume: what may be asked for, and the record that results. Reference: volume.md, section 2."""
+"""Creating a volume: what may be requested, and the resulting record. Reference: volume.md, section 2."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GIB = 1024**3
 INVALID_IMAGE = "Invalid image identifier or unable to access requested image."
 DEVICES = "block_device_mapping"  # the property of an image of a server that boots from a volume
 TYPE_OF_IMAGE = "cinder_img_volume_type"  # the property of an image that names the type of volumes made from it
-# What a volume remembers of its image, beside the image's own properties.
+# What a volume remembers of its image, besides the image's own properties.
 REMEMBERED = ("container_format", "disk_format", "checksum", "min_disk", "min_ram", "size")
 
 # Built once: building a statement of all columns costs more than running it.
@@ -56,10 +56,10 @@ class Source:
     """What a new volume is made from. `least` is the smallest size in GiB that holds it."""
 
     least: int = 1
-    why: str = ""  # how a smaller size is refused; may name {size} and {least}
+    why: str = ""  # the refusal of a smaller size; may use {size} and {least}
     type_id: str | None = None
     availability_zone: str | None = None
-    host: str | None = None  # of the pool that it is in: what is made of it is there, too
+    host: str | None = None  # the pool it is in; volumes made from it go there, too
     bootable: bool = False
     snapshot_id: str | None = None
     image_id: str | None = None
@@ -80,8 +80,8 @@ def create(
     volume_id: str | None = None,
     submit: bool = True,
 ) -> Volume:
-    """The volume, `creating`: its row, as `volumes.get` has it. It is made by a task that is submitted now,
-    or that the caller submits, as a child of its own, if `submit` is false.
+    """The volume, `creating`: its row, as from `volumes.get`. A task submitted now makes it; if `submit` is false, the
+    caller submits that task, as a child of its own.
 
     Repeating it with the same `volume_id` changes nothing. Raises Invalid, NotFound, Conflict, OverQuota.
     """
@@ -107,7 +107,7 @@ def create(
         "status": states.CREATING,
         "attach_status": "detached",
         "size": size,
-        # With several backends a task chooses.
+        # With several backends the task chooses one.
         "host": source.host or (options.pool if len(options.pools) == 1 else None),
         "volume_type_id": type_.id,
         "availability_zone": zone,
@@ -220,14 +220,14 @@ def _backup_source(conn: Connection, caller: Caller, backup_id: str) -> Source:
 
 
 def image_source(conn: Connection, caller: Caller, name_or_id: str) -> Source:
-    """Raises Invalid if there is no such image that is whole, Conflict if there are two of this name."""
+    """Raises Invalid if there is no such active image, Conflict if there are two of this name."""
     return _image_source(_image(conn, caller, name_or_id))
 
 
 def boot_snapshot(properties: Mapping[str, str]) -> str | None:
-    """Of the volume that a server booted from, whose image has these properties and no data of its own.
+    """The snapshot of a server's boot volume, named in the properties of an image that has no data of its own.
 
-    Whoever owns an image writes there what he likes: what cannot be read says nothing.
+    The image's owner may write anything there: what cannot be read is ignored.
     """
     try:
         described = json.loads(properties.get(DEVICES, "[]"))
@@ -285,7 +285,7 @@ def _type(conn: Connection, caller: Caller, wanted: NewVolume, source: Source, o
     if source.type_id is not None:
         return types.get(conn, source.type_id)
     named = source.image_metadata.get(TYPE_OF_IMAGE) if source.image_id is not None else None
-    # An image may have been made for another cloud: a type that there is not here is as none.
+    # An image may have been made for another cloud: a type that does not exist here is ignored.
     of_image = types.find_by_name_or_id(conn, caller, named) if named else None
     return of_image or types.default(conn, caller.project_id, options.default_type)
 

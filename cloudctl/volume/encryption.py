@@ -1,6 +1,6 @@
 """Encryption of types: how volumes of a type are to be encrypted. Reference: volume.md, section 7.
 
-No backend encrypts: the record is kept for whoever asks, and a volume of such a type is refused rather than left plain.
+No backend encrypts: the record is only stored and shown, and a volume of such a type is refused rather than left plain.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cloudctl.errors import Invalid, NotFound
 from cloudctl.volume import types
 from cloudctl.volume.tables import TypeEncryption
 
-# Built once: building a statement costs more than running it, and every new volume asks.
+# Built once: building a statement costs more than running it, and every new volume runs it.
 _of_type = select(TypeEncryption).where(TypeEncryption.volume_type_id == bindparam("type"))
 
 
@@ -47,7 +47,7 @@ class NewEncryption:
 
 
 def create(conn: Connection, type_id: str, new: NewEncryption, now: datetime) -> TypeEncryption:
-    """Raises NotFound; Invalid if there is one, or if the type is multiattach; Conflict while volumes have the type."""
+    """Raises NotFound; Invalid if one exists or the type is multiattach; Conflict while volumes have the type."""
     type_ = types.get(conn, type_id, lock=True)
     types.demand_unused(conn, type_id, "Cannot create encryption specs. Volume type in use.")
     if find(conn, type_id) is not None:

@@ -1,4 +1,4 @@
-"""Snapshots of groups: one of each of their volumes. Reference: OpenStack's block storage API, group snapshots."""
+"""Snapshots of groups: one snapshot of each volume. Reference: OpenStack's block storage API, group snapshots."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def create(conn: Connection, caller: Caller, new: NewGroupSnapshot, options: Vol
 
 
 def remove(conn: Connection, caller: Caller, record: GroupSnapshot) -> None:
-    """`deleting`, and all its snapshots with it; it goes with the last of them. Raises Conflict."""
+    """Set `deleting`, for all its snapshots too; the record goes with the last of them. Raises Conflict."""
     record = get(conn, record.id, lock=True)
     if record.status not in (states.AVAILABLE, states.ERROR, states.ERROR_DELETING):
         raise Conflict(f"Invalid group snapshot: {record.id} is {record.status}; it must be available or in error.")
@@ -104,7 +104,7 @@ def remove(conn: Connection, caller: Caller, record: GroupSnapshot) -> None:
 
 
 def follow(conn: Connection, id: str | None, now: datetime) -> None:
-    """Bring its status in line with its snapshots: one of them has come to an end, or has gone."""
+    """Bring its status in line with its snapshots, after one of them has finished or gone."""
     if id is None:
         return
     record = get(conn, id, lock=True)
@@ -126,12 +126,12 @@ def reset(conn: Connection, caller: Caller, record: GroupSnapshot, status: str) 
     conn.execute(changed.values(status=status, updated_at=caller.now))
 
 
-# -- groups of what a group or its snapshot holds
+# -- groups made from a group or a group snapshot
 
 
 @frozen
 class Source:
-    """One of the two."""
+    """One of the two is set."""
 
     group_snapshot_id: str | None = None
     source_group_id: str | None = None

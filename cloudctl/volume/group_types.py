@@ -41,7 +41,7 @@ def get(conn: Connection, type_id: str, *, lock: bool = False) -> GroupType:
 
 
 def seen_by(caller: Caller) -> list[ColumnElement[bool]]:
-    """What every query for group types of this caller holds."""
+    """The conditions of every query for group types by this caller."""
     return [] if caller.may("volume:group_types:all") else [GroupType.is_public.is_(True)]
 
 

@@ -1,6 +1,6 @@
 """Groups: volumes that are frozen and copied together. Reference: OpenStack's block storage API, groups.
 
-A group is nothing on a backend: what is done with it is done with its volumes, each by its own task.
+Backends have no groups: an action on a group acts on its volumes, each by its own task.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cloudctl.volume import group_types, kinds, quotas, states, types, volumes
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import Group, GroupSnapshot, Volume
 
-# What an administrator may set.
+# The statuses that an administrator may set.
 RESETTABLE = frozenset({"creating", "available", "error", "error_deleting", "deleting", "updating"})
 
 
@@ -156,7 +156,7 @@ def has_snapshots(conn: Connection, group_id: str) -> bool:
 
 
 def remove(conn: Connection, caller: Caller, group: Group, with_volumes: bool) -> None:
-    """`with_volumes`: they are deleted, each by its task, and are in no group from now on. Raises Conflict."""
+    """`with_volumes`: they leave the group and are deleted, each by its own task. Raises Conflict."""
     group = get(conn, group.id, lock=True)
     if has_snapshots(conn, group.id):
         raise Conflict(f"Invalid group: Group {group.id} has group snapshots.")

@@ -1,4 +1,4 @@
-"""What is on the hosts of block storage, for administrators."""
+"""What the hosts of block storage hold, for administrators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cloudctl.volume.tables import Snapshot, Volume
 
 @frozen
 class Usage:
-    """Of one project on a host; `project_id` empty: of all."""
+    """The usage of one project on a host; `project_id` empty: of all projects."""
 
     host: str
     project_id: str
@@ -27,7 +27,7 @@ class Usage:
 
 
 def usage(conn: Connection, options: VolumeOptions, host: str) -> list[Usage]:
-    """In all, then of each project. Raises NotFound for a host that has no enabled service of volumes."""
+    """The total, then each project. Raises NotFound for a host without an enabled volume service."""
     service = services.get(conn, options, host, services.VOLUME)
     if service.disabled:
         raise services.not_found(host, services.VOLUME)

@@ -6,7 +6,7 @@ from cloudctl.tasks import Action, Kind
 
 VOLUME, SNAPSHOT, BACKUP = "volume", "volume_snapshot", "volume_backup"
 
-# Seconds: usually; for what may copy an image; for what copies through the archive.
+# Deadlines in seconds: the usual one; for work that may copy an image; for work that copies through the archive.
 SOON, LATER, DAY = 1800.0, 3600.0, 24 * 3600.0
 
 CREATE_VOLUME = Kind("volume.volume.create", VOLUME, LATER)
@@ -22,9 +22,9 @@ MANAGE_VOLUME = Kind("volume.volume.manage", VOLUME, SOON)
 UNMANAGE_VOLUME = Kind("volume.volume.unmanage", VOLUME, SOON)
 DETACH_VOLUME = Kind("volume.attachment.delete", VOLUME, SOON)
 
-# Of the server that has the volume: it is changed in no other way meanwhile, and its users are told.
+# A task of the server that has the volume: nothing else changes the server meanwhile, and its users are told.
 SWAP_VOLUME = Kind("volume.guest.swap", "server", DAY, Action("swap_volume", "compute_swap_volume"))
-# Its guest sees how large the volume is now; compute does it, and outside services may ask for it, too.
+# Shows the guest the volume's new size; compute does it, and outside services may request it, too.
 EXTEND_GUEST = Kind("compute.server.extend_volume", "server", 900.0, Action("extend_volume", "compute_extend_volume"))
 
 CREATE_SNAPSHOT = Kind("volume.snapshot.create", SNAPSHOT, SOON)

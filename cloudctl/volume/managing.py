@@ -1,4 +1,4 @@
-"""What a backend has beside the cloud's volumes and snapshots becomes such, and they become what they were again.
+"""Taking over volumes and snapshots that a backend has outside the cloud, and giving them back.
 
 Reference: OpenStack's block storage API, «Volume manage extension» and «Snapshot manage extension».
 """
@@ -21,12 +21,12 @@ from cloudctl.volume.tables import Snapshot, Volume
 
 
 def name_of(volume_id: str) -> str:
-    """What a volume is called on its backend once it is unmanaged."""
+    """The name of a volume on its backend once it is unmanaged."""
     return f"volume-{volume_id}"
 
 
 def pool(conn: Connection, options: VolumeOptions, host: str) -> str:
-    """The pool that is named whole or without its part behind `#`. Raises NotFound; Unavailable: it is disabled."""
+    """The pool named in full, or without its part after `#`. Raises NotFound; Unavailable if it is disabled."""
     found = options.find_pool(host)
     if found is None:
         raise services.not_found(host, services.VOLUME)
@@ -36,7 +36,7 @@ def pool(conn: Connection, options: VolumeOptions, host: str) -> str:
 
 
 def demand_safe(name: str, found: Unmanaged | None) -> Unmanaged:
-    """Raises Invalid for what is not there or cannot be adopted."""
+    """Raises Invalid for something that does not exist or cannot be adopted."""
     why = "there is nothing of this name" if found is None else found.objection
     if found is None or why:
         raise Invalid(f"Failed to manage existing resource due to invalid backend reference {name[:255]!r}: {why}.")
@@ -45,7 +45,7 @@ def demand_safe(name: str, found: Unmanaged | None) -> Unmanaged:
 
 @frozen
 class Managed:
-    """A volume of a backend. `wanted`: what it shall be, its size included."""
+    """A volume of a backend. `wanted`: what it is to become, including its size."""
 
     host: str  # the pool
     name: str
@@ -64,7 +64,7 @@ def manage(conn: Connection, caller: Caller, new: Managed, options: VolumeOption
 
 
 def unmanage(conn: Connection, caller: Caller, volume_id: str) -> None:
-    """`deleting`; what it holds stays on the backend. Raises NotFound, Conflict."""
+    """Set `deleting`; its content stays on the backend. Raises NotFound, Conflict."""
     volume = volumes.visible(conn, caller, volume_id, lock=True)
     volumes.begin_delete(conn, volume.id, caller.now)
     tasks.supersede(conn, kinds.UNMANAGE_VOLUME, volume.id, caller)
@@ -80,6 +80,6 @@ def manage_snapshot(
 
 
 def unmanage_snapshot(conn: Connection, caller: Caller, snapshot_id: str) -> None:
-    """`deleting`; the snapshot itself stays in its volume. Raises NotFound, Conflict."""
+    """Set `deleting`; the snapshot itself stays in its volume. Raises NotFound, Conflict."""
     snapshots.begin_remove(conn, caller, snapshot_id, "delete")
     tasks.supersede(conn, kinds.UNMANAGE_SNAPSHOT, snapshot_id, caller)

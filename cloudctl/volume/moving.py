@@ -1,7 +1,7 @@
-"""Other types and other backends: what a volume is, and where. Reference: volume.md, section 3; volume-states.md.
+"""Changing the type and the backend of a volume. Reference: volume.md, section 3; volume-states.md.
 
-A type that allows the backend on which the volume is takes effect at once. Else the volume has to be moved, by a task,
-and meanwhile nobody else may have it.
+A type that allows the volume's current backend takes effect at once. Otherwise a task has to move the volume, and
+meanwhile nobody else may have it.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def retype(
     *,
     swaps: bool,
 ) -> None:
-    """`policy`: whether it may be moved for it; if not, a message tells why nothing happened. `swaps`: whether what a
-    guest uses can be moved, too.
+    """`policy`: whether the volume may be moved for it; if not, a message tells why nothing happened. `swaps`: whether
+    a volume can be moved while a guest uses it.
 
     Raises NotFound, Invalid, Conflict, OverQuota.
     """
@@ -97,7 +97,7 @@ def become(conn: Connection, volume_id: str, type_: VolumeType) -> None:
 def migrate(
     conn: Connection, caller: Caller, volume_id: str, host: str, options: VolumeOptions, *, swaps: bool
 ) -> None:
-    """To another pool, named whole or without its part behind `#`. `swaps` as with `retype`.
+    """Move to another pool, named in full or without its part after `#`. `swaps` as with `retype`.
 
     Raises NotFound, Invalid, Conflict.
     """
@@ -114,7 +114,7 @@ def migrate(
 
 
 def arrive(conn: Connection, volume_id: str, host: str, type_id: str | None) -> None:
-    """From here on the copy is the volume. `type_id`: of the type that comes with it, if it is another one."""
+    """From here on the copy is the volume. `type_id`: its new type, if that changes with it."""
     volumes.place(conn, volume_id, host)
     if type_id is not None:
         become(conn, volume_id, types.get(conn, type_id))
@@ -131,7 +131,7 @@ def server_of(conn: Connection, volume_id: str) -> str | None:
 
 
 def _demand_movable(conn: Connection, volume: Volume, swaps: bool) -> None:
-    """Raises Conflict for one that something holds where it is."""
+    """Raises Conflict for a volume that something keeps in place."""
     if volume.status == states.AVAILABLE:
         held = volumes.is_held(conn, volume.id)
     else:
@@ -154,7 +154,8 @@ def _submit(conn: Connection, caller: Caller, volume: Volume, args: Mapping[str,
 
 
 def complete(conn: Connection, caller: Caller, volume_id: str, new_id: str) -> str:
-    """What another service says of a move that it made: none is made so here. The id of the volume that stays.
+    """Answer a service that reports the end of its own move: no move here needs that. Returns the id of the volume that
+    stays.
 
     Raises NotFound, Conflict.
     """

@@ -1,4 +1,4 @@
-"""Backups that are in the directory move into the object store, where new ones are."""
+"""Moving backups from the directory into the object store, where new ones are kept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cloudctl.volume.tables import Backup
 
 
 def move_all(conn: Connection, now: datetime) -> int:
-    """Tasks for all that are in the directory, and the containers that they need; how many they are.
+    """Submit tasks for all backups in the directory, and make the containers they need. Returns how many.
 
     An imported one that shares its files with another stays where it is.
     """
@@ -32,14 +32,14 @@ def move_all(conn: Connection, now: datetime) -> int:
 
 
 def is_read(conn: Connection, backup_id: str) -> bool:
-    """Whether somebody may be reading files of the chain that it is in: who began before it was moved."""
+    """Whether work that began before the move may still be reading files of the backup's chain."""
     volume_id = backups.get(conn, backup_id).volume_id
     reading = Backup.status.in_((states.RESTORING, states.CREATING))
     return conn.scalar(select(Backup.id).where(Backup.volume_id == volume_id, reading).limit(1)) is not None
 
 
 def left_over(conn: Connection, backup_id: str) -> list[str]:
-    """Of it and those it builds on: the ones whose files nobody needs any more."""
+    """Of this backup and those it builds on, the ones whose files nobody needs any more."""
     found: list[str] = []
     at: str | None = backup_id
     while at is not None:

@@ -1,10 +1,10 @@
-"""Backups as objects: in the account of the project, in the container that its user named.
+"""Backups as objects: in the project's account, in the container that the user named.
 
     volume_<volume>/<time>/az_<zone>_backup_<id>-00001 …    pieces of the volume, one after the other
     volume_<volume>/<time>/az_<zone>_backup_<id>_metadata   what the backup is made of, piece by piece; written last
 
-As in a directory (`archive`), a piece of zeros is kept nowhere, and an incremental backup keeps the pieces that those
-it builds on do not have. No object is in memory whole: pieces flow from the exported file to the object, and back.
+As in a directory (`archive`), a piece of zeros is not stored, and an incremental backup stores only the pieces that its
+parents lack. No object is held in memory whole: pieces flow from the exported file to the object, and back.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from cloudctl.volume.archive import Damaged, Stop, Stopped, fill, name_of, read_
 from cloudctl.volume.changes import Changes, Extent, compared
 
 FORMAT = 1
-LIST = 1000  # objects that are removed between two looks
+LIST = 1000  # objects that are removed per listing
 
 
 def place_of(kept_at: str) -> Place:
-    """`project/container/name` as backups say it; the name is what those of their objects begin with."""
+    """Parse a backup's `project/container/name`; the names of its objects begin with that name."""
     project_id, container, name = kept_at.split("/", 2)
     return Place(project_id, container, name)
 
@@ -44,13 +44,13 @@ def place_of(kept_at: str) -> Place:
 @frozen
 class Contents:
     """What a backup is made of. Sizes in bytes. `pieces`: SHA-256 in hex of all; None: zeros. `own`: of those that it
-    keeps itself, in this order, `packed` of them in each object.
+    stores itself, in this order, `packed` per object.
     """
 
     length: int
     piece: int
     packed: int
-    parent: str | None  # `kept_at` of what it builds on, and the digest of its contents
+    parent: str | None  # `kept_at` of its parent, and the digest of the parent's contents
     parent_digest: str | None
     own: tuple[str, ...]
     pieces: tuple[str | None, ...]
@@ -62,9 +62,9 @@ class Contents:
 
 @frozen
 class Stored:
-    """How many objects a backup took, and the SHA-256 in hex of its contents as they are kept.
+    """How many objects a backup took, and the SHA-256 in hex of its contents as stored.
 
-    Only what has this digest is read again: the objects are their user's, who may write anything into them.
+    Only contents with this digest are read back: users own the objects, and may write anything into them.
     """
 
     objects: int
@@ -73,7 +73,7 @@ class Stored:
 
 @define
 class Reading:
-    """A volume as it is read once: `take` gives what has to be kept. All functions here block, and raise Stopped."""
+    """One pass over a volume: `take` yields the pieces to be stored. All functions here block, and raise Stopped."""
 
     file: IO[bytes]
     piece: int
@@ -123,7 +123,7 @@ class Part:
 
 @frozen
 class ObjectArchive:
-    """`piece`: bytes of a piece of a full backup; `size`: bytes of an object, about."""
+    """`piece`: bytes per piece of a full backup; `size`: approximate bytes per object."""
 
     intake: Intake
     piece: int
@@ -138,10 +138,10 @@ class ObjectArchive:
         now: datetime,
         stop: Stop,
     ) -> Stored:
-        """Take in the file `source`. `below`: place and digest of what it builds on.
+        """Store the file `source`. `below`: place and digest of the parent.
 
-        `changes`: what has changed since that, if that alone is in the file. Raises Damaged, Stopped, Transient, and
-        what the object store refuses.
+        `changes`: what has changed since the parent, if the file holds only that. Raises Damaged, Stopped, Transient,
+        and the object store's own errors.
         """
         place = place_of(kept_at)
         parent = None if below is None else await self.contents(*below, now)
@@ -162,7 +162,7 @@ class ObjectArchive:
                 await self._write(_part(place, number), reading.take(packed), now)
             length = await self.intake.run(file.seek, 0, 2)
         finally:
-            # What still writes is stopped by it.
+            # Closing it stops a thread that is still writing.
             file.close()
         on, on_digest = below or (None, None)
         made = Contents(length, size, packed, on, on_digest, tuple(reading.own), tuple(reading.pieces))
@@ -179,7 +179,7 @@ class ObjectArchive:
             raise Transient(f"the object store does not take the backup now: {error}") from error
 
     async def contents(self, kept_at: str, digest: str | None, now: datetime) -> Contents:
-        """Raises Damaged, also where they are not those that were kept."""
+        """Raises Damaged, also if they are not what was stored."""
         where = _metadata(place_of(kept_at))
         opens = await self._file(where, now)
         try:
@@ -188,7 +188,7 @@ class ObjectArchive:
             raise Damaged(f"The object {where.name} in container {where.container} cannot be read: {error}") from error
 
     async def assemble(self, kept_at: str, digest: str | None, target: Path, now: datetime, stop: Stop) -> None:
-        """The file `target` has the content that was backed up; zeros take no room. Raises Damaged, Stopped."""
+        """Write the backed-up content to the file `target`; zeros take no room. Raises Damaged, Stopped."""
         contents = await self.contents(kept_at, digest, now)
         await self.intake.run(_make, target, contents.length)
         await self._gather(kept_at, contents, dict.fromkeys(range(len(contents.pieces))), target, now, stop)
@@ -202,7 +202,7 @@ class ObjectArchive:
         now: datetime,
         stop: Stop,
     ) -> None:
-        """Those pieces of a backup are in the file; None: all of the piece, else only these parts of it.
+        """Write these pieces of a backup to the file; None: the whole piece, else only these parts of it.
 
         Raises Damaged, Stopped.
         """
@@ -232,7 +232,7 @@ class ObjectArchive:
             raise Damaged(f"{len(wanted)} pieces are in none of the backups that this one builds on.")
 
     async def _file(self, place: Place, now: datetime) -> Callable[[], IO[bytes]]:
-        """Opens the data of an object. Raises Damaged: its user has deleted it."""
+        """A function that opens the data of an object. Raises Damaged if its user has deleted it."""
         try:
             found = await self.intake.db.read(objects.get, place, now)
         except NotFound:
@@ -242,7 +242,7 @@ class ObjectArchive:
         return partial(self.intake.store.data.open, found.file_id)
 
     async def remove(self, kept_at: str, now: datetime) -> None:
-        """Nothing is left of the backup. One that is not there is no error. Those that build on it are damaged."""
+        """Remove all of the backup. A missing one is not an error. Backups that build on it are damaged."""
         place = place_of(kept_at)
         last = ""
         while names := await self.intake.db.scan(_names, place, last, now):
@@ -263,7 +263,7 @@ def _metadata(place: Place) -> Place:
 
 
 def _found(there: Contents, contents: Contents, wanted: dict[str, list[int]]) -> Mapping[int, Sequence[Part]]:
-    """Number of an object of `there` → what is needed of it; that is not wanted any more."""
+    """Number of an object of `there` → the parts needed from it, which are dropped from `wanted`."""
     found: dict[int, list[Part]] = {}
     for index, name in enumerate(there.own):
         for number in wanted.pop(name, ()):

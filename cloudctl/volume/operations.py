@@ -46,11 +46,11 @@ def set_readonly(conn: Connection, caller: Caller, volume_id: str, readonly: boo
 
 @frozen
 class Reset:
-    """What an administrator says a volume is; None: as it was. Nothing is done to the volume itself."""
+    """The statuses that an administrator sets; None: unchanged. Nothing is done to the volume itself."""
 
     status: str | None = None
-    attach_status: str | None = None  # attached, detached: then there are no attachments any more
-    migration_status: str | None = None  # "none": none
+    attach_status: str | None = None  # attached, or detached: then its attachments are deleted
+    migration_status: str | None = None  # "none" clears it
 
 
 def reset(conn: Connection, caller: Caller, volume_id: str, wanted: Reset) -> None:
@@ -85,7 +85,7 @@ def reserve(conn: Connection, caller: Caller, volume_id: str) -> None:
 
 
 def unreserve(conn: Connection, caller: Caller, volume_id: str) -> None:
-    """From any other status than attaching: nothing."""
+    """Does nothing in any status other than attaching."""
     volumes.visible(conn, caller, volume_id)
     if volumes.get(conn, volume_id, lock=True).status == states.ATTACHING:
         attachments.follow(conn, volume_id, caller.now)
@@ -98,7 +98,7 @@ def begin_detaching(conn: Connection, caller: Caller, volume_id: str) -> None:
 
 
 def roll_detaching(conn: Connection, caller: Caller, volume_id: str) -> None:
-    """From any other status than detaching: nothing."""
+    """Does nothing in any status other than detaching."""
     volumes.visible(conn, caller, volume_id)
     states.try_move(conn, volume_id, "roll detaching", caller.now)
 
@@ -125,7 +125,7 @@ def attach(
 
 
 def detach(conn: Connection, caller: Caller, volume_id: str, attachment_id: str | None, *, force: bool = False) -> None:
-    """`force`: even from an error, which ends with it.
+    """`force`: even in status error, which this clears.
 
     Raises NotFound, Invalid if it is not clear which attachment ends, Conflict if the compute service has it.
     """
@@ -148,7 +148,7 @@ def detach(conn: Connection, caller: Caller, volume_id: str, attachment_id: str 
         attachments.follow(conn, volume_id, caller.now, leaving=states.ERROR)
     for row in present:
         attachments.end(conn, caller, row)
-    # One that was only begun, and of which there is no record, ends too.
+    # An attachment that was only begun, and has no record, ends too.
     attachments.follow(conn, volume_id, caller.now)
     conn.execute(update(Volume).where(Volume.id == volume_id).values(attached_mode=None))
 
@@ -157,7 +157,7 @@ def detach(conn: Connection, caller: Caller, volume_id: str, attachment_id: str 
 
 
 def set_image_metadata(conn: Connection, caller: Caller, volume_id: str, wanted: dict[str, str]) -> dict[str, str]:
-    """Merge `wanted` into it; all of it. Raises NotFound, Conflict, TooLarge."""
+    """Merge `wanted` into it. Returns all of it. Raises NotFound, Conflict, TooLarge."""
     volume = _with_image_metadata(conn, caller, volume_id)
     merged = {**volume.image_metadata, **wanted}
     volumes.check_size(merged)

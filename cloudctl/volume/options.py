@@ -13,12 +13,12 @@ from cloudctl.options import DERIVED
 class VolumeOptions:
     """What an operator may choose about block storage."""
 
-    # The zones that volumes may be in; the first one is that of volumes whose creator names none.
+    # The zones that volumes may be in; the first one is the default.
     availability_zones: tuple[str, ...] = field(default=("nova",), validator=min_len(1))
-    # The type of volumes whose creator names none, unless the project has a default type of its own.
+    # The type of volumes created without one, unless the project has a default type of its own.
     default_type: str = "__DEFAULT__"
-    # The name of this node, and of its backend, as administrators see them: `host@backend#backend`. Several backends
-    # have the names that [drivers] gives them.
+    # The names of this node and its backend, as administrators see them: `host@backend#backend`. Several backends have
+    # the names that [drivers] gives them.
     host: str = "cloudctl"
     backend: str = "volumes"
     # Quotas of a project that has none of its own; -1 is no limit. The last three are in GiB.
@@ -29,19 +29,19 @@ class VolumeOptions:
     gigabytes: int = 1000
     backup_gigabytes: int = 1000
     per_volume_gigabytes: int = -1
-    # Where new backups are kept: "objects" of the object store, in the account of their project, or a "directory". One
-    # that builds on another is kept where that is.
+    # Where new backups are kept: "objects" in the object store, in their project's account, or a "directory". An
+    # incremental one is kept where its parent is.
     backup_store: str = field(default="objects", validator=in_(("objects", "directory")))
-    # That directory; what is on its way there, or to a volume, is in it in any case. Empty: `backups` in the state
+    # That directory; data on its way to a backup or a volume is in it in either case. Empty: `backups` in the state
     # directory.
     backup_directory: str = ""
-    # Bytes of the pieces in which full backups are kept: an incremental one keeps the pieces that have changed.
+    # Bytes per piece of a full backup: an incremental one stores only the pieces that have changed.
     backup_piece: int = field(default=2**20, validator=ge(512))
-    # Bytes of the objects that pieces are put together in.
+    # Bytes of the objects into which pieces are packed.
     backup_object: int = field(default=32 * 2**20, validator=ge(512))
     # Threads that read and write backups.
     backup_threads: int = field(default=2, validator=ge(1))
-    # Of [drivers], if that names several.
+    # From [drivers], if that names several.
     backends: tuple[str, ...] = field(default=(), metadata=DERIVED)
 
     @property
@@ -50,12 +50,12 @@ class VolumeOptions:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all backends; the first is that of volumes whose type leaves the choice."""
+        """The names of all backends; the first is for volumes whose type leaves the choice."""
         return self.backends or (self.backend,)
 
     @property
     def pools(self) -> tuple[str, ...]:
-        """`host@backend#pool`, where volumes are: each backend is one."""
+        """`host@backend#pool`, where volumes are: each backend is one pool."""
         return tuple(self.pool_of(name) for name in self.names)
 
     @property
@@ -66,7 +66,7 @@ class VolumeOptions:
         return f"{self.service_of(name)}#{name}"
 
     def find_pool(self, host: str) -> str | None:
-        """The pool that is named whole, or without its part behind `#`."""
+        """The pool named in full, or without its part after `#`."""
         return next((pool for pool in self.pools if host in (pool, pool.partition("#")[0])), None)
 
     def service_of(self, name: str) -> str:

@@ -1,8 +1,8 @@
-"""Where volumes go: the pools, what each of them is capable of, and which of them takes a volume of a type.
+"""Where volumes go: the pools, the capabilities of each, and which of them takes a volume of a type.
 
 A type chooses by its extra specs: `volume_backend_name`, `multiattach`, and `NAME` or `capabilities:NAME` for what a
-pool says of itself, as a value or after an operator: `<is> True`, `>= 100`, `<in> fast`. A bare NAME of which a pool
-says nothing is the operator's own note. Of those that fit, the one with most room is taken.
+pool reports of itself, as a value or after an operator: `<is> True`, `>= 100`, `<in> fast`. A bare NAME that a pool
+does not report is the operator's own note. Of the pools that fit, the one with the most room is taken.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Pool:
 
     @property
     def capabilities(self) -> dict[str, Any]:
-        """What it says of itself."""
+        """What the pool reports of itself."""
         capacity = self.capacity
         return {
             "total_capacity_gb": capacity.total_gib,
@@ -52,7 +52,7 @@ Specs = Mapping[str, str | None]
 
 
 def is_named(host: str, specs: Specs) -> bool:
-    """Whether a type with these extra specs may be in this pool, as far as names tell."""
+    """Whether a type with these extra specs may be in this pool, judging by names alone."""
     return specs.get(NAME) in (None, "", backend_of(host))
 
 
@@ -62,7 +62,7 @@ def fits(pool: Pool, specs: Specs, size: int) -> bool:
 
 
 def suits(pool: Pool, specs: Specs) -> bool:
-    """Whether it is what these extra specs ask for, whatever room it has."""
+    """Whether it meets these extra specs, however much room it has."""
     if not is_named(pool.host, specs):
         return False
     if specs.get(MULTIATTACH) == "<is> True" and not pool.capacity.multiattach:
@@ -72,13 +72,13 @@ def suits(pool: Pool, specs: Specs) -> bool:
 
 
 def _has(told: Mapping[str, Any], key: str, wish: str) -> bool:
-    """Whether capabilities are as this extra spec asks, if it asks for any."""
+    """Whether the capabilities meet this extra spec, if it asks for one."""
     name = key.removeprefix(SCOPE)
     return meets(told[name], wish) if name in told else name == key
 
 
 def choose(pools: Iterable[Pool], specs: Specs, size: int) -> Pool | None:
-    """The one with most room of those that fit."""
+    """Of the pools that fit, the one with the most room."""
     found = [pool for pool in pools if fits(pool, specs, size)]
     return max(found, key=lambda pool: pool.capacity.free_gib, default=None)
 

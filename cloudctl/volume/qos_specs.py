@@ -59,7 +59,7 @@ def merge(conn: Connection, specs_id: str, wanted: Mapping[str, str], consumer: 
 
 
 def drop(conn: Connection, specs_id: str, keys: Sequence[str], now: datetime) -> None:
-    """Raises NotFound, for a key that is not there too."""
+    """Raises NotFound, also for a key that is absent."""
     record = get(conn, specs_id, lock=True)
     for key in keys:
         if key not in record.specs:
@@ -69,7 +69,7 @@ def drop(conn: Connection, specs_id: str, keys: Sequence[str], now: datetime) ->
 
 
 def remove(conn: Connection, specs_id: str, force: bool) -> None:
-    """`force`: even while types have it; they have none then. Raises NotFound, Conflict."""
+    """`force`: even while types have it; they lose it. Raises NotFound, Conflict."""
     get(conn, specs_id, lock=True)
     if force:
         disassociate_all(conn, specs_id)
@@ -82,7 +82,7 @@ def remove(conn: Connection, specs_id: str, force: bool) -> None:
 
 
 def types_with(conn: Connection, specs_id: str) -> list[VolumeType]:
-    """In the order of their names."""
+    """Sorted by name."""
     having = select(VolumeType).where(VolumeType.qos_specs_id == specs_id)
     return list(conn.execute(having.order_by(VolumeType.name)).all())
 
@@ -97,7 +97,7 @@ def associate(conn: Connection, specs_id: str, type_: VolumeType) -> None:
 
 
 def disassociate(conn: Connection, specs_id: str, type_: VolumeType) -> None:
-    """One that does not have it stays as it is. Raises NotFound."""
+    """A type without it stays as it is. Raises NotFound."""
     get(conn, specs_id)
     both = (VolumeType.id == type_.id, VolumeType.qos_specs_id == specs_id)
     conn.execute(update(VolumeType).where(*both).values(qos_specs_id=None))

@@ -1,4 +1,4 @@
-"""Quotas: numbers and GiB, of volumes with their snapshots (of each type, too) and of backups.
+"""Quotas: counts and GiB, of volumes and snapshots (also per type) and of backups.
 
 Reference: volume.md, section 9. `gigabytes` counts volumes and snapshots.
 """
@@ -20,7 +20,7 @@ from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import Snapshot, Volume, VolumeType
 
 SERVICE = "volume"
-# The counters that each type has as well, as `volumes_TYPE` and so on.
+# The counters that also exist per type, as `volumes_TYPE` and so on.
 TYPED = ("volumes", "gigabytes", "snapshots")
 
 Count = Callable[[Connection, str], int]
@@ -58,7 +58,7 @@ def _gigabytes(volume: Sequence[ColumnElement[bool]] = (), snapshot: Sequence[Co
 def _of_type(name: str) -> tuple[Limited, ...]:
     type_id = select(VolumeType.id).where(VolumeType.name == name).scalar_subquery()
     mine = Volume.volume_type_id == type_id
-    # Looked up for each snapshot of the project: all volumes of a type are far more.
+    # Looked up for each snapshot of the project: there are far more volumes of a type.
     of_mine = exists(select(Volume.id).where(Volume.id == Snapshot.volume_id, mine))
     return (
         Limited(f"volumes_{name}", UNLIMITED, _counted(Volume.table, mine)),
@@ -68,7 +68,7 @@ def _of_type(name: str) -> tuple[Limited, ...]:
 
 
 def told(resource: str, asked: int, used: int, limit: int) -> str:
-    """The refusal. It holds the word «exceed»: stock clients take a 413 without it for a rate limit and retry."""
+    """The refusal. It contains the word «exceed»: stock clients take a 413 without it for a rate limit and retry."""
     kind = resource.partition("_")[0]
     if resource == "per_volume_gigabytes":
         return f"VolumeSizeExceedsLimit: Requested volume size {asked}G exceeds the maximum allowed limit {limit}G."
@@ -90,12 +90,12 @@ def told(resource: str, asked: int, used: int, limit: int) -> str:
     return f"VolumeLimitExceeded: Maximum number of volumes allowed ({limit}) exceeded for quota '{resource}'."
 
 
-# Asked for once: whether there is such a Total takes a look through all tables.
+# Looked up once: finding such a Total searches all tables.
 _totals = {name: total(name) for name in ("volumes", "snapshots", "gigabytes", "backups", "backup_gigabytes", "groups")}
 
 
 def quotas(options: VolumeOptions, types: Sequence[str] = ()) -> Quotas:
-    """The counters of all volumes, and those of each of these types, by name."""
+    """The overall counters, and those of each of these types, given by name."""
     return Quotas(
         SERVICE,
         (
@@ -120,9 +120,9 @@ def of_all_types(conn: Connection, options: VolumeOptions) -> Quotas:
 def take(
     conn: Connection, options: VolumeOptions, project_id: str, type_name: str, more: Mapping[str, int], size: int = 0
 ) -> None:
-    """Make sure that so many more volumes, snapshots and GiB of a type fit. Raises OverQuota.
+    """Make sure that this many more volumes, snapshots and GiB of a type fit. Raises OverQuota.
 
-    `size`: GiB of the greatest volume.
+    `size`: GiB of the largest volume.
     """
     wanted = {"per_volume_gigabytes": size, **_typed(more, type_name)}
     _take(conn, quotas(options, [type_name]), project_id, wanted)
@@ -131,7 +131,7 @@ def take(
 def take_of_type(
     conn: Connection, options: VolumeOptions, project_id: str, type_name: str, more: Mapping[str, int]
 ) -> None:
-    """As `take`, of the type alone: for a volume that the project has already. Raises OverQuota."""
+    """As `take`, for the type's counters only: the project has the volume already. Raises OverQuota."""
     wanted = {f"{name}_{type_name}": amount for name, amount in more.items()}
     _take(conn, quotas(options, [type_name]), project_id, wanted)
 
@@ -147,7 +147,7 @@ def take_backup(conn: Connection, options: VolumeOptions, project_id: str, gigab
 
 
 def _typed(wanted: Mapping[str, int], type_name: str) -> dict[str, int]:
-    """The same of all, and of the type."""
+    """The same amounts overall, and for the type."""
     return {**wanted, **{f"{name}_{type_name}": amount for name, amount in wanted.items()}}
 
 
@@ -159,13 +159,13 @@ def _take(conn: Connection, counters: Quotas, project_id: str, wanted: Mapping[s
 
 
 def limits(conn: Connection, counters: Quotas, project_id: str) -> dict[str, int]:
-    """Limits of the counters there are; those that were set for a type that is gone are left out."""
+    """The limits of existing counters; those set for a type that is gone are left out."""
     found = quota.limits(conn, counters, project_id)
     return {resource.name: found[resource.name] for resource in counters.resources}
 
 
 def set_limits(conn: Connection, options: VolumeOptions, project_id: str, wanted: Mapping[str, int]) -> dict[str, int]:
-    """Set some limits; all of them, as they are now. Raises Invalid for an unknown one, or one below what is used."""
+    """Set some limits. Returns all, as they are now. Raises Invalid for an unknown one, or one below what is used."""
     counters = of_all_types(conn, options)
     unknown = sorted(wanted.keys() - {resource.name for resource in counters.resources})
     if unknown:
@@ -179,7 +179,7 @@ def set_limits(conn: Connection, options: VolumeOptions, project_id: str, wanted
 
 
 def rename_type(conn: Connection, old: str, new: str) -> None:
-    """The limits that were set for a type go with its name."""
+    """Move the limits that were set for a type to its new name."""
     for name in TYPED:
         conn.execute(delete(QuotaLimit).where(_is(f"{name}_{new}")))
         conn.execute(update(QuotaLimit).where(_is(f"{name}_{old}")).values(resource=f"{name}_{new}"))

@@ -1,4 +1,4 @@
-"""Reimaging: a volume gets the content of an image, whatever it held. Reference: volume-states.md, section 4."""
+"""Reimaging: replace a volume's content with that of an image. Reference: volume-states.md, section 4."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cloudctl.volume import attachments, creation, kinds, states, volumes
 def start(conn: Connection, caller: Caller, volume_id: str, image_id: str, reserved: bool = False) -> None:
     """`downloading`, and a task that fills it. `reserved`: even if somebody has reserved it.
 
-    Raises NotFound; Invalid for an image that there is not, or that is too large; Conflict.
+    Raises NotFound; Invalid for an image that does not exist or is too large; Conflict.
     """
     volume = volumes.visible(conn, caller, volume_id, lock=True)
     if len(attachments.of_volume(conn, [volume.id]).get(volume.id, [])) > 1:

@@ -1,4 +1,4 @@
-"""Restoring a backup: into a volume that is made for it, or over one that is there. Reference: volume.md, section 6."""
+"""Restoring a backup: into a new volume, or over an existing one. Reference: volume.md, section 6."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cloudctl.volume.tables import Volume
 
 
 def provisional_name(backup_id: str) -> str:
-    """Of a volume whose name nobody has chosen: it gets the original's once it is restored."""
+    """The name of a volume for which none was chosen: it gets the original's once it is restored."""
     return f"restore_backup_{backup_id}"
 
 

@@ -51,7 +51,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {"gt": gt, "gte": ge, "eq": 
 
 
 def pairs(name: str, text: str) -> dict[str, str]:
-    """A dict of texts, written as Python or JSON has it. Raises Invalid."""
+    """A dict of strings in Python or JSON notation. Raises Invalid."""
     try:
         found = ast.literal_eval(text) if len(text) <= LONGEST_LITERAL else None
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -62,14 +62,14 @@ def pairs(name: str, text: str) -> dict[str, str]:
 
 
 def holds(column: Column[Any]) -> Filter:
-    """All pairs of a dict are in a JSON column."""
+    """Matches if a JSON column has all pairs of a dict."""
 
     def test(values: Sequence[str]) -> Condition:
         met: Condition = true()
         wanted = pairs(column.name, values[-1])
         few(column.name, wanted)
         for key, value in wanted.items():
-            # Neither database can be asked for such a key, and no record has one.
+            # Neither database can look up such a key, and no record has one.
             met = met & (false() if '"' in key or "\\" in key else column[key].as_string() == value)
         return met
 
@@ -124,7 +124,7 @@ def migration_status(values: Sequence[str]) -> Condition:
 
 
 def nullable(column: Column[Any]) -> Filter:
-    """Equal to the value; a word for none finds those that have none."""
+    """Equal to the value; a word for none matches records without one."""
     return lambda values: column.is_(None) if values[-1].lower() in ("", "none", "null") else column == values[-1]
 
 
@@ -141,7 +141,7 @@ def totals(conn: Connection, *where: Condition) -> tuple[int, int]:
 
 
 def metadata_values(conn: Connection, *where: Condition) -> dict[str, list[str]]:
-    """Key → the values that the volumes which meet `where` have for it, in the order of the volumes."""
+    """Key → its values in the volumes that meet `where`, in the order of the volumes."""
     found: dict[str, list[str]] = {}
     ordered = select(Volume.metadata).where(*where).order_by(Volume.created_at, Volume.id)
     for metadata in conn.execute(ordered).scalars():

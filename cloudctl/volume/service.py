@@ -72,7 +72,7 @@ def _objects(cloud: Surroundings, options: VolumeOptions) -> ObjectArchive | Non
 
 
 def _as_one(pools: Mapping[str, IVolumeBackend], db: Database) -> IVolumeBackend:
-    """What has all volumes; a single backend is that itself."""
+    """One backend for all volumes; a single one is used as it is."""
     if len(pools) == 1:
         return next(iter(pools.values()))
 

@@ -1,6 +1,6 @@
 """The services of block storage, as administrators see and switch them. Reference: volume.md, section 10.
 
-All of them are this process; what an administrator says of one is kept. A disabled `cinder-volume` takes no new
+All of them are this process; what an administrator sets for one is stored. A disabled `cinder-volume` takes no new
 volumes, a disabled `cinder-backup` no new backups.
 """
 
@@ -69,7 +69,7 @@ def switch(
     *,
     frozen: bool = False,
 ) -> Service:
-    """`frozen`: it is disabled, since what it has is to stay as it is. Raises NotFound."""
+    """`frozen`: disabled because what it has is to stay as it is. Raises NotFound."""
     if (binary, host) not in _present(options):
         raise not_found(host, binary)
     values = {"disabled": disabled, "disabled_reason": reason, "frozen": frozen}

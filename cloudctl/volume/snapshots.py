@@ -36,7 +36,7 @@ LISTING = Listing(
 
 @frozen
 class NewSnapshot:
-    """What the caller asked for. `force`: also of a volume that is in use."""
+    """What the caller asked for. `force`: even if the volume is in use."""
 
     volume_id: str
     name: str | None = None
@@ -97,7 +97,7 @@ def create(conn: Connection, caller: Caller, wanted: NewSnapshot, options: Volum
 
 
 def begin(conn: Connection, caller: Caller, wanted: NewSnapshot, options: VolumeOptions) -> Snapshot:
-    """The snapshot, `creating`; the caller submits what makes it so. Raises NotFound, Conflict, OverQuota."""
+    """The snapshot, `creating`; the caller submits the task that makes it. Raises NotFound, Conflict, OverQuota."""
     volume = volumes.visible(conn, caller, wanted.volume_id)
     volumes.get(conn, volume.id, lock=True)
     name = "snapshot in use" if wanted.force else "snapshot"
@@ -124,20 +124,20 @@ def begin(conn: Connection, caller: Caller, wanted: NewSnapshot, options: Volume
 
 
 def begin_remove(conn: Connection, caller: Caller, snapshot_id: str, move: str) -> None:
-    """`deleting`, unless something forbids it. Raises NotFound, Conflict."""
+    """Set `deleting`, unless something forbids it. Raises NotFound, Conflict."""
     if visible(conn, caller, snapshot_id).group_snapshot_id is not None:
         raise Conflict(states.SNAPSHOT_MOVES["delete"].refusal or "")
     states.SNAPSHOT.move(conn, snapshot_id, move, caller.now)
 
 
 def remove(conn: Connection, caller: Caller, snapshot_id: str, force: bool) -> None:
-    """`deleting`; whatever is under way with it stops first. `force`: from any status. Raises NotFound, Conflict."""
+    """Set `deleting`; any work under way on it stops first. `force`: from any status. Raises NotFound, Conflict."""
     begin_remove(conn, caller, snapshot_id, "force delete" if force else "delete")
     tasks.supersede(conn, kinds.DELETE_SNAPSHOT, snapshot_id, caller)
 
 
 def remove_all(conn: Connection, caller: Caller, volume_id: str, force: bool) -> None:
-    """All of a volume that is about to be deleted with them. Raises Conflict unless each may go.
+    """Set `deleting` on all snapshots of a volume that is deleted with them. Raises Conflict unless each may go.
 
     The volume must be locked; its own task removes them.
     """
@@ -150,7 +150,7 @@ def remove_all(conn: Connection, caller: Caller, volume_id: str, force: bool) ->
 
 
 def forget(conn: Connection, snapshot_id: str) -> None:
-    """The record goes. An unknown id is no error."""
+    """Delete the record. An unknown id is not an error."""
     conn.execute(delete(Snapshot).where(Snapshot.id == snapshot_id))
 
 
@@ -163,7 +163,7 @@ def change(conn: Connection, snapshot: Snapshot, changes: Mapping[str, Any], now
 def change_metadata(
     conn: Connection, caller: Caller, snapshot_id: str, edit: Callable[[dict[str, str]], Mapping[str, str]]
 ) -> dict[str, str]:
-    """Replace the metadata by what `edit` makes of it. Raises NotFound."""
+    """Replace the metadata with what `edit` makes of it. Raises NotFound."""
     visible(conn, caller, snapshot_id)
     wanted = dict(edit(dict(get(conn, snapshot_id, lock=True).metadata)))
     conn.execute(update(Snapshot).where(Snapshot.id == snapshot_id).values(metadata=wanted, updated_at=caller.now))
@@ -175,12 +175,12 @@ def no_metadata(snapshot_id: str, key: str) -> NotFound:
 
 
 def reset(conn: Connection, caller: Caller, snapshot_id: str, status: str) -> None:
-    """What an administrator says it is; nothing is done to the snapshot itself. Raises NotFound."""
+    """Set the status an administrator gives; nothing is done to the snapshot itself. Raises NotFound."""
     change(conn, visible(conn, caller, snapshot_id), {"status": status}, caller.now)
 
 
 def report(conn: Connection, caller: Caller, snapshot_id: str, status: str, progress: str | None) -> None:
-    """What a service that makes snapshots says of one. Raises NotFound, Invalid for a status that cannot follow."""
+    """Record what a service that makes snapshots reports. Raises NotFound, Invalid for a status that cannot follow."""
     before = visible(conn, caller, snapshot_id).status
     if status not in states.SNAPSHOT_UPDATES.get(before, ()):
         raise Invalid(f"Provided snapshot status {status} not allowed for snapshot with status {before}.")

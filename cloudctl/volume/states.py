@@ -1,7 +1,7 @@
-"""The state tables of volumes, snapshots and backups: which request moves what from where to where.
+"""The state tables of volumes, snapshots and backups: which request moves what from which status to which.
 
 Reference: volume-states.md. Every change of status is one compare-and-set over a row of a table here, so of two
-requests at once exactly one wins.
+simultaneous requests exactly one wins.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BACKING_UP, RESTORING_BACKUP, ERROR_RESTORING = "backing-up", "restoring-backup"
 AWAITING_TRANSFER, RETYPING = "awaiting-transfer", "retyping"
 REVERTING, RESTORING = "reverting", "restoring"
 
-# What os-reset_status takes: volume-states.md, section 1. `deleting` is known, and refused.
+# The statuses that os-reset_status accepts: volume-states.md, section 1. `deleting` is known, but refused.
 RESETTABLE = frozenset(
     {
         "creating",
@@ -54,7 +54,7 @@ FAILED = frozenset({ERROR, ERROR_DELETING, ERROR_RESTORING, ERROR_EXTENDING, "er
 FOLLOWING = frozenset({AVAILABLE, RESERVED, ATTACHING, DETACHING, IN_USE, ERROR_EXTENDING})
 
 
-# There is nothing on the backend, or soon will not be.
+# Nothing is on the backend, or soon nothing will be.
 GONE = frozenset({CREATING, DOWNLOADING, DELETING, ERROR_DELETING, ERROR})
 
 
@@ -120,7 +120,7 @@ MOVES = {
         "Invalid volume: Volume {id} status must be available to update readonly flag, but current status is: "
         "{status}.",
     ),
-    # Of the volume itself nothing changes.
+    # The volume itself does not change.
     "snapshot": Move(_from(AVAILABLE), None, SNAPSHOT_REFUSED),
     "snapshot in use": Move(_from(AVAILABLE, IN_USE), None, SNAPSHOT_REFUSED),
     "back up": Move(_from(AVAILABLE), BACKING_UP, BACKUP_REFUSED),
@@ -150,7 +150,7 @@ MOVES = {
         "Invalid volume: Retype needs volume to be in available or in-use state, not be part of an active migration or "
         "a group, and requested type has to be different that the one from the volume.",
     ),
-    # It stays its server's while its bytes are copied.
+    # It stays with its server while its bytes are copied.
     "migrate in use": Move(_from(IN_USE), None),
     # Nobody may attach it while its bytes are copied.
     "migrate": Move(
@@ -198,7 +198,7 @@ SNAPSHOT_MOVES = {
     "revert failed": Move(_from(RESTORING), ERROR),
 }
 
-# What os-reset_status takes, and what os-update_snapshot_status may make of a status.
+# What os-reset_status accepts, and what os-update_snapshot_status may turn a status into.
 SNAPSHOT_RESETTABLE = frozenset(
     {AVAILABLE, CREATING, DELETING, ERROR, ERROR_DELETING, BACKING_UP, RESTORING, "updating", "unmanaging"}
 )

@@ -13,7 +13,7 @@ from cloudctl.db.totals import Total
 
 
 class QosSpecs(Record, table="volume_qos_specs"):
-    """What volumes of the types that have it may do, for hypervisors or for backends to enforce."""
+    """What volumes of the types that have it may do, enforced by hypervisors or by backends."""
 
     id: Field[str] = identifier(primary_key=True)
     name: Field[str] = text(unique=True)
@@ -85,10 +85,10 @@ class Group(Record, table="volume_groups"):
     description: Field[str | None] = optional_text()
     status: Field[str] = text(32)
     group_type_id: Field[str] = column(String(64), ForeignKey("volume_group_types.id"), index=True)
-    volume_types: Field[list[str]] = json(list)  # ids of those that its volumes may have
+    volume_types: Field[list[str]] = json(list)  # ids of the types that its volumes may have
     availability_zone: Field[str] = text()
     host: Field[str | None] = optional_text()
-    group_snapshot_id: Field[str | None] = optional_text(64)  # that it was made from
+    group_snapshot_id: Field[str | None] = optional_text(64)  # what it was made from
     source_group_id: Field[str | None] = optional_text(64)
     created_at: Field[datetime] = time()
     updated_at: Field[datetime | None] = time()
@@ -102,7 +102,7 @@ class GroupSnapshot(Record, table="volume_group_snapshots"):
     id: Field[str] = identifier(primary_key=True)
     project_id: Field[str] = text(64)
     user_id: Field[str] = text(64)
-    # A group goes after its snapshots.
+    # A group is deleted after its snapshots.
     group_id: Field[str] = column(String(64), ForeignKey("volume_groups.id"), index=True)
     group_type_id: Field[str] = text(64)
     name: Field[str | None] = optional_text()
@@ -127,10 +127,10 @@ class Volume(Record, table="volumes"):
     attach_status: Field[str] = text(32, default="detached")
     migration_status: Field[str | None] = optional_text(64)
     size: Field[int] = column(Integer)  # GiB
-    reserved_size: Field[int | None] = column(Integer)  # GiB; while it is extended: what it will have
+    reserved_size: Field[int | None] = column(Integer)  # GiB; the new size while it is being extended
     volume_type_id: Field[str] = column(String(64), ForeignKey("volume_types.id"))
     availability_zone: Field[str] = text()
-    host: Field[str | None] = optional_text()  # of the pool that it is in, or will be in
+    host: Field[str | None] = optional_text()  # the pool it is in, or will be in
     snapshot_id: Field[str | None] = optional_text(64)
     source_volid: Field[str | None] = optional_text(64)
     backup_id: Field[str | None] = optional_text(64)
@@ -139,8 +139,8 @@ class Volume(Record, table="volumes"):
     group_id: Field[str | None] = column(String(64), ForeignKey("volume_groups.id"), index=True)
     bootable: Field[bool] = flag(False)
     multiattach: Field[bool] = flag(False)
-    readonly: Field[str | None] = column(String(5))  # "True", "False", or never said
-    attached_mode: Field[str | None] = optional_text(2)  # rw, ro: what os-attach said
+    readonly: Field[str | None] = column(String(5))  # "True", "False", or never set
+    attached_mode: Field[str | None] = optional_text(2)  # rw, ro: as os-attach set it
     metadata: Field[dict[str, Any]] = json(dict)
     image_metadata: Field[dict[str, Any]] = json(dict)
     created_at: Field[datetime] = time()
@@ -161,7 +161,7 @@ class Attachment(Record, table="volume_attachments"):
     status: Field[str] = text(32)
     mode: Field[str | None] = optional_text(2)  # rw, ro
     device: Field[str | None] = optional_text()
-    host: Field[str | None] = optional_text()  # that the backend was asked to connect
+    host: Field[str | None] = optional_text()  # the host that the backend was asked to connect
     managed: Field[bool] = flag(False)  # made by the compute service, which alone may end it
     connection: Field[dict[str, Any]] = json(dict)  # {"driver_volume_type", "data"}: the backend's answer
     created_at: Field[datetime] = time()
@@ -178,7 +178,7 @@ class Snapshot(Record, table="volume_snapshots"):
     id: Field[str] = identifier(primary_key=True)
     project_id: Field[str] = text(64)
     user_id: Field[str] = text(64)
-    # A volume goes after its snapshots.
+    # A volume is deleted after its snapshots.
     volume_id: Field[str] = column(String(64), ForeignKey("volumes.id"))
     name: Field[str | None] = optional_text()
     description: Field[str | None] = optional_text()
@@ -198,11 +198,11 @@ Index("ix_volume_snapshots_volume", Snapshot.volume_id, Snapshot.created_at)
 
 
 class Transfer(Record, table="volume_transfers"):
-    """A volume that is offered to another project: whoever knows the key may have it."""
+    """A volume offered to another project: anyone who knows the key may take it."""
 
     id: Field[str] = identifier(primary_key=True)
     volume_id: Field[str] = column(String(64), ForeignKey("volumes.id", ondelete="CASCADE"), unique=True)
-    project_id: Field[str] = text(64)  # that offers it
+    project_id: Field[str] = text(64)  # the project that offers it
     name: Field[str | None] = optional_text()
     salt: Field[str] = text(64)
     digest: Field[str] = text(64)  # of the key
@@ -216,14 +216,14 @@ Index("ix_volume_transfers_order", Transfer.created_at, Transfer.id)
 
 
 class Backup(Record, table="volume_backups"):
-    """They outlive what they were made of."""
+    """Backups outlive what they were made from."""
 
     id: Field[str] = identifier(primary_key=True)
     project_id: Field[str] = text(64)
     user_id: Field[str] = text(64)
     volume_id: Field[str] = text(64)
     snapshot_id: Field[str | None] = optional_text(64)
-    parent_id: Field[str | None] = optional_text(64)  # of an incremental one: what it is the difference to
+    parent_id: Field[str | None] = optional_text(64)  # of an incremental one: the backup it builds on
     name: Field[str | None] = optional_text()
     description: Field[str | None] = optional_text()
     container: Field[str] = text()
@@ -232,15 +232,15 @@ class Backup(Record, table="volume_backups"):
     fail_reason: Field[str | None] = optional_text()
     size: Field[int] = column(Integer)  # GiB
     object_count: Field[int] = column(Integer, default=0)
-    # What the volume had, and a restored one has again.
+    # What the volume had, and a restored one gets again.
     volume_name: Field[str | None] = optional_text()
     volume_metadata: Field[dict[str, Any]] = column(Json, default=dict, server_default="{}")
-    kept_as: Field[str | None] = optional_text(64)  # of an imported one: the id that it has in the archive
-    # `project/container/name`, what its objects are called; None: it is in the directory, where all were once.
+    kept_as: Field[str | None] = optional_text(64)  # of an imported one: its id in the archive
+    # `project/container/name`, the prefix of its objects; None: it is in the directory, as all once were.
     kept_at: Field[str | None] = column(String(700))
-    # SHA-256 of what these objects say that the backup is made of: their user may write over them.
+    # SHA-256 of the list of its pieces among these objects: their user may overwrite them.
     kept_digest: Field[str | None] = optional_text(64)
-    bootable: Field[bool] = flag(False)  # was the volume
+    bootable: Field[bool] = flag(False)  # whether the volume was
     image_metadata: Field[dict[str, Any]] = json(dict)  # of the volume
     metadata: Field[dict[str, Any]] = json(dict)
     data_timestamp: Field[datetime] = time()  # when the volume had this content
@@ -256,7 +256,7 @@ Index("ix_volume_backups_parent", Backup.parent_id)
 
 
 class VolumeService(Record, table="volume_services"):
-    """Only services that an administrator has said something about have a row."""
+    """Only services for which an administrator has set something have a row."""
 
     host: Field[str] = column(String(255), primary_key=True)
     binary: Field[str] = column(String(64), primary_key=True)
@@ -283,7 +283,7 @@ Index("ix_volume_messages_project", Message.project_id, Message.created_at, Mess
 Index("ix_volume_messages_order", Message.created_at, Message.id)
 
 
-# What projects have of these has limits; snapshots take of the same GiB as volumes.
+# Projects have quotas for these; snapshots count towards the same GiB as volumes.
 Total("volumes", Volume.project_id)
 Total("snapshots", Snapshot.project_id)
 Total("gigabytes", Volume.project_id, func.coalesce(Volume.reserved_size, Volume.size))

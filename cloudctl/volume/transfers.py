@@ -1,4 +1,4 @@
-"""Transfers: a volume changes its project, if the other side knows the key. Reference: volume.md, section 11."""
+"""Transfers: a volume moves to another project that knows the key. Reference: volume.md, section 11."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def get(conn: Connection, transfer_id: str) -> Transfer:
 
 
 def visible(conn: Connection, caller: Caller, transfer_id: str) -> Transfer:
-    """As `get`, for the project that offers the volume, and for who sees all. Raises NotFound."""
+    """As `get`, for the project that offers the volume, and for callers who see all. Raises NotFound."""
     found = get(conn, transfer_id)
     if found.project_id != caller.project_id and not caller.may("volume:all_projects"):
         raise not_found(transfer_id)
@@ -50,7 +50,7 @@ class NewTransfer:
 
 
 def create(conn: Connection, caller: Caller, new: NewTransfer) -> tuple[Transfer, str]:
-    """The transfer, and the key, which is kept nowhere; the volume awaits it. Raises NotFound, Conflict."""
+    """The transfer and its key, which is not stored; the volume is `awaiting-transfer`. Raises NotFound, Conflict."""
     volume = volumes.visible(conn, caller, new.volume_id, lock=True)
     if volume.group_id is not None:
         raise Conflict(f"Invalid volume: Volume {volume.id} is in group {volume.group_id}.")
@@ -59,7 +59,7 @@ def create(conn: Connection, caller: Caller, new: NewTransfer) -> tuple[Transfer
             if snapshot.status != states.AVAILABLE:
                 raise Conflict(f"Invalid snapshot: Snapshot {snapshot.id} must be available to transfer it.")
     states.move(conn, volume.id, "offer", caller.now, states.not_migrating)
-    # Of an offer that an administrator ended by setting another status.
+    # Left over from an offer that an administrator ended by setting another status.
     conn.execute(delete(Transfer).where(Transfer.volume_id == volume.id))
     key, salt = secrets.token_hex(8), secrets.token_hex(16)
     made = insert(Transfer).values(
@@ -76,12 +76,12 @@ def create(conn: Connection, caller: Caller, new: NewTransfer) -> tuple[Transfer
 
 
 def _digest(salt: str, key: str) -> str:
-    # The key is drawn at random from more than can be tried: it needs no slow hash.
+    # The key is random, with too many possible values to try: it needs no slow hash.
     return hmac.new(bytes.fromhex(salt), key.encode(), hashlib.sha256).hexdigest()
 
 
 def accept(conn: Connection, caller: Caller, transfer_id: str, key: str, options: VolumeOptions) -> Transfer:
-    """The volume is the caller's. Raises NotFound, Invalid for a wrong key, Conflict, OverQuota."""
+    """Give the volume to the caller's project. Raises NotFound, Invalid for a wrong key, Conflict, OverQuota."""
     transfer = get(conn, transfer_id)
     if not hmac.compare_digest(transfer.digest, _digest(transfer.salt, key)):
         raise Invalid(f"Invalid auth key: Attempt to transfer {transfer_id} with invalid auth key.")
@@ -100,6 +100,6 @@ def accept(conn: Connection, caller: Caller, transfer_id: str, key: str, options
 
 
 def remove(conn: Connection, caller: Caller, transfer: Transfer) -> None:
-    """The volume stays where it is, and is `available`."""
+    """Withdraw the offer: the volume stays where it is, and is `available`."""
     conn.execute(delete(Transfer).where(Transfer.id == transfer.id))
     states.try_move(conn, transfer.volume_id, "withdraw", caller.now)

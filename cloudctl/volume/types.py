@@ -20,7 +20,7 @@ from cloudctl.volume.tables import Volume, VolumeDefaultType, VolumeType, Volume
 MULTIATTACH = "multiattach"
 ZONES = "RESKEY:availability_zones"
 SMALLEST, LARGEST = "provisioning:min_vol_size", "provisioning:max_vol_size"
-# Extra specs that everyone sees; the others tell how the cloud is built.
+# Extra specs that everyone sees; the others show how the cloud is built.
 OPEN_SPECS = frozenset({ZONES, MULTIATTACH, "replication_enabled"})
 
 
@@ -51,7 +51,7 @@ def demand_zone(type_: VolumeType, zone: str) -> None:
 
 
 def seen_by(caller: Caller) -> tuple[ColumnElement[bool], ...]:
-    """What every query for types of this caller holds."""
+    """The conditions of every query for types by this caller."""
     return () if caller.may("volume:types:all") else (_usable_in(caller.project_id),)
 
 
@@ -107,7 +107,7 @@ def by_name_or_id(conn: Connection, caller: Caller, name_or_id: str) -> VolumeTy
 
 
 def default(conn: Connection, project_id: str, configured: str) -> VolumeType:
-    """That of the project, else the configured one (by name). Raises NotFound."""
+    """The default type of the project, else the configured one (by name). Raises NotFound."""
     found = conn.execute(_default, {"project": project_id, "configured": configured}).first()
     if found is None:
         raise NotFound("Default volume type can not be found.")
@@ -194,7 +194,7 @@ def no_spec(type_id: str, key: str) -> NotFound:
 
 
 def demand_unused(conn: Connection, type_id: str, refusal: str) -> None:
-    """Raises Conflict in these words while volumes have the type."""
+    """Raises Conflict with this text while volumes have the type."""
     if is_used(conn, type_id):
         raise Conflict(refusal)
 

@@ -1,6 +1,6 @@
-"""Images of volumes: the image that a volume's content becomes. Reference: volume.md, section 3.
+"""Uploads: an image made from a volume's content. Reference: volume.md, section 3.
 
-Every backend gives out raw data; what else may be asked for, it says itself.
+Every backend exports raw data; it reports which other formats may be requested.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RAW = "raw"
 
 @frozen
 class NewUpload:
-    """What the caller asked for. `force`: also of a volume that is in use."""
+    """What the caller asked for. `force`: even if the volume is in use."""
 
     image_name: str
     disk_format: str = RAW
@@ -38,7 +38,7 @@ class NewUpload:
 def start(
     conn: Connection, caller: Caller, volume_id: str, wanted: NewUpload, formats: Sequence[str]
 ) -> tuple[Volume, str]:
-    """The volume, `uploading`, and the id of an image that is `saving`. `formats`: what the backend writes beside raw.
+    """The volume, `uploading`, and the id of an image that is `saving`. `formats`: what the backend writes besides raw.
 
     Raises NotFound, Invalid, Conflict, OverQuota.
     """
@@ -68,12 +68,12 @@ def start(
 
 
 def _number(text: str | None) -> int:
-    """What users may have set to anything."""
+    """The number in a value that users may have set to anything; else 0."""
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
 def properties(image_metadata: dict[str, str]) -> dict[str, str]:
-    """What the image that the volume was made from said of guests that run from it."""
+    """What the image that the volume was made from said about guests booted from it."""
     own = {*creation.REMEMBERED, "image_id", "image_name"}
     return {name: value for name, value in image_metadata.items() if name not in own and not patching.is_reserved(name)}
 
@@ -91,11 +91,11 @@ def exported(conn: Connection, image_id: str, disk_format: str, now: datetime) -
 
 
 def give_up(conn: Connection, image_id: str, by: tasks.Origin) -> None:
-    """The image goes, with its data, unless it has all of it."""
+    """Delete the image and its data, unless it is complete."""
     try:
         image = images.get(conn, image_id, lock=True)
     except NotFound:
-        # Its user deleted it; what the backend wrote later goes, too.
+        # Its user deleted it; whatever the backend wrote later must go, too.
         tasks.submit(conn, DELETE_IMAGE, image_id, by)
         return
     if image.status == images.ACTIVE:

@@ -1,4 +1,4 @@
-"""Volumes: the record, who sees it, and what the backend shall make of it. Reference: volume.md, section 2."""
+"""Volumes: the record, who sees it, and what the backend is to make of it. Reference: volume.md, section 2."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _forget = (
     delete(Attachment).where(Attachment.volume_id == bindparam("volume")),
     delete(Volume).where(Volume.id == bindparam("volume")),
 )
-# Characters of keys and values: as much as one request may bring (`rest.pipeline.JSON_LIMIT`).
+# Characters of keys and values: as much as one request may carry (`rest.pipeline.JSON_LIMIT`).
 MOST_METADATA = 114_688
 
 
@@ -46,7 +46,7 @@ def find(conn: Connection, volume_id: str, *, lock: bool = False) -> Volume | No
 
 
 def get(conn: Connection, volume_id: str, *, lock: bool = False) -> Volume:
-    """Whoever owns it. Raises NotFound."""
+    """The volume, whoever owns it. Raises NotFound."""
     found = find(conn, volume_id, lock=lock)
     if found is None:
         raise not_found(volume_id)
@@ -62,7 +62,7 @@ def visible(conn: Connection, caller: Caller, volume_id: str, *, lock: bool = Fa
 
 
 def driver_spec(conn: Connection, volume_id: str, image_path: Callable[[str], Path]) -> VolumeSpec:
-    """What the backend shall make. `image_path`: of the drivers, the file of an image. Raises NotFound."""
+    """What the backend is to make. `image_path`: the drivers' function for the file of an image. Raises NotFound."""
     found = conn.execute(_spec, {"wanted": volume_id}).first()
     if found is None:
         raise not_found(volume_id)
@@ -83,12 +83,12 @@ def driver_spec(conn: Connection, volume_id: str, image_path: Callable[[str], Pa
 
 
 def host_of(conn: Connection, volume_id: str) -> str | None:
-    """The pool that it is in, or will be in; None if there is no such volume, or nobody has chosen one yet."""
+    """The pool that it is in, or will be in; None if there is no such volume, or none has been chosen yet."""
     return conn.scalar(_host, {"wanted": volume_id})
 
 
 def place(conn: Connection, volume_id: str, host: str | None) -> None:
-    """It will be, or is, in this pool; None: in none."""
+    """Record the pool that it is in, or will be in; None: none."""
     conn.execute(update(Volume).where(Volume.id == volume_id).values(host=host))
 
 
@@ -104,7 +104,10 @@ def has_snapshots(conn: Connection, volume_id: str) -> bool:
 def begin_delete(
     conn: Connection, volume_id: str, now: datetime, force: bool = False, *, with_snapshots: bool = False
 ) -> Volume:
-    """`deleting`, unless something forbids it; as it was. `force`: from any status. Raises Conflict, NotFound."""
+    """Set `deleting`, unless something forbids it. Returns the volume as it was. `force`: from any status.
+
+    Raises Conflict, NotFound.
+    """
     name = "force delete" if force else "delete"
     volume = get(conn, volume_id, lock=True)
     if (
@@ -118,12 +121,12 @@ def begin_delete(
 
 
 def is_nowhere(volume: Volume) -> bool:
-    """Whether no backend has anything of it: none took it, and nobody asks another one any more."""
+    """Whether no backend has anything of it: none took it, and no other will be asked."""
     return volume.host is None and volume.status == states.ERROR
 
 
 def forget(conn: Connection, volume_id: str) -> None:
-    """The record goes, and with it its attachments and an offer of it. An unknown id is no error."""
+    """Delete the record, its attachments and any offer of it. An unknown id is not an error."""
     for statement in _forget:
         conn.execute(statement, {"volume": volume_id})
 
@@ -141,7 +144,7 @@ def change(conn: Connection, volume: Volume, changes: Mapping[str, Any], now: da
 def change_metadata(
     conn: Connection, caller: Caller, volume_id: str, edit: Callable[[dict[str, str]], Mapping[str, str]]
 ) -> dict[str, str]:
-    """Replace the metadata by what `edit` makes of it. Raises Conflict by the state, NotFound."""
+    """Replace the metadata with what `edit` makes of it. Raises NotFound, Conflict if the status forbids it."""
     visible(conn, caller, volume_id)
     volume = get(conn, volume_id, lock=True)
     check_metadata(volume)
@@ -151,13 +154,13 @@ def change_metadata(
 
 
 def check_size(metadata: Mapping[str, str]) -> None:
-    """Raises TooLarge for more than one request could bring: all of it is in every list."""
+    """Raises TooLarge for more than one request could carry: every list contains all of it."""
     if sum(len(key) + len(value) for key, value in metadata.items()) > MOST_METADATA:
         raise TooLarge(f"Metadata has at most {MOST_METADATA} characters.")
 
 
 def check_metadata(volume: Volume) -> None:
-    """Raises Conflict in a state in which its metadata must stay."""
+    """Raises Conflict in a status in which its metadata must not change."""
     if volume.status in (states.MAINTENANCE, states.UPLOADING):
         raise Conflict(
             f"Invalid volume: Updating volume metadata is not allowed for volumes in {volume.status} status."
