@@ -1,8 +1,8 @@
-"""Access lists of accounts: whom all of one is open to, to read, to write, or to administer.
+"""Access lists of accounts: who may read, write or administer everything in an account.
 
     X-Account-Access-Control: {"read-only": ["project:user"], "read-write": ["project:*"], "admin": []}
 
-Who is named as in the lists of containers. Reference: Swift, «Access Control Lists (ACLs)», «Account ACLs».
+Users are named as in the lists of containers. Reference: Swift, «Access Control Lists (ACLs)», «Account ACLs».
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ READ = frozenset(
         "object_store:objects:show",
     }
 )
-# What a container says, its lists before all, is for those to change who administer it.
+# Only administrators may change the headers of a container, above all its lists.
 WRITE = READ | {
     "object_store:containers:create",
     "object_store:containers:delete",
@@ -38,12 +38,12 @@ WRITE = READ | {
 }
 ADMIN = WRITE | {"object_store:accounts:update", "object_store:containers:update"}
 RULES: Final = dict(zip(LEVELS, (READ, WRITE, ADMIN), strict=True))
-# What may not be said of a container by who only writes. `x-amz-`: but what signs and sums a request.
+# What mere writers may not set on a container. Of `x-amz-` only these: others sign a request or are checksums.
 SAYING = ("x-container-", "x-remove-", "x-versions-", "x-history-", "x-amz-acl", "x-amz-object-ownership")
 
 
 def cleaned(text: str) -> str:
-    """The list in the form in which it is kept. Raises Invalid."""
+    """The list in the form in which it is stored. Raises Invalid."""
     try:
         given = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -65,7 +65,7 @@ class AccountAccess:
     lists: Mapping[str, AccessList]
 
     def admits(self, caller: Caller, project_id: str, rule: str, sent: frozenset[str]) -> bool:
-        """Whether it lets the caller do what a rule is about. `sent`: the names of the headers, in lower case."""
+        """Whether it lets the caller do what a rule covers. `sent`: the names of the headers, in lower case."""
         levels = [level for level in LEVELS if self._names(level, caller, project_id)]
         if not any(rule in RULES[level] for level in levels):
             return False
@@ -82,7 +82,7 @@ def _says(sent: frozenset[str]) -> bool:
 
 @lru_cache(maxsize=256)
 def parse(text: str) -> AccountAccess:
-    """What was kept."""
+    """Parse a stored list."""
     return AccountAccess(
         {level: AccessList((), tuple(names), frozenset()) for level, names in orjson.loads(text).items()}
     )

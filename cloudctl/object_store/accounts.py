@@ -1,4 +1,4 @@
-"""Accounts: every project has one; a row says what was said of it. Reference: object-store.md, A3."""
+"""Accounts: every project has one; a row holds what was set on it. Reference: object-store.md, A3."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cloudctl.object_store.tables import Account
 _account = select(Account).where(Account.project_id == bindparam("project"))
 _lock_account = _account.with_for_update()
 _project = select(Project.id).where(Project.id == bindparam("project"))
-# Of an account: its project was seen (empty), or is gone since then (seconds since the epoch).
+# On an account: its project was seen (empty), or has been gone since then (seconds since the epoch).
 SEEN = f"{metadata.PRIVATE}Project"
 TOTALS = ("object_store.containers", "object_store.objects", "object_store.bytes")
 
@@ -34,7 +34,7 @@ def find(conn: Connection, project_id: str) -> Account | None:
 
 
 def headers(conn: Connection, project_id: str) -> Mapping[str, str]:
-    """What is said of the account."""
+    """The headers of the account."""
     found = find(conn, project_id)
     return {} if found is None else found.headers
 
@@ -45,7 +45,7 @@ def usage(conn: Connection, project_id: str) -> Usage:
 
 
 def ensure(conn: Connection, project_id: str, now: datetime) -> Account:
-    """The account's row, which from now on is there."""
+    """The account's row, which is created if there is none."""
     found = find(conn, project_id)
     if found is None:
         try:
@@ -59,12 +59,12 @@ def ensure(conn: Connection, project_id: str, now: datetime) -> Account:
 
 
 def lock(conn: Connection, project_id: str) -> Account:
-    """The account's row, which nobody else changes before the transaction ends. It is there."""
+    """The account's row, which must exist. Nobody else changes it before the transaction ends."""
     return conn.execute(_lock_account, {"project": project_id}).one()
 
 
 def change(conn: Connection, project_id: str, changes: Mapping[str, str | None], now: datetime) -> None:
-    """Set headers; None: take away. Raises Invalid."""
+    """Set headers; None removes one. Raises Invalid."""
     ensure(conn, project_id, now)
     account = lock(conn, project_id)
     merged = metadata.merged(account.headers, changes, metadata.ACCOUNT)

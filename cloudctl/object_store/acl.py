@@ -18,7 +18,7 @@ ID = re.compile(r"[0-9a-fA-F-]{32,36}")
 
 
 def cleaned(header: str, value: str) -> str:
-    """The list in the form in which it is kept. Raises Invalid."""
+    """The list in the form in which it is stored. Raises Invalid."""
     kept = []
     for element in filter(None, (each.strip() for each in value.split(","))):
         kind, colon, rest = (part.strip() for part in element.partition(":"))
@@ -55,7 +55,7 @@ class AccessList:
         )
 
     def without_public(self) -> AccessList:
-        """What it grants to some, and not to everybody."""
+        """What it grants to some, but not to everybody."""
         return AccessList((), tuple(each for each in self.grantees if each != "*:*"), self.roles)
 
     def admits(self, caller: Caller, project_id: str, referrer: str, *, listing: bool) -> bool:
@@ -68,7 +68,7 @@ class AccessList:
         if identity.project_id:
             projects, users = {"*", identity.project_id}, {"*", identity.user_id}
             if identity.user_domain_id == identity.project_domain_id == DEFAULT_DOMAIN:
-                # Elsewhere a name may be anybody's, and what looks like an id is never meant as a name.
+                # In other domains anybody may have the name; and what looks like an id never counts as a name.
                 projects |= {name for name in (identity.project_name,) if not ID.fullmatch(name)}
                 users |= {name for name in (identity.user_name,) if not ID.fullmatch(name)}
             if any(f"{project}:{user}" in self.grantees for project in projects for user in users):
@@ -76,7 +76,7 @@ class AccessList:
         return identity.project_id == project_id and not self.roles.isdisjoint(identity.roles)
 
     def _refers(self, referrer: str) -> bool:
-        """The last element that speaks of the referrer decides."""
+        """The last element that matches the referrer decides."""
         try:
             host = urlsplit(referrer).hostname or "unknown"
         except ValueError:

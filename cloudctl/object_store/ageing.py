@@ -1,6 +1,6 @@
-"""Objects that grow old and go, by rules of their container. Reference: object-store.md, B2; S3, «Object Lifecycle».
+"""Removing old objects, by rules of their container. Reference: object-store.md, B2; S3, «Object Lifecycle».
 
-Days are counted as S3 counts them: what comes to so many days is due from the next midnight (UTC) on.
+Days are counted as in S3: an object that reaches so many days is due from the next midnight (UTC) on.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from cloudctl.object_store.tables import Container, Object, Upload, Version
 from cloudctl.object_store.version_listing import Numbered, WantedVersions
 
 KEPT = f"{PRIVATE}Lifecycle"
-PAGE = 1000  # rows that are looked at together
-CONTAINERS = 100  # the same, of which each holds whole documents
+PAGE = 1000  # rows that are read together
+CONTAINERS = 100  # the same for containers, each of which holds whole documents
 
 
 @frozen
 class Rule:
-    """What it says of names with `prefix`, of objects with all `tags`, between these sizes (bytes, both exclusive)."""
+    """It applies to names with `prefix`, objects with all `tags`, and between these sizes (bytes, both exclusive)."""
 
     id: str
     is_on: bool = True
     prefix: str = ""
     larger_than: int | None = None
     smaller_than: int | None = None
-    # An object that is there goes: this many days after it was made, or from this date on (2026-01-31).
+    # A current object goes this many days after it was made, or from this date on (2026-01-31).
     days: int | None = None
     date: str | None = None
-    # A marker goes, behind which there is nothing.
+    # A marker goes if there is nothing behind it.
     lone_markers: bool = False
-    # One that was goes so many days after it was replaced, except this many of the newest.
+    # An old version goes so many days after it was replaced, except this many of the newest.
     old_days: int | None = None
     old_kept: int = 0
-    # An upload in parts that is not complete goes so many days after it began.
+    # An incomplete upload in parts goes so many days after it began.
     upload_days: int | None = None
     tags: Sequence[Sequence[str]] = ()  # pairs
 
@@ -57,7 +57,7 @@ class Rule:
         )
 
     def ends(self, made_at: datetime, now: datetime) -> bool:
-        """Whether an object that is there has come to its end."""
+        """Whether a current object is due."""
         if self.date is not None and datetime.fromisoformat(self.date) <= now:
             return True
         return is_past(made_at, self.days, now)
@@ -83,7 +83,7 @@ def keep(rules: Sequence[Rule]) -> str:
 
 @frozen
 class Due:
-    """What goes: the object that is there (`version` is empty), or one that was. It is the one made at this time."""
+    """What goes: the current object (`version` is empty) or an old version, namely the one made at this time."""
 
     name: str
     version: str
@@ -92,7 +92,7 @@ class Due:
 
 @define
 class Walk:
-    """A look at all that a container has, a page at a time."""
+    """A pass over everything in a container, a page at a time."""
 
     container: Container
     rules: Sequence[Rule]
@@ -100,8 +100,8 @@ class Walk:
     is_over: bool = field(default=False, init=False)
     _at: WantedVersions = field(factory=lambda: WantedVersions(PAGE), init=False)
     _before: Object | Version | None = field(default=None, init=False)
-    _old: int = field(default=0, init=False)  # versions of this name that were looked at
-    _lone: Due | None = field(default=None, init=False)  # if nothing is behind it
+    _old: int = field(default=0, init=False)  # old versions of this name seen so far
+    _lone: Due | None = field(default=None, init=False)  # due if nothing is behind it
 
     def page(self, conn: Connection) -> list[Due]:
         found = version_listing.of_versions(conn, self.container, self._at, self.now)
@@ -129,7 +129,7 @@ class Walk:
                 yield this
             return
         if is_newest:
-            # One that is newer than the object that is there: nobody knows since when it is an old one.
+            # Newer than the current object, if there is one: nobody knows since when it is an old version.
             if row.is_marker and found.is_latest and any(rule.lone_markers for rule in rules):
                 self._lone = this
             return
@@ -141,7 +141,7 @@ class Walk:
 
 
 def remove(conn: Connection, container: Container, due: Sequence[Due], now: datetime) -> Done:
-    """What is due goes, unless it is another one by now. What is gone is no error."""
+    """Remove what is due, unless it was replaced meanwhile. What is gone is not an error."""
     found = containers.find(conn, Place(container.project_id, container.name), lock=True)
     if found is None or found.id != container.id:
         return Done()
@@ -160,7 +160,7 @@ def remove(conn: Connection, container: Container, due: Sequence[Due], now: date
 
 
 def abort_uploads(conn: Connection, container: Container, rules: Sequence[Rule], now: datetime) -> Done:
-    """Uploads in parts that were begun too long ago."""
+    """Abort uploads in parts that were begun too long ago."""
     freed: list[str] = []
     for upload in conn.execute(select(Upload).where(Upload.container_id == container.id)).all():
         if any(
@@ -172,5 +172,5 @@ def abort_uploads(conn: Connection, container: Container, rules: Sequence[Rule],
 
 
 def some_containers(conn: Connection, after: str) -> Sequence[Container]:
-    """A page of all there are, in the order of their ids."""
+    """A page of all containers, in the order of their ids."""
     return conn.execute(select(Container).where(Container.id > after).order_by(Container.id).limit(CONTAINERS)).all()

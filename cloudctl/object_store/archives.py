@@ -1,6 +1,6 @@
-"""Archives that users send, taken apart as they are read. All of it blocks. Reference: object-store.md, A8.
+"""Archives that users send, unpacked as they are read. All of it blocks. Reference: object-store.md, A8.
 
-What an archive claims of itself is a stranger's word: its headers, and how much it unpacks to, are bounded.
+What an archive claims about itself is not trusted: its headers and its unpacked size are bounded.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from attrs import define, field, frozen
 from cloudctl.errors import Invalid
 from cloudctl.object_store.store import CHUNK
 
-# As much as the better of the two formats packs anything else than zeros: what unpacks to more is meant as a bomb.
+# The best ratio of the better format for anything but zeros: what unpacks to more is meant as a bomb.
 RATIO = 1000
 ROOM = 2**20  # bytes that even a tiny archive may unpack to
 MOST_HEADERS = 16_384  # bytes, of one member
-# The reader of headers looks for a number in them in time that grows with the square of its length.
+# The header parser takes time quadratic in the length of a number.
 LONG_NUMBER = re.compile(rb"\d{300}")
 BACKWARD = "The archive leads backward."
 
@@ -33,13 +33,13 @@ FORMATS: Mapping[str, Callable[[IO[bytes]], IO[bytes]]] = {
     "tar.gz": lambda body: cast(IO[bytes], gzip.GzipFile(fileobj=body)),
     "tar.bz2": lambda body: cast(IO[bytes], bz2.BZ2File(body)),
 }
-# What the readers of archives raise for what is none.
+# What the readers raise for anything that is not an archive.
 BROKEN = (tarfile.TarError, EOFError, OSError, zlib.error, ValueError)
 
 
 @frozen
 class Member:
-    """A file in an archive. It is read before the next one is asked for."""
+    """A file in an archive. It must be read before the next one is requested."""
 
     path: str
     size: int
@@ -56,7 +56,7 @@ class Member:
 
 @define
 class _Unpacked:
-    """The bytes of an archive, as a file that goes forward alone and ends with an error where it is too long."""
+    """The bytes of an archive, as a forward-only file that fails once it is too long."""
 
     file: IO[bytes]
     most: int
@@ -93,7 +93,7 @@ class _Unpacked:
 
 
 def members(body: IO[bytes], form: str, most: int) -> Generator[Member, None, None]:
-    """The plain files; links and the like are left out. `most`: bytes that it may unpack to. Raises Invalid."""
+    """The plain files, without links and the like. `most`: the bytes that it may unpack to. Raises Invalid."""
     size = body.seek(0, os.SEEK_END)
     body.seek(0)
     unpacked = _Unpacked(FORMATS[form](body), min(most, RATIO * size + ROOM))
@@ -105,7 +105,7 @@ def members(body: IO[bytes], form: str, most: int) -> Generator[Member, None, No
                     unpacked.in_data = True
                     yield Member(each.name.removeprefix("./").lstrip("/"), each.size, file)
                 unpacked.in_data, unpacked.headers = False, MOST_HEADERS
-                # Neither those that are done nor what was said of all to come is anything that anybody needs.
+                # Nobody needs the members that are done, or headers for all that follow.
                 vars(archive)["members"].clear()
                 vars(archive)["pax_headers"].clear()
     except BROKEN as error:

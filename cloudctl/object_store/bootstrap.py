@@ -1,4 +1,4 @@
-"""What a new cloud begins with: the role of those who may do anything in every account, as Swift's clients know it."""
+"""What a new cloud starts with: the role for doing anything in every account, named as Swift's clients expect."""
 
 from __future__ import annotations
 

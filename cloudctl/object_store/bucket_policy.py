@@ -1,6 +1,6 @@
-"""Policies of buckets: who may do what with which objects, or may not, in the language of S3, of which this is a part.
+"""Policies of buckets: who may or may not do what with which objects, in a subset of S3's policy language.
 
-What is not understood here makes a policy malformed: none is kept that would say more than is done.
+Anything not understood here makes a policy malformed: no stored policy says more than is enforced.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ PROJECT = re.compile(r"[0-9A-Za-z_-]{1,64}")
 PRINCIPAL = re.compile(r"arn:aws:iam::([0-9A-Za-z_-]{1,64}):(?:root|user/([0-9A-Za-z_-]{1,64}))")
 TEXTS = ("aws:Referer", "s3:prefix", "s3:delimiter")
 ADDRESS = "aws:SourceIp"
-# Before the key of a tag: one that the object has, and one that the request gives it.
+# Prefixes of the key of a tag: one that the object has, and one that the request gives it.
 EXISTING_TAG, GIVEN_TAG = "s3:ExistingObjectTag/", "s3:RequestObjectTag/"
-# What an object is there for.
+# The actions on an existing object.
 OF_EXISTING = frozenset({
     "s3:DeleteObjectTagging", "s3:GetObject", "s3:GetObjectAcl", "s3:GetObjectTagging", "s3:GetObjectVersion",
     "s3:PutObjectTagging",
 })  # fmt: skip
 LONGEST = 1024  # characters of a text
-MOST_WILDCARDS = 100  # beside those at the end of a text
+MOST_WILDCARDS = 100  # besides those at the end of a text
 
 
 class Malformed(Exception):
-    """Why a policy is none."""
+    """Why a policy is malformed."""
 
 
 class Effect(Enum):
@@ -57,9 +57,9 @@ class Effect(Enum):
 
 @frozen
 class Asked:
-    """What somebody wants to do. `facts`: what a condition may ask for, by its key; what is not known is left out."""
+    """What somebody wants to do. `facts`: what conditions may test, by key; unknown facts are left out."""
 
-    user_id: str  # empty: nobody knows who
+    user_id: str  # empty: anonymous
     project_id: str
     action: str
     name: str  # of the object; empty for the bucket
@@ -87,7 +87,7 @@ class Condition:
     values: tuple[str, ...]
 
     def holds(self, asked: Asked) -> bool:
-        """A fact that is not known is none of the values."""
+        """An unknown fact matches none of the values."""
         fact = asked.facts.get(self.key)
         return self.negated is not (fact is not None and self.test(fact))
 
@@ -102,7 +102,7 @@ class Statement:
     conditions: tuple[Condition, ...]
 
     def is_about(self, asked: Asked) -> bool:
-        """But for the name of the object."""
+        """Whether it applies, apart from the name of the object."""
         return (
             asked.action in self.actions
             and any(each.is_meant(asked) for each in self.principals)
@@ -112,13 +112,13 @@ class Statement:
 
 @frozen
 class Said:
-    """What a policy says of objects, by their names, whatever else is asked. Who denies is right."""
+    """What a policy says of objects by name, for otherwise fixed questions. A denial wins."""
 
     denied: Likes
     allowed: Likes
 
     def of(self, name: str) -> Effect | None:
-        """None: nothing."""
+        """None: it says nothing."""
         if self.denied.holds(name):
             return Effect.DENY
         return Effect.ALLOW if self.allowed.holds(name) else None
@@ -129,7 +129,7 @@ class Policy:
     statements: tuple[Statement, ...]
 
     def asks_for_tags(self, action: str) -> bool:
-        """Whether it is to be told those of the object."""
+        """Whether it needs the tags of the object."""
         return action in OF_EXISTING and any(
             condition.key.startswith(EXISTING_TAG)
             for statement in self.statements
@@ -137,14 +137,14 @@ class Policy:
         )
 
     def decide(self, asked: Asked) -> Effect | None:
-        """None: it says nothing of this. Who denies is right."""
+        """None: it says nothing about this. A denial wins."""
         if asked.name:
             return self.of_objects(asked).of(asked.name)
         said = {each.effect for each in self.statements if each.on_bucket and each.is_about(asked)}
         return Effect.DENY if Effect.DENY in said else Effect.ALLOW if said else None
 
     def of_objects(self, asked: Asked) -> Said:
-        """Asked once for any number of names."""
+        """Evaluated once for any number of names."""
         found = [each for each in self.statements if each.is_about(asked)]
         denied, allowed = (Likes.all_of(each.names for each in found if each.effect is effect) for effect in REVERSED)
         return Said(denied, allowed)
@@ -177,7 +177,7 @@ def _like(values: Sequence[str]) -> Callable[[str], bool]:
     return Likes.of(values).holds
 
 
-# Operator → what makes its test of the values, whether it is turned around, and the keys that it may ask for.
+# Operator → what makes a test from the values, whether it is negated, and the keys that it may test.
 OPERATORS: Mapping[str, tuple[Callable[[Sequence[str]], Callable[[str], bool]], bool, tuple[str, ...]]] = {
     "StringEquals": (_equal, False, TEXTS),
     "StringNotEquals": (_equal, True, TEXTS),
@@ -211,14 +211,14 @@ def parse(raw: str, bucket: str) -> Policy:
     found = statements if isinstance(statements, list) else [statements]
     if not found:
         raise Malformed("A policy must have a Statement.")
-    # Before any is compiled.
+    # Check this before any is compiled.
     if sum(wildcards(_every_text(each)) for each in found) > MOST_WILDCARDS:
         raise Malformed(f"A policy has at most {MOST_WILDCARDS} wildcards that are not at the end of a text.")
     return Policy(tuple(_statement(each, bucket) for each in found))
 
 
 def _every_text(given: Any) -> list[str]:
-    """That may have wildcards: whatever stands in a statement."""
+    """All texts in a statement: any of them may have wildcards."""
     found, left = list[str](), [given]
     while left:
         each = left.pop()
@@ -276,7 +276,7 @@ def _statement(given: Any, bucket: str) -> Statement:
 
 
 def _resources(given: tuple[str, ...], bucket: str) -> tuple[tuple[str, ...], bool]:
-    """The names of objects, and whether the bucket is meant, too."""
+    """The names of objects, and whether the bucket itself is included."""
     names = []
     for each in given:
         where, slash, name = each.removeprefix(ARN).partition("/")
@@ -317,7 +317,7 @@ def _conditions(given: Any) -> tuple[Condition, ...]:
 
 
 def _tags(keys: Any, known: tuple[str, ...]) -> set[str]:
-    """Those of the keys that are tags, where texts are asked for."""
+    """The keys that are tags, if the operator compares texts."""
     if known is not TEXTS or not isinstance(keys, dict):
         return set()
     return {key for key in keys for kind in (EXISTING_TAG, GIVEN_TAG) if key.startswith(kind) and key != kind}

@@ -52,7 +52,7 @@ def usage(conn: Connection, container_id: str) -> Usage:
 
 
 def put(conn: Connection, place: Place, changes: Mapping[str, str | None], now: datetime) -> bool:
-    """Create the container, or change the one that is there; whether it is new. Raises Invalid."""
+    """Create the container, or change the existing one. Returns whether it is new. Raises Invalid."""
     accounts.ensure(conn, place.project_id, now)
     found = find(conn, place, lock=True)
     if found is None:
@@ -80,15 +80,15 @@ def _insert(conn: Connection, place: Place, headers: Mapping[str, str], now: dat
 
 
 def change(conn: Connection, container: Container, changes: Mapping[str, str | None], now: datetime) -> None:
-    """Set headers of a container that is locked; None: take away. Raises Invalid."""
+    """Set headers of a locked container; None removes one. Raises Invalid."""
     merged = metadata.merged(container.headers, changes, metadata.CONTAINER)
     conn.execute(update(Container).where(Container.id == container.id).values(headers=merged, updated_at=now))
 
 
 def remove(conn: Connection, container: Container) -> None:
-    """It is locked. Raises Conflict: there are objects in it, or old versions of some."""
+    """Remove a locked container. Raises Conflict if it has objects, or old versions of any."""
     if usage(conn, container.id).objects or conn.scalar(_has_versions, {"container": container.id}) is not None:
         raise Conflict("There was a conflict when trying to complete your request.", type="BucketNotEmpty")
     conn.execute(delete(Container).where(Container.id == container.id))
-    # Its sums are none any more, and its id is never used again.
+    # Its sums are meaningless now, and its id is never used again.
     conn.execute(delete(totals.Kept).where(totals.Kept.project_id == container.id))

@@ -1,4 +1,4 @@
-"""Which pages of other sites browsers may let at a container: by headers as Swift has them, or rules as S3 has them.
+"""Which pages of other sites may access a container from a browser: by Swift's headers or by S3's rules.
 
 Reference: object-store.md, A4, B2; Fetch standard, «CORS protocol».
 """
@@ -21,14 +21,14 @@ EXPOSE = f"{CONTAINER}Access-Control-Expose-Headers"
 AGE = f"{CONTAINER}Access-Control-Max-Age"
 KEPT = f"{PRIVATE}Cors"
 METHODS = ("GET", "PUT", "POST", "DELETE", "HEAD")
-# What pages may read of the answers of Swift's API.
+# The headers of answers of Swift's API that pages may read.
 EXPOSED = (
     "cache-control", "content-language", "content-type", "expires", "last-modified", "pragma", "etag", "x-timestamp",
     "x-trans-id", "x-openstack-request-id",
 )  # fmt: skip
-# Headers that a page asks for at once.
+# Headers that a page requests at once.
 MOST_SENT = 100
-# Of a rule.
+# The lists of a rule.
 LISTS = ("origins", "methods", "headers", "exposed")
 
 Headers = tuple[tuple[str, str], ...]
@@ -36,9 +36,9 @@ Headers = tuple[tuple[str, str], ...]
 
 @frozen
 class Rule:
-    origins: tuple[str, ...]  # with * in them
+    origins: tuple[str, ...]  # may contain *
     methods: tuple[str, ...]
-    headers: tuple[str, ...]  # that may be sent, in lower case, with * in them
+    headers: tuple[str, ...]  # that may be sent, in lower case; may contain *
     exposed: tuple[str, ...] = ()
     max_age: int | None = None
     id: str = ""
@@ -53,7 +53,7 @@ class Rule:
         )
 
     def told(self, origin: str) -> Headers:
-        """What every answer to such a page says."""
+        """The headers of every answer to such a page."""
         anybody = "*" in self.origins
         told = [("Access-Control-Allow-Origin", "*" if anybody else origin)]
         if self.exposed:
@@ -61,7 +61,7 @@ class Rule:
         return (*told, *(() if anybody else (("Vary", "Origin"),)))
 
     def told_before(self, origin: str, sent: Sequence[str]) -> Headers:
-        """What the answer to a question says."""
+        """The headers of the answer to a preflight request."""
         told = [*self.told(origin), ("Access-Control-Allow-Methods", ", ".join(self.methods))]
         if sent:
             told.append(("Access-Control-Allow-Headers", ", ".join(sent)))
@@ -77,7 +77,7 @@ def _likes(patterns: tuple[str, ...]) -> Likes:
 
 
 def rules(container: Container) -> Iterator[Rule]:
-    """All of a container."""
+    """All rules of a container."""
     origins = container.headers.get(ALLOW, "").split()
     if origins:
         age, own = container.headers.get(AGE, ""), container.headers.get(EXPOSE, "").split()
@@ -92,7 +92,7 @@ def rules(container: Container) -> Iterator[Rule]:
 
 
 def kept(container: Container) -> list[Rule]:
-    """Those that S3's clients have set."""
+    """The rules that S3's clients have set."""
     found = orjson.loads(container.headers.get(KEPT, "[]"))
     return [_read(each) for each in found]
 
@@ -107,5 +107,5 @@ def keep(given: Sequence[Rule]) -> str:
 
 
 def rule_for(container: Container, origin: str, method: str, sent: Sequence[str] = ()) -> Rule | None:
-    """The first rule that lets such a page do this."""
+    """The first rule that allows such a page to do this."""
     return next((rule for rule in rules(container) if rule.admits(origin, method, sent)), None)

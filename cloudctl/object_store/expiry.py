@@ -1,4 +1,4 @@
-"""What goes by itself: objects whose time has come, a while after nobody can see them any more, and old ones."""
+"""What is removed by itself: expired objects, a while after nobody can see them any more, and old ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Expiry(Rounds):
         self.intake = intake
 
     async def look(self) -> None:
-        """One round. Raises what the database raises."""
+        """One round. Raises the database's errors."""
         more = True
         while more:
             count, freed = await self.intake.db.run(self._some)
@@ -32,15 +32,15 @@ class Expiry(Rounds):
 
 
 class Ageing(Rounds):
-    """Goes by the rules of containers: through each of them once a day, and when its rules are new."""
+    """Applies the rules of containers: to each container once a day, and when its rules are new."""
 
     def __init__(self, intake: Intake, period: float) -> None:
         super().__init__(intake.db.clock, period, "old objects could not be taken away", at_once=False)
         self.intake = intake
-        self._done: dict[str, tuple[datetime, str]] = {}  # container id → the day, and the rules
+        self._done: dict[str, tuple[datetime, str]] = {}  # container id → the day and the rules
 
     async def look(self) -> None:
-        """One round. Raises what the database raises."""
+        """One round. Raises the database's errors."""
         now, done = utc(self.clock.seconds()), dict[str, tuple[datetime, str]]()
         after = ""
         while some := await self.intake.db.scan(ageing.some_containers, after):

@@ -15,17 +15,17 @@ from cloudctl.object_store.tables import Container
 
 KEPT_BLOCK = f"{PRIVATE}PublicAccessBlock"
 KEPT_OWNERSHIP = f"{PRIVATE}Ownership"
-ENFORCED = "BucketOwnerEnforced"  # there are no lists
-# What a bucket holds is its project's: that it should be whose who wrote it cannot be said.
+ENFORCED = "BucketOwnerEnforced"  # no access lists
+# The objects in a bucket belong to its project: they cannot be made to belong to their writer.
 OWNERSHIPS: Final = (ENFORCED, "BucketOwnerPreferred")
-# Bits of a network that is not everybody's, as S3 has it.
+# The prefix length from which S3 does not count a network as everybody.
 NARROW: Final = {4: 8, 6: 32}
 
 
 @frozen
 class Block:
-    """What is closed to the public: to set lists that open it, such lists themselves, to set policies that open it,
-    and what such policies allow to others than the project.
+    """What is closed to the public: setting lists that open the bucket, such lists themselves, setting policies that
+    open it, and what such policies allow to callers outside the project.
     """
 
     set_lists: bool = False
@@ -38,7 +38,7 @@ class Block:
 
 
 def of(container: Container) -> Block | None:
-    """None: nothing was ever said."""
+    """None: it was never set."""
     raw = container.headers.get(KEPT_BLOCK)
     return None if raw is None else Block(**orjson.loads(raw))
 
@@ -48,7 +48,7 @@ def has_no_lists(container: Container) -> bool:
 
 
 def is_public(policy: Policy) -> bool:
-    """Whether it allows anything to everybody, from wherever they come."""
+    """Whether it allows anything to everybody, wherever they come from."""
     return any(
         statement.effect is Effect.ALLOW
         and Principal() in statement.principals

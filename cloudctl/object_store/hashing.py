@@ -1,7 +1,7 @@
-"""Files that hash what is written to them: beside the writing, and beside what follows it.
+"""Files that hash what is written to them, in parallel with the writing and with what follows it.
 
-MD5 is the slowest part of an upload, so it must never rest while there is something to hash: a writer waits only while
-too much is left, not for each piece.
+MD5 is the slowest part of an upload, so it must never idle while there is something to hash: a writer waits only
+while too much is left, not for each piece.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from twisted.python.failure import Failure
 
 from cloudctl.db.threads import Inline, Threads
 
-SMALL = 2**16  # bytes that are not worth another thread
-ROOM = 2**23  # bytes of one file that may be left for it when a writer goes on
+SMALL = 2**16  # up to this many bytes are not worth another thread
+ROOM = 2**23  # bytes of one file that may be left unhashed when a writer goes on
 ROOM_FOR_ALL = 2**25  # of all files
 TURN = 2**23  # bytes after which another file has its turn
 
@@ -35,16 +35,16 @@ def md5() -> hashlib._Hash:
 
 @define(eq=False)
 class Hashing:
-    """`threads` hash. Whoever waits for them is in a thread of another pool: one's own may wait for ever."""
+    """`threads` hash. Waiters must be in threads of another pool: within this one they may wait for ever."""
 
     threads: Threads = field(factory=Inline)
     lock: Lock = field(factory=Lock, init=False)
-    held: int = field(default=0, init=False)  # bytes that are left, of all files
+    held: int = field(default=0, init=False)  # unhashed bytes of all files
 
 
 @define(eq=False)
 class Strand:
-    """What one digest is fed, in order, by one thread at a time."""
+    """The data for one digest, fed in order by one thread at a time."""
 
     hashing: Hashing
     digest: Digest
@@ -57,7 +57,7 @@ class Strand:
         self._less = Condition(self.hashing.lock)
 
     def feed(self, data: bytes) -> None:
-        """Begins with it, if it is much or others are before it; else it is done. Raises what hashing raises."""
+        """Queue the data if it is large or other data is queued; else hash it at once. Raises what hashing raises."""
         with self._less:
             idle = not self._size
             if not idle or len(data) > SMALL:
@@ -69,11 +69,11 @@ class Strand:
             self.hashing.threads.callInThread(self._turn)
 
     def wait(self) -> None:
-        """For as long as too much is left. Raises what hashing raised."""
+        """Wait while too much is left. Raises what hashing raised."""
         self._wait(ROOM)
 
     def join(self) -> None:
-        """Nothing is left. Raises what hashing raised."""
+        """Wait until nothing is left. Raises what hashing raised."""
         self._wait(0)
 
     def _grow(self, size: int) -> None:
@@ -89,7 +89,7 @@ class Strand:
             self._failed.raiseException()
 
     def _turn(self) -> None:
-        """In a thread: what is left, and what comes meanwhile, until others have their turn."""
+        """In a thread: hash what is left and what arrives meanwhile, until it is another file's turn."""
         done = 0
         while done < TURN:
             data = self._left.popleft()
@@ -109,9 +109,9 @@ class Strand:
 
 @define(eq=False)
 class HashedFile:
-    """A file and the digests of what is written to it, which are those of all of it once it was flushed.
+    """A file and the digests of what is written to it, which cover all of it once it was flushed.
 
-    `others`: beside its MD5, where they are wanted.
+    `others`: digests that are requested besides its MD5.
     """
 
     file: IO[bytes]
@@ -136,7 +136,7 @@ class HashedFile:
         return len(data)
 
     def flush(self) -> None:
-        """All is hashed. Raises as `write` does."""
+        """Wait until all is hashed. Raises as `write` does."""
         self.file.flush()
         for strand in self._strands:
             strand.join()

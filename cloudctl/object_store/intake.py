@@ -1,7 +1,7 @@
-"""The way of data to an object: a body that has come → a file that the driver has → the row that names it.
+"""How data becomes an object: a body that has arrived → a file that the driver keeps → the row that names it.
 
 A crash on the way leaves a file that no row names, which the sweep removes. What was replaced is removed after the
-commit; who is reading it keeps reading.
+commit; a client that is reading it can go on.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def unwritable(error: OSError | DriverError) -> CloudError:
 
 @frozen
 class Intake:
-    """`threads` wait for the disk; `reactor` is where their results come back."""
+    """`threads` wait for the disk; their results arrive in `reactor`."""
 
     db: Database
     store: ObjectStore
@@ -63,14 +63,14 @@ class Intake:
         return Together(lambda taken: self.run(self.store.settle_all, taken))
 
     def run(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
-        """`fn` in a thread."""
+        """Run `fn` in a thread."""
         pool, run = cast(ThreadPool, self.threads), copy_context().run
         return deferToThreadPool(self.reactor, pool, lambda: run(fn, *args, **kwargs))
 
     async def put(
         self, place: Place, body: IO[bytes], new: NewObject, etag: str, now: datetime, keep: Keep | None = None
     ) -> Content:
-        """`body` becomes the object's data. `etag`: what the client says it is; empty: he does not.
+        """`body` becomes the object's data. `etag`: the one that the client gave; empty: none.
 
         `keep`: what the content becomes in the database, if it is not an object.
         Raises Unprocessable, InsufficientStorage, Unavailable, and what `objects.put` does.
@@ -87,7 +87,7 @@ class Intake:
     ) -> Content:
         mine = [] if taken.file_id is None else [taken.file_id]
         try:
-            # To wait for others is of use where they are kept together.
+            # Waiting for others helps only if they are stored together.
             alone = taken.data is None or not self.store.keeps_many
             content = await (self.run(self.store.settle, taken) if alone else self.together.settle(taken))
         except (OSError, DriverError) as error:
@@ -99,11 +99,11 @@ class Intake:
         return await self._name(place, content, new, now, keep)
 
     async def _name(self, place: Place, content: Content, new: NewObject, now: datetime, keep: Keep | None) -> Content:
-        """The object has this content; what is not used for it any more, or not at all, is removed."""
+        """Give the object this content, and remove files that are no longer used, or never were."""
         try:
             done = await self.db.run(keep or objects.put, place, evolve(new, content=content), now)
         except DBAPIError:
-            # Nobody knows whether it was committed: the sweep tells whose the file is.
+            # It may have been committed or not: the sweep finds out whether the file is used.
             raise
         except Exception:
             await self.remove([content.file_id] if content.file_id else [])
@@ -114,7 +114,7 @@ class Intake:
     async def write(
         self, place: Place, chunks: Iterable[bytes], new: NewObject, now: datetime, keep: Keep | None = None
     ) -> Content:
-        """The same with bytes that are here already, or are read in the thread that writes them."""
+        """As `put`, with bytes that are here already, or are read in the thread that writes them."""
         return await finished(self._write(place, chunks, new, now, keep))
 
     async def _write(
@@ -127,7 +127,7 @@ class Intake:
         return await self._name(place, content, new, now, keep)
 
     async def change(self, fn: Callable[..., Done], *args: object) -> Done:
-        """`fn(conn, …)` in a transaction, and the files that it says nobody needs any more are removed."""
+        """Run `fn(conn, …)` in a transaction, and remove the files that nobody needs afterwards."""
         return await finished(self._change(fn, *args))
 
     async def _change(self, fn: Callable[..., Done], *args: object) -> Done:
@@ -136,7 +136,7 @@ class Intake:
         return done
 
     async def remove(self, file_ids: Sequence[str]) -> None:
-        """Nobody needs these any more. What cannot be removed now is no fault of whoever asked: the sweep finds it."""
+        """Remove files that nobody needs. Those that cannot be removed now are left to the sweep, not reported."""
         if file_ids:
             try:
                 await self.run(self.store.remove, file_ids)

@@ -1,6 +1,6 @@
-"""Large objects, whose data are those of other ones. Reference: object-store.md, A7.
+"""Large objects, whose data is that of other objects. Reference: object-store.md, A7.
 
-Dynamic: what begins with a prefix, one after the other. Static: what a manifest names, which is the object's file.
+Dynamic: all objects with a prefix, in order. Static: the objects named in a manifest, which is the object's file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from cloudctl.object_store.tables import Container, Object, Version
 MOST_SEGMENTS = 1000
 MOST_BYTES = 8 * 2**20  # of a manifest
 DEEPEST = 10
-# Of what one large object is made of, its parts' own segments included: ten levels of a thousand are no number at all.
+# Of all parts of one large object, including their own segments: ten levels of a thousand would be far too many.
 MOST_PIECES = 10_000
 MOST_OF_MANIFESTS = 2 * MOST_BYTES
 LARGEST = 2**63 - 1  # bytes
@@ -42,7 +42,7 @@ MayRead = Callable[[Container], bool]
 
 @frozen
 class Piece:
-    """A part of the data: of a file, or the bytes themselves."""
+    """A part of the data: a part of a file, or the bytes themselves."""
 
     length: int
     file_id: str = ""
@@ -56,7 +56,7 @@ class Piece:
 
 @frozen
 class Data:
-    """The data of an object, and their tag as it is shown."""
+    """The data of an object, and its tag as shown."""
 
     size: int
     etag: str
@@ -68,7 +68,7 @@ class Data:
         return [0, *accumulate(each.length for each in self.pieces)]
 
     def cut(self, start: int, stop: int) -> Iterator[Piece]:
-        """What of all the bytes lies between. It costs what it gives."""
+        """The pieces from `start` up to `stop`. The cost is proportional to the result."""
         for index in range(max(bisect_right(self._starts, start) - 1, 0), len(self.pieces)):
             at, piece = self._starts[index], self.pieces[index]
             if at >= stop:
@@ -84,7 +84,7 @@ def of_file(found: Object | Version) -> Data:
 
 
 def own(conn: Connection, found: Object | Version) -> Data:
-    """What it has itself: a file, or parts."""
+    """Its own data: a file, or parts."""
     if found.parts_id is None:
         return of_file(found)
     pieces = [Piece(part.size, part.file_id) for part in parts.every_part(conn, found.parts_id) if part.file_id]
@@ -96,13 +96,13 @@ def tag(etags: Sequence[str]) -> str:
 
 
 def manifest_of(found: Object | Version) -> str | None:
-    """The container/prefix of a dynamic large object, which its header has as URLs do."""
+    """The container/prefix of a dynamic large object, which is escaped in its header."""
     told = found.headers.get("X-Object-Manifest")
     return None if told is None else path_of(told)
 
 
 def dynamic(conn: Connection, place: Place, now: datetime, may_read: MayRead) -> Data:
-    """`place` is a container and a prefix. Raises Forbidden: what is there may not be read."""
+    """`place` is a container and a prefix. Raises Forbidden if the container may not be read."""
     container = containers.find(conn, place)
     if container is None:
         return Data(0, f'"{tag(())}"', ())
@@ -119,7 +119,7 @@ def dynamic(conn: Connection, place: Place, now: datetime, may_read: MayRead) ->
 
 @frozen
 class Segment:
-    """A segment as a client names it. `start`, `stop`: the part of it that is meant."""
+    """A segment as a client names it. `range`: the part of it that is meant."""
 
     path: str = ""
     etag: str | None = None
@@ -184,7 +184,7 @@ def _segment(index: int, given: Any) -> Segment:
 
 @frozen
 class Manifest:
-    """What is kept: entries as `?multipart-manifest=get` shows them."""
+    """What is stored: entries as `?multipart-manifest=get` shows them."""
 
     entries: Sequence[Mapping[str, Any]]
     size: int
@@ -194,7 +194,7 @@ class Manifest:
 def check(
     conn: Connection, place: Place, segments: Sequence[Segment], now: datetime, may_read: MayRead
 ) -> tuple[Manifest, list[tuple[str, str]]]:
-    """The manifest, and what is wrong with segments: (path, why) of each. Raises TooLarge."""
+    """The manifest, and the errors of segments: (path, why) of each. Raises TooLarge."""
     entries: list[dict[str, Any]] = []
     etags: list[str] = []
     wrong: list[tuple[str, str]] = []
@@ -278,7 +278,7 @@ def read(store: ObjectStore, found: Object | Version) -> list[dict[str, Any]]:
 
 
 def spans(entries: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
-    """From where up to where each entry's data are in the whole."""
+    """The start and the end of each entry's data within the whole."""
     ends = [0]
     for entry in entries:
         ends.append(ends[-1] + (len(base64.b64decode(entry["data"])) if "data" in entry else _length(entry)))
@@ -294,13 +294,13 @@ def raw(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def static(
     conn: Connection, store: ObjectStore, place: Place, found: Object | Version, now: datetime, may_read: MayRead
 ) -> Data:
-    """Raises Conflict: a segment is not any more what it was, or there are too many."""
+    """Raises Conflict if a segment has changed, or if there are too many."""
     return _Assembly(conn, store, now, may_read).of(place, found)
 
 
 @define
 class _Assembly:
-    """One reading of a static large object: each of its parts is looked at once, however often it is named."""
+    """One reading of a static large object: each part is looked up once, however often it is named."""
 
     conn: Connection
     store: ObjectStore
@@ -338,7 +338,7 @@ class _Assembly:
         return part
 
     def _looked_up(self, where: Place, is_large: bool, depth: int) -> Data:
-        """`where` may be a link: whoever may not read what it leads to reads nothing by a manifest, either."""
+        """`where` may be a link: a manifest gives no access to what the caller may not read there."""
         try:
             led = links.followed(self.conn, where, self.may_read, self.now)
         except Forbidden:
@@ -356,7 +356,7 @@ def _too_many() -> Conflict:
 
 
 def unread(found: Object | Version) -> Data:
-    """Of a static large object whose data nobody asks for: as its manifest says, with a hole in their place."""
+    """For a static large object whose data is not requested: as in its manifest, with a hole in place of the data."""
     assert found.large_size is not None
     return Data(found.large_size, f'"{found.large_etag}"', (Piece(found.large_size),))
 
@@ -367,5 +367,5 @@ def segments_of(store: ObjectStore, place: Place, found: Object) -> list[Place]:
 
 
 def path_of(text: str) -> str:
-    """A path as it stands in a header or in a list, with its escapes read."""
+    """A path from a header or a list, unescaped."""
     return unquote(text, errors="surrogateescape")

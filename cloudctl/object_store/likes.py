@@ -1,7 +1,7 @@
-"""Texts with wildcards, * for any number of characters and ? for one, of which many are asked for at once.
+"""Patterns with wildcards, * for any number of characters and ? for one, many of which are matched at once.
 
-Whoever wrote them, a question takes little time: what has no wildcard is looked up, what has one at its end is
-compared, and of all others there are few (`wildcards`), whose time grows with the text alone.
+Matching is fast, whoever wrote them: those without a wildcard are looked up, those with one at the end are compared,
+and of all others there are few (`wildcards`), whose time grows with the text alone.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ EXPRESSIONS = {"*": ".*", "?": "."}
 
 
 def _inner(pattern: str) -> int:
-    """Wildcards beside one at the end."""
+    """The number of wildcards, except one at the end."""
     begun = pattern.removesuffix("*")
     return begun.count("*") + begun.count("?")
 
 
 def wildcards(patterns: Iterable[str]) -> int:
-    """How many there are that a question has to go through one by one."""
+    """The number of wildcards in patterns that have to be matched one by one."""
     return sum(map(_inner, patterns))
 
 
 @frozen
 class Likes:
-    """Some of them."""
+    """Some patterns."""
 
     exact: frozenset[str] = frozenset()
     beginnings: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class Likes:
         )
 
     def holds(self, text: str) -> bool:
-        """Whether the text is like one of them."""
+        """Whether the text matches one of them."""
         return (
             text in self.exact
             or text.startswith(self.beginnings)

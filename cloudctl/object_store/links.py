@@ -1,6 +1,6 @@
-"""Symlinks: objects that lead to whatever has a name, or to one state of it. Reference: object-store.md, A6.
+"""Symlinks: objects that lead to whatever object has a name, or to one state of it. Reference: object-store.md, A6.
 
-Static: `X-Symlink-Target-Etag` says which state it is, and when that is gone the link leads nowhere.
+Static: `X-Symlink-Target-Etag` names the state; once that is gone, the link leads nowhere.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cloudctl.object_store.tables import Container, Object, Version
 MOST_LINKS = 2
 TARGET, TARGET_ACCOUNT = "X-Symlink-Target", "X-Symlink-Target-Account"
 TARGET_ETAG, TARGET_BYTES = "X-Symlink-Target-Etag", "X-Symlink-Target-Bytes"
-# Of the static large object that a static link leads to: listings show it.
+# The tag of the static large object that a static link leads to: listings show it.
 LARGE_ETAG = f"{metadata.PRIVATE}Symlink-Large-Etag"
 HEADERS = (TARGET, TARGET_ACCOUNT, TARGET_ETAG, TARGET_BYTES, LARGE_ETAG)
 
@@ -32,7 +32,7 @@ def target_of(place: Place, headers: Mapping[str, str]) -> Place | None:
 
 
 def check(found: Object | Version, etag: str, *, is_link: bool) -> None:
-    """Whether what a static link leads to is in the state `etag`. Raises Conflict."""
+    """Check that the target of a static link is in the state `etag`. Raises Conflict."""
     own = found.headers.get(TARGET_ETAG, found.etag) if is_link else found.etag
     if not etag or etag == own:
         return
@@ -44,10 +44,10 @@ def check(found: Object | Version, etag: str, *, is_link: bool) -> None:
 def followed(
     conn: Connection, place: Place, may_read: Callable[[Container], bool], now: datetime
 ) -> tuple[Place, Object] | None:
-    """The object at `place`, or the one that links there lead to; None: there is none.
+    """The object at `place`, or the one that links there lead to; None if there is none.
 
-    Raises Forbidden: a container on the way may not be read; Conflict: a link leads to another state, or there are too
-    many.
+    Raises Forbidden if a container on the way may not be read; Conflict if a link leads to another state, or if there
+    are too many.
     """
     etag = ""
     for _ in range(MOST_LINKS + 1):
@@ -55,7 +55,7 @@ def followed(
         if container is None:
             return None
         if not may_read(container):
-            # Nor is it told whether there is such an object.
+            # Do not reveal whether there is such an object, either.
             raise Forbidden(f"/{place.container[:64]}/{place.name[:64]} may not be read.")
         found = objects.find(conn, container, place.name, now)
         if found is None:

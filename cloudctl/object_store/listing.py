@@ -1,6 +1,6 @@
 """Listings of containers and objects, by name: prefix, delimiter, markers. Reference: object-store.md, A3, A4.
 
-A page costs what it shows: what lies below a delimiter is stepped over, not read.
+A page costs what it shows: names below a delimiter are skipped, not read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cloudctl.object_store.tables import Container, Object
 MOST = 10_000
 LAST = chr(0x10FFFF)
 
-# An object, or a text that stands for all that begin so.
+# An object, or a text that stands for all names with this prefix.
 Entry = Object | str
 
 
@@ -36,8 +36,8 @@ R = TypeVar("R", bound=Named)
 class Wanted:
     """Which names: those with `prefix`, between `marker` and `end_marker`, at most `limit` of them.
 
-    What has the delimiter behind the prefix is shown as one entry that ends with it. With `flat` it is not shown at
-    all, unless it ends there.
+    Names with the delimiter after the prefix are shown as one entry that ends with it. With `flat` they are not shown
+    at all, unless they end there.
     """
 
     limit: int = MOST
@@ -50,18 +50,18 @@ class Wanted:
 
 
 def after(prefix: str) -> str:
-    """The least text that is above all that begin so; empty if there is none."""
+    """The least text above all texts with this prefix; empty if there is none."""
     text = prefix.rstrip(LAST)
     if not text:
         return ""
     code = ord(text[-1]) + 1
-    # Surrogates are in no text.
+    # No text has surrogates.
     return text[:-1] + chr(0xE000 if code == 0xD800 else code)
 
 
 @frozen
 class _Bounds:
-    """Names from here on, and up to there. Empty: there is no such bound."""
+    """Names from `least` on, up to `most`. Empty: no such bound."""
 
     least: str = ""
     includes_least: bool = True
@@ -86,7 +86,7 @@ def bounds(wanted: Wanted) -> _Bounds:
 
 
 def page(wanted: Wanted, read: Callable[[_Bounds, int], Sequence[R]]) -> list[R | str]:
-    """What is wanted: records, and texts that stand for all that begin so.
+    """What is wanted: records, and texts that stand for all names with this prefix.
 
     `read(bounds, most)` gives the first records within bounds, in the wanted order.
     """
@@ -119,7 +119,7 @@ def page(wanted: Wanted, read: Callable[[_Bounds, int], Sequence[R]]) -> list[R 
 
 
 def folder_of(name: str, wanted: Wanted) -> str | None:
-    """What stands for this name, and others."""
+    """The entry that stands for this name and others."""
     if not wanted.delimiter:
         return None
     end = name.find(wanted.delimiter, len(wanted.prefix))
@@ -140,12 +140,12 @@ def _past_all(within: _Bounds, prefix: str, reverse: bool) -> _Bounds:
 
 
 def is_there(now: datetime) -> ColumnElement[bool]:
-    """Its time has not come."""
+    """It has not expired."""
     return or_(Object.delete_at.is_(None), Object.delete_at > int(seconds(now)))
 
 
 def of_objects(conn: Connection, container: Container, wanted: Wanted, now: datetime) -> list[Object | str]:
-    """Those whose time has come are not there any more."""
+    """Expired objects are left out."""
     order = Object.name.desc() if wanted.reverse else Object.name.asc()
     there = is_there(now)
 
@@ -157,7 +157,7 @@ def of_objects(conn: Connection, container: Container, wanted: Wanted, now: date
 
 
 class Outline(NamedTuple):
-    """What a listing shows of a container: its headers hold whole documents, and a page has ten thousand."""
+    """What a listing shows of a container: headers hold whole documents, and a page has ten thousand containers."""
 
     id: str
     name: str

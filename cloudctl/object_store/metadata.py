@@ -1,4 +1,4 @@
-"""What users say of accounts, containers and objects: X-Object-Meta-Color. Reference: object-store.md, A4."""
+"""Metadata that users set on accounts, containers and objects: X-Object-Meta-Color. Reference: object-store.md, A4."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from cloudctl.errors import Invalid
 
-# What begins so is kept, and is no header that anybody is told.
+# Headers with this prefix are stored, but never shown.
 PRIVATE = "S3:"
 SUM = f"{PRIVATE}X-Amz-Checksum-"  # of the data
 ACCOUNT, CONTAINER, OBJECT = "X-Account-Meta-", "X-Container-Meta-", "X-Object-Meta-"
@@ -18,13 +18,13 @@ MOST_COUNT = 90
 MOST_OVERALL = 4096
 
 
-# Of a header: RFC 9110. Forms bring names and values that were none.
+# Of a header: RFC 9110. Forms bring names and values that never were headers.
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 NOT_IN_HEADERS = re.compile("[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """Raises Invalid for what no header of an answer can tell."""
+    """Raises Invalid for anything that no header of an answer can contain."""
     for name, value in headers.items():
         if not TOKEN.fullmatch(name.removeprefix(PRIVATE)):
             raise Invalid(f"This is not a header name: {name[:160]!r}")
@@ -33,7 +33,7 @@ def check_headers(headers: Mapping[str, str]) -> None:
 
 
 def merged(headers: Mapping[str, str], changes: Mapping[str, str | None], prefix: str) -> dict[str, str]:
-    """The headers with these changes; None takes one away. Raises Invalid."""
+    """The headers with these changes; None removes one. Raises Invalid."""
     both = {**headers, **changes}
     result = {name: value for name, value in both.items() if value is not None}
     check(result, prefix)
@@ -41,7 +41,7 @@ def merged(headers: Mapping[str, str], changes: Mapping[str, str | None], prefix
 
 
 def check(headers: Mapping[str, str], prefix: str) -> None:
-    """Raises Invalid for what is more than may be said."""
+    """Raises Invalid if the metadata exceeds the limits."""
     size = count = 0
     for header, value in headers.items():
         if not header.startswith(prefix):

@@ -1,4 +1,4 @@
-"""multipart/form-data, as it comes from browsers: part after part, in constant memory. RFC 7578."""
+"""multipart/form-data, as browsers send it: part by part, in constant memory. RFC 7578."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BOUNDARY = re.compile(r"boundary=(?:\"([^\"]{1,200})\"|([^\s;\"]{1,200}))")
 
 
 def boundary_of(content_type: str) -> str | None:
-    """None: it is no form."""
+    """None: it is not a form."""
     media, _, parameters = content_type.partition(";")
     found = BOUNDARY.search(parameters) if media.strip().lower() == "multipart/form-data" else None
     return None if found is None else found[1] or found[2]
@@ -27,7 +27,7 @@ def boundary_of(content_type: str) -> str | None:
 
 @frozen
 class Part:
-    """`chunks` are to be read before the next part is asked for."""
+    """`chunks` must be read before the next part is requested."""
 
     headers: Message
     chunks: Iterator[bytes]
@@ -52,7 +52,7 @@ class Part:
 
 
 class Form:
-    """Iterates over the parts of a body. It blocks, and raises Invalid for what is no form."""
+    """Iterates over the parts of a body. It blocks, and raises Invalid for anything that is not a form."""
 
     def __init__(self, body: IO[bytes], boundary: str) -> None:
         body.seek(0)

@@ -1,6 +1,6 @@
 """Names of accounts, containers and objects. Reference: object-store.md, A1.
 
-A name is whatever UTF-8 a client chooses, but for NUL: it is kept in the database alone, and never part of a path.
+A name is any UTF-8 that a client chooses, except NUL: it is only kept in the database, and never part of a path.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ BAD_TEXT = "Invalid UTF8 or contains NULL"
 
 @frozen
 class Place:
-    """What a path names: an account, a container in it, or an object in that. Empty: the path ends before.
+    """What a path names: an account, a container in it, or an object in that. Empty: the path ends earlier.
 
-    `project_id` is empty for an account that is no project's.
+    `project_id` is empty for an account of no project.
     """
 
     project_id: str
@@ -44,7 +44,7 @@ def check_text(text: str) -> None:
 
 
 def placed(account: str, container: str = "", name: str = "") -> Place:
-    """Raises PreconditionFailed for what is no text, Invalid for names that are too long."""
+    """Raises PreconditionFailed for invalid text, Invalid for names that are too long."""
     for text in (account, container, name):
         check_text(text)
     for text, most, kind in ((container, MOST_OF_CONTAINER, "Container"), (name, MOST_OF_OBJECT, "Object")):
@@ -59,6 +59,6 @@ def _is_unicode(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
-        # Bytes that are no UTF-8 come as surrogates.
+        # Bytes that are not UTF-8 arrive as surrogates.
         return False
     return True

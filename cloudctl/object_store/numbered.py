@@ -1,7 +1,7 @@
 """Versions with ids: X-Versions-Enabled of Swift, versioning of S3. Reference: object-store.md, A8, B2.
 
-The object that is there is a row of `objects`, as ever. Those that were, and the markers that say that it was deleted,
-are rows of `object_versions`. An id says when, so that the ids of one name are in order, the newest one first.
+The current object is a row of `objects`, as always. Old versions, and the markers of its deletions, are rows of
+`object_versions`. An id encodes the time, so that the ids of one name are in order, the newest first.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from cloudctl.db import Connection
 from cloudctl.db.columns import seconds
 from cloudctl.object_store.tables import Container, Object, Stored, Version
 
-# Of containers: versions are kept, or were.
+# On containers: versions are kept, or were.
 HEADER = "X-Versions-Enabled"
 ON, OFF = "True", "False"
-# The id of what was made while no versions were kept.
+# The id of a version made while no versions were kept.
 NULL = "null"
 DELETED = "application/x-deleted;swift_versions_deleted=1"
 
 ID = re.compile("[0-9a-f]{14}")
-END = 2**56  # microseconds since the epoch that no clock reaches
+END = 2**56  # microseconds since the epoch, which no clock reaches
 
 _newest = (
     select(Version)
@@ -60,7 +60,7 @@ def shown(row: Object | Version) -> str:
 
 
 def is_id(text: str) -> bool:
-    """Whether it looks like one."""
+    """Whether it looks like an id."""
     return text == NULL or ID.fullmatch(text) is not None
 
 
@@ -69,12 +69,12 @@ def is_marker(row: Object | Version) -> bool:
 
 
 def newest(conn: Connection, container: Container, name: str) -> Version | None:
-    """Of those that were."""
+    """The newest old version."""
     return conn.execute(_newest, {"container": container.id, "name": name}).first()
 
 
 def find(conn: Connection, container: Container, name: str, version: str) -> Version | None:
-    """One that was."""
+    """An old version."""
     named = {"container": container.id, "name": name}
     if version == NULL:
         return conn.execute(_nulls, named).first()
@@ -83,7 +83,7 @@ def find(conn: Connection, container: Container, name: str, version: str) -> Ver
 
 
 def next_version(conn: Connection, container: Container, name: str, now: datetime) -> str:
-    """An id before those that there are, whatever the clock says. What is there now was kept before."""
+    """An id before all existing ones, whatever the clock says. The current object must have been kept before."""
     before = newest(conn, container, name)
     return _earlier(_id(now), before)
 
@@ -99,7 +99,7 @@ def _earlier(wanted: str, before: Version | None) -> str:
 
 
 def keep(conn: Connection, container: Container, found: Object) -> None:
-    """The object is one that was."""
+    """Make the object an old version."""
     version = found.version or _earlier(_id(found.updated_at), newest(conn, container, found.name))
     values = {**_stored(found), "version": version, "is_null": not found.version, "is_marker": False}
     conn.execute(insert(Version).values(**values))
@@ -107,20 +107,20 @@ def keep(conn: Connection, container: Container, found: Object) -> None:
 
 
 def take(conn: Connection, found: Version) -> Version:
-    """It is not there any more; itself."""
+    """Delete a version, and return it."""
     mine = (Version.container_id == found.container_id, Version.name == found.name, Version.version == found.version)
     conn.execute(delete(Version).where(*mine))
     return found
 
 
 def take_null(conn: Connection, container: Container, name: str) -> Sequence[Version]:
-    """Those that were made while no versions were kept: they are not there any more."""
+    """Delete and return the versions made while no versions were kept."""
     found = conn.execute(_nulls, {"container": container.id, "name": name}).all()
     return [take(conn, each) for each in found]
 
 
 def bring_back(conn: Connection, container: Container, name: str) -> None:
-    """The newest of those that were is there again, unless it was deleted. Nothing has the name now."""
+    """Make the newest old version current again, unless it is a marker. Nothing may have the name now."""
     found = newest(conn, container, name)
     if found is None or found.is_marker:
         return
@@ -128,7 +128,7 @@ def bring_back(conn: Connection, container: Container, name: str) -> None:
 
 
 def make_current(conn: Connection, found: Version) -> None:
-    """One that was is the object that is there. Nothing has the name now."""
+    """Make an old version the current object. Nothing may have the name now."""
     take(conn, found)
     conn.execute(insert(Object).values(**_stored(found), version="" if found.is_null else found.version))
 

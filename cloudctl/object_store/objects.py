@@ -1,4 +1,4 @@
-"""Objects: a name in a container, what is said of it, the file with its data. Reference: object-store.md, A5."""
+"""Objects: a name in a container, its headers, the file with its data. Reference: object-store.md, A5."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cloudctl.object_store.tables import Container, Object, Upload, UploadPart, 
 
 _named = select(Object).where(Object.container_id == bindparam("container"), Object.name == bindparam("name"))
 _lock_named = _named.with_for_update()
-# Whoever has a file: objects, those that were, and parts.
+# What may have a file: objects, old versions, and parts.
 _have_file = tuple(
     select(kind.file_id).where(kind.file_id == bindparam("file")).limit(1) for kind in (Object, Version, UploadPart)
 )
@@ -34,7 +34,7 @@ _files_of_parts = select(UploadPart.file_id).where(UploadPart.upload_id == bindp
 
 @frozen
 class NewObject:
-    """Raises Invalid where it says what no answer could tell."""
+    """Raises Invalid for headers that no answer could contain."""
 
     content: Content = EMPTY
     content_type: str = "application/octet-stream"
@@ -44,7 +44,7 @@ class NewObject:
     large_etag: str | None = None
     parts_id: str | None = None
     only_if_absent: bool = False
-    only_if_tag: str = ""  # it takes the place of an object with this tag; empty: of any, or of none
+    only_if_tag: str = ""  # it replaces an object with this tag; empty: any object, or none
 
     def __attrs_post_init__(self) -> None:
         check_headers({"Content-Type": self.content_type, **self.headers})
@@ -52,19 +52,19 @@ class NewObject:
 
 @frozen
 class Done:
-    """What a change came to. `freed`: the files that nobody needs any more; `version`: the one that it made."""
+    """The result of a change. `freed`: the files that nobody needs any more; `version`: the one that it made."""
 
     freed: Sequence[str] = ()
     version: str = ""
     is_marker: bool = False
     etag: str = ""  # of what it made
     headers: Mapping[str, str] = field(factory=dict)  # of what it made of parts
-    was_there: bool = True  # what it removed
-    each: Sequence[Done] = ()  # what it came to for each of several
+    was_there: bool = True  # whether there was something to remove
+    each: Sequence[Done] = ()  # the result for each of several
 
 
 def find(conn: Connection, container: Container, name: str, now: datetime, *, lock: bool = False) -> Object | None:
-    """None also for one whose time has come."""
+    """None also for an expired object."""
     found = conn.execute(_lock_named if lock else _named, {"container": container.id, "name": name}).first()
     return None if found is None or is_expired(found, now) else found
 
@@ -83,7 +83,7 @@ def not_found() -> NotFound:
 
 
 def guessed_type(name: str) -> str:
-    """The content type, as the name says it."""
+    """The content type guessed from the name."""
     return mimetypes.guess_type(name)[0] or "application/octet-stream"
 
 
@@ -92,10 +92,10 @@ def is_expired(found: Object, now: datetime) -> bool:
 
 
 def check_room(conn: Connection, container: Container, size: int, *, lock: bool = False) -> None:
-    """Whether the quotas of container and account have room for an object of so many bytes. Raises TooLarge.
+    """Check that the quotas of container and account have room for an object of this many bytes. Raises TooLarge.
 
-    Parts of uploads that are not finished count, too. `lock`: the caller holds the container, and nobody else's bytes
-    are counted meanwhile.
+    Parts of unfinished uploads count, too. `lock`: the caller has locked the container, and nobody else's bytes are
+    counted meanwhile.
     """
     project_id = container.project_id
     most, most_count = quota(container.headers, "X-Container-Meta-Quota")
@@ -105,14 +105,14 @@ def check_room(conn: Connection, container: Container, size: int, *, lock: bool 
     most, most_count = quota(accounts.headers(conn, project_id), "X-Account-Quota")
     if most is not None or most_count is not None:
         if lock:
-            # What others put into other containers is counted before, or waits.
+            # What others put into other containers was counted before, or waits.
             accounts.lock(conn, project_id)
         waiting = int(conn.execute(_waiting_of, {"project": project_id}).scalar_one())
         _check(accounts.usage(conn, project_id), size + waiting, most, most_count)
 
 
 def quota(headers: Mapping[str, str], name: str) -> tuple[int | None, int | None]:
-    """How many bytes and how many objects there may be; None: as many as one likes."""
+    """The limits on bytes and objects; None: no limit."""
     return number(headers, f"{name}-Bytes"), number(headers, f"{name}-Count")
 
 
@@ -122,7 +122,7 @@ def _check(used: containers.Usage | accounts.Usage, size: int, most: int | None,
 
 
 def put(conn: Connection, place: Place, new: NewObject, now: datetime) -> Done:
-    """The object is this one from now on. Raises NotFound, TooLarge, PreconditionFailed."""
+    """Create or replace the object. Raises NotFound, TooLarge, PreconditionFailed."""
     container = containers.get(conn, place, lock=True)
     if new.only_if_absent or new.only_if_tag:
         before = find(conn, container, place.name, now)
@@ -144,7 +144,7 @@ def _has_tag(found: Object, tag: str) -> bool:
 
 
 def copy(conn: Connection, source: Object | Version, target: Place, new: NewObject, now: datetime) -> Done:
-    """As `put`, with the file of `source`, which they share from now on. Raises NotFound, too: it is gone."""
+    """As `put`, sharing the file of `source` from now on. Raises NotFound, also if that file is gone."""
     if source.file_id is not None and not is_used(conn, source.file_id):
         raise not_found()
     return put(conn, target, new, now)
@@ -169,10 +169,10 @@ def _values(container: Container, name: str, new: NewObject, now: datetime) -> d
 
 
 def _make_room(conn: Connection, container: Container, name: str, now: datetime) -> list[str]:
-    """Nothing has the name any more: what had it is an old version, or gone. The files of what is gone."""
+    """Free the name: what had it becomes an old version, or is removed. Returns the files of what was removed."""
     found = find(conn, container, name, now, lock=True)
     if numbered.is_known(container):
-        # What was made while no versions were kept is there once at most.
+        # There is at most one version made while no versions were kept.
         freed = [] if numbered.is_on(container) else drop(conn, numbered.take_null(conn, container, name))
         if found is None or not (numbered.is_on(container) or found.version):
             return [*freed, *_take_away(conn, container, name)]
@@ -186,7 +186,7 @@ def _make_room(conn: Connection, container: Container, name: str, now: datetime)
 
 
 def _take_away(conn: Connection, container: Container, name: str) -> list[str]:
-    """Its files."""
+    """Delete the object. Returns its files."""
     found = conn.execute(_lock_named, {"container": container.id, "name": name}).first()
     if found is None:
         return []
@@ -195,7 +195,7 @@ def _take_away(conn: Connection, container: Container, name: str) -> list[str]:
 
 
 def drop(conn: Connection, rows: Iterable[Object | Version]) -> list[str]:
-    """The files of what is not there any more; its parts go, too."""
+    """The files of deleted rows; their parts are deleted, too."""
     freed: list[str | None] = []
     for row in rows:
         freed.append(row.file_id)
@@ -210,7 +210,7 @@ def is_used(conn: Connection, file_id: str) -> bool:
 
 
 def unused(conn: Connection, file_ids: Iterable[str | None]) -> list[str]:
-    """Those of the files that nobody has: a copy shares the file of what it was copied from."""
+    """The files among these that nobody has: a copy shares the file of its source."""
     return [each for each in file_ids if each and not is_used(conn, each)]
 
 
@@ -228,10 +228,10 @@ def remove(
     marks: bool = True,
     only_if_delete_at: int | None = None,
 ) -> Done:
-    """Where versions are kept, a marker says that it is gone. Raises NotFound, PreconditionFailed.
+    """Delete an object; where versions are kept, leave a marker. Raises NotFound, PreconditionFailed.
 
-    `only_if_tag`: of what is there, if anything is; `*`: of anything, which must be there. `marks`: a marker says it
-    also where versions are kept no longer. `only_if_delete_at`: when it would be gone by itself.
+    `only_if_tag`: the tag of the object, if there is one; `*`: any, but there must be one. `marks`: leave a marker also
+    where versions are no longer kept. `only_if_delete_at`: when it would expire.
     """
     container = containers.get(conn, place, lock=True)
     before = find(conn, container, place.name, now, lock=True)
@@ -245,7 +245,7 @@ def remove(
         return _remove_numbered(conn, container, place.name, before is not None, now, marks)
     if versions.HISTORY in container.headers:
         return _remove_into_history(conn, container, place.name, before is not None, now)
-    # One that has no place for old versions any more has none to bring back.
+    # A container whose place for old versions is gone has none to bring back.
     archive = versions.archive(conn, container, lock=True, optional=True)
     last = None if archive is None else versions.latest(conn, archive, place.name)
     was_deleted = last is not None and versions.is_marker(last)
@@ -253,7 +253,7 @@ def remove(
         raise not_found()
     freed = _take_away(conn, container, place.name)
     if archive is not None and last is not None and was_deleted:
-        # The deletion that it told of is undone, where nothing came after it.
+        # The deletion that it marks is undone, if nothing came after it.
         freed += _take_away(conn, archive, last.name)
         last = versions.latest(conn, archive, place.name) if before is None else None
     if last is not None and not versions.is_marker(last):
@@ -277,7 +277,7 @@ def _remove_numbered(
 
 
 def _remove_into_history(conn: Connection, container: Container, name: str, was_there: bool, now: datetime) -> Done:
-    """A marker more, whether or not it was there."""
+    """Add a marker, whether or not there was an object."""
     archive = versions.archive(conn, container, lock=True)
     assert archive is not None
     freed = _make_room(conn, container, name, now)
@@ -288,7 +288,7 @@ def _remove_into_history(conn: Connection, container: Container, name: str, was_
 
 
 def find_version(conn: Connection, container: Container, name: str, version: str, now: datetime) -> Object | Version:
-    """The one with this id, be it there or an old one. Raises NotFound."""
+    """The version with this id, current or old. Raises NotFound."""
     found = conn.execute(_named, {"container": container.id, "name": name}).first()
     if found is not None and (found.version or numbered.NULL) == version and not is_expired(found, now):
         return found
@@ -299,7 +299,7 @@ def find_version(conn: Connection, container: Container, name: str, version: str
 
 
 def remove_version(conn: Connection, place: Place, version: str, now: datetime, *, brings_back: bool = True) -> Done:
-    """This one is gone for good; what was before the newest one is there again, if it `brings_back`.
+    """Delete a version for good. `brings_back`: if it was the newest, the one before becomes current.
 
     Raises NotFound.
     """
@@ -322,7 +322,7 @@ def remove_version(conn: Connection, place: Place, version: str, now: datetime, 
 
 
 def restore(conn: Connection, place: Place, version: str, now: datetime) -> Done:
-    """The one that was and has this id is the object again, with its id. Raises NotFound, for a marker, too."""
+    """Make the old version with this id the object again, keeping its id. Raises NotFound, also for a marker."""
     container = containers.get(conn, place, lock=True)
     found = find(conn, container, place.name, now, lock=True)
     if found is not None and found.version == version:
@@ -340,7 +340,7 @@ def restore(conn: Connection, place: Place, version: str, now: datetime) -> Done
 
 
 def remove_many(conn: Connection, place: Place, wanted: Sequence[tuple[str, str]], now: datetime) -> Done:
-    """(name, version) of each, at once; a version may be empty, and none needs to be there. Raises NotFound."""
+    """Delete each (name, version) at once; a version may be empty, and none needs to exist. Raises NotFound."""
     each: list[Done] = []
     for name, version in wanted:
         where = evolve(place, name=name)
@@ -352,7 +352,7 @@ def remove_many(conn: Connection, place: Place, wanted: Sequence[tuple[str, str]
 
 
 def relabel(conn: Connection, found: Object | Version, headers: Mapping[str, str]) -> None:
-    """Say something else of it; when it was made stays as it is."""
+    """Replace its headers; its time stays as it is."""
     kind = Version if isinstance(found, Version) else Object
     mine = [kind.container_id == found.container_id, kind.name == found.name]
     if isinstance(found, Version):
@@ -361,13 +361,13 @@ def relabel(conn: Connection, found: Object | Version, headers: Mapping[str, str
 
 
 def expire(conn: Connection, now: datetime, most: int) -> tuple[int, list[str]]:
-    """Take away those whose time has come, at most so many: how many they were, and the files that nobody needs."""
+    """Remove expired objects, at most `most`. Returns how many, and the files that nobody needs."""
     due = select(Object).where(Object.delete_at <= int(seconds(now))).limit(most).with_for_update(skip_locked=True)
     return _take_all(conn, conn.execute(due).all())
 
 
 def expire_in(conn: Connection, container_id: str, now: datetime) -> list[str]:
-    """The same, of one container."""
+    """The same for one container."""
     due = select(Object).where(Object.container_id == container_id, Object.delete_at <= int(seconds(now)))
     return _take_all(conn, conn.execute(due.with_for_update()).all())[1]
 
@@ -379,7 +379,7 @@ def _take_all(conn: Connection, found: Sequence[Object]) -> tuple[int, list[str]
 
 
 def take_some(conn: Connection, container_id: str, most: int) -> list[str] | None:
-    """At most so many objects, or versions of some, go for good: the files that nobody needs; None: there are none."""
+    """Delete at most `most` objects or versions for good. Returns the files nobody needs; None if nothing is left."""
     found = conn.execute(select(Object).where(Object.container_id == container_id).limit(most).with_for_update()).all()
     if found:
         return _take_all(conn, found)[1]

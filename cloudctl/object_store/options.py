@@ -27,7 +27,7 @@ def _names(given: Sequence[str]) -> tuple[str, ...]:
 
 @frozen
 class Rate:
-    """Of a container that has so many objects at least: requests a second."""
+    """For containers with at least this many objects: requests per second."""
 
     rate: float = field(validator=_positive)
     objects: int = field(default=0, validator=_not_negative)
@@ -35,31 +35,31 @@ class Rate:
 
 @frozen
 class ObjectStoreOptions:
-    """What an operator may choose about the object store."""
+    """The options of the object store."""
 
-    # Bytes of one object; larger ones are put together of several (SLO, DLO).
+    # Bytes of one object; larger ones are composed of several (SLO, DLO).
     max_object_size: int = field(default=MAX_OBJECT, validator=_positive)
-    # Bytes of all uploads that are under way at once, and so of a single one, too; 0: no limit.
+    # Bytes of all uploads under way at once, and so also of a single one; 0: no limit.
     upload_budget: int = field(default=UPLOAD_BUDGET, validator=_not_negative)
     # Bytes of all uploads of one project; 0: no limit.
     upload_share: int = field(default=UPLOAD_BUDGET // 2, validator=_not_negative)
     # Threads that write and copy data.
     threads: int = field(default=2, validator=_positive)
-    # Names of hosts that are S3's own: it begins at their root, and a bucket has a host below: `bucket.s3.example.com`.
+    # Host names that serve only S3: it starts at their root, and a bucket has a subdomain: `bucket.s3.example.com`.
     s3_hosts: tuple[str, ...] = field(default=(), converter=_names)
-    # Whether users may log in at /object-store/auth/v1.0, as Swift's clients did before there was identity.
+    # Whether users may log in at /object-store/auth/v1.0, as Swift's clients did before the identity service.
     v1_login: bool = False
-    # Seconds between two looks for objects whose time has come.
+    # Seconds between two searches for expired objects.
     expiry_period: float = field(default=30.0, validator=_positive)
-    # Seconds between two looks for buckets whose lifecycle rules are new, or were not gone by today; and for projects
-    # that were deleted.
+    # Seconds between two searches for buckets whose lifecycle rules are new, or were not applied today; and for deleted
+    # projects.
     ageing_period: float = field(default=3600.0, validator=_positive)
-    # Seconds for which the data of a deleted project stay; 0: for good.
+    # Seconds for which the data of a deleted project is kept; 0: for good.
     orphans_kept: float = field(default=7 * 86_400.0, validator=_not_negative)
-    # Containers made and removed a second in one account; 0: no limit.
+    # Containers made and removed per second in one account; 0: no limit.
     account_rate: float = field(default=0.0, validator=_not_negative)
     # Writes and listings of one container.
     container_rates: tuple[Rate, ...] = ()
     listing_rates: tuple[Rate, ...] = ()
-    # Seconds of a rate that may come at once after a rest.
+    # Seconds' worth of a rate that may come at once after a pause.
     rate_buffer: float = field(default=5.0, validator=_positive)

@@ -1,6 +1,6 @@
-"""Accounts of projects that were deleted: what is in them goes, a while later.
+"""Accounts of deleted projects: their contents are removed a while later.
 
-Resellers may fill accounts that are no project's, so an account says whether it was seen to be one's.
+Resellers may fill accounts without a project, so an account records whether its project was ever seen.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PAGE, BATCH = 500, 200
 
 
 class Orphans(Rounds):
-    """`kept`: seconds for which they stay."""
+    """`kept`: seconds for which such accounts stay."""
 
     def __init__(self, intake: Intake, period: float, kept: float) -> None:
         super().__init__(intake.db.clock, period, "accounts of deleted projects could not be emptied")
@@ -34,7 +34,7 @@ class Orphans(Rounds):
         self.kept = kept
 
     async def look(self) -> None:
-        """One round. Raises what the database raises."""
+        """One round. Raises the database's errors."""
         after: str | None = ""
         while after is not None:
             now = utc(self.clock.seconds())
@@ -48,7 +48,7 @@ class Orphans(Rounds):
 
 
 def look_at_some(conn: Connection, after: str, kept: float, now: datetime) -> tuple[Sequence[str], str | None]:
-    """Of the accounts after this one those whose time has come, and where to go on; None: there are no more."""
+    """The due accounts among those after this one, and where to go on; None: there are no more."""
     query = select(Account).where(Account.project_id > after).order_by(Account.project_id).limit(PAGE)
     found = conn.execute(query).all()
     there = set(conn.scalars(select(Project.id).where(Project.id.in_([each.project_id for each in found]))))
@@ -71,7 +71,7 @@ def _say(conn: Connection, account: Account, said: str) -> None:
 
 
 def remove_some(conn: Connection, project_id: str) -> tuple[bool, Sequence[str]]:
-    """Whether the account is gone now, or only some of what is in it; and the files that nobody needs any more."""
+    """Remove some of an account. Returns whether it is gone now, and the files that nobody needs any more."""
     mine = select(Container).where(Container.project_id == project_id).order_by(Container.name).limit(1)
     container = conn.execute(mine.with_for_update()).first()
     if container is None:

@@ -1,7 +1,7 @@
-"""Objects that come in parts: S3's multipart uploads. Reference: object-store.md, B2.
+"""Objects uploaded in parts: S3's multipart uploads. Reference: object-store.md, B2.
 
-A part is a file, like an object's data. When all have come, one transaction makes the object, which has them all; so
-nobody sees half of it, and nobody can take a part away. Parts of unfinished uploads count where there is a quota.
+A part is a file, like an object's data. Once all have arrived, one transaction makes the object, which owns them all;
+so nobody sees half of it, and nobody can take a part away. Parts of unfinished uploads count towards quotas.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _parts = select(UploadPart).where(UploadPart.upload_id == bindparam("id")).order
 
 
 class UnknownPart(Invalid):
-    """There is no such part, or it is another one."""
+    """There is no such part, or it is a different one."""
 
     type = "InvalidPart"
 
@@ -50,10 +50,10 @@ class Wanted:
 
     number: int
     etag: str
-    headers: Mapping[str, str] = field(factory=dict)  # some of those that are kept with it
+    headers: Mapping[str, str] = field(factory=dict)  # some of those stored with it
 
 
-# What is kept of an object, of its upload and of the parts that it is made of.
+# The headers to store for an object, from its upload and its parts.
 Said = Callable[[Upload, Sequence[UploadPart]], Mapping[str, str]]
 
 
@@ -89,7 +89,7 @@ def list_parts(conn: Connection, upload_id: str, after: int, most: int) -> Seque
 
 
 def part_at(conn: Connection, upload_id: str, index: int) -> UploadPart | None:
-    """The first of an object is 1, whatever its number was."""
+    """By position: the first part of an object is 1, whatever its number was."""
     return conn.execute(_parts.offset(index - 1).limit(1), {"id": upload_id}).first()
 
 
@@ -99,16 +99,16 @@ def every_part(conn: Connection, upload_id: str) -> Sequence[UploadPart]:
 
 @frozen
 class Putting:
-    """Makes a content a part: `intake` calls it in the place of `objects.put`."""
+    """Makes a content a part: `intake` calls it instead of `objects.put`."""
 
     upload_id: str
     number: int
-    said: Callable[[], Mapping[str, str]] = dict  # what is kept with it, beside the headers that are known before
+    said: Callable[[], Mapping[str, str]] = dict  # headers to store with it, besides those known before
 
     def __call__(self, conn: Connection, place: Place, new: NewObject, now: datetime) -> Done:
         """Raises NotFound, TooLarge."""
         get(conn, place, self.upload_id, lock=True)
-        # Parts of other uploads, and objects, are counted before or wait.
+        # Parts of other uploads, and objects, were counted before or wait.
         container = containers.get(conn, place, lock=True)
         objects.check_room(conn, container, new.content.size, lock=True)
         named = {"id": self.upload_id, "number": self.number}
@@ -139,8 +139,7 @@ def complete(
     said: Said,
     now: datetime,
 ) -> Done:
-    """The object is there, made of these parts. `new`: conditions. Raises NotFound, Invalid, TooLarge, and what `said`
-    does.
+    """Make the object from these parts. `new`: conditions. Raises NotFound, Invalid, TooLarge, and what `said` raises.
     """
     if (before := completed(conn, place, upload_id, now)) is not None:
         return _again(conn, before, wanted)
@@ -169,14 +168,14 @@ def complete(
 
 
 def completed(conn: Connection, place: Place, upload_id: str, now: datetime) -> Object | None:
-    """The object that an upload has become, if it is still there: who did not hear the answer completes it again."""
+    """The object that an upload has become, if it still exists: a client that missed the answer completes it again."""
     container = containers.find(conn, place)
     found = None if container is None else objects.find(conn, container, place.name, now)
     return found if found is not None and found.parts_id == upload_id else None
 
 
 def _again(conn: Connection, made: Object, wanted: Sequence[Wanted]) -> Done:
-    """The same answer once more, to who says the same. Raises NotFound."""
+    """The same answer again, for the same request. Raises NotFound."""
     kept = [(part.number, part.etag) for part in every_part(conn, made.parts_id or "")]
     if kept != [(each.number, each.etag) for each in wanted]:
         raise _unknown()
@@ -188,7 +187,7 @@ def _unknown() -> NotFound:
 
 
 def tag(etags: Sequence[str]) -> str:
-    """Of an object that came in parts."""
+    """The tag of an object uploaded in parts."""
     return f"{hashlib.md5(b''.join(map(bytes.fromhex, etags)), usedforsecurity=False).hexdigest()}-{len(etags)}"
 
 
@@ -214,7 +213,7 @@ def abort(conn: Connection, place: Place, upload_id: str) -> Done:
 
 
 def abort_all(conn: Connection, container_id: str) -> list[str]:
-    """All that are on their way to a container: the files that nobody needs any more."""
+    """Abort all uploads to a container. Returns the files that nobody needs any more."""
     found = conn.execute(select(Upload).where(Upload.container_id == container_id).with_for_update()).all()
     return _remove(conn, found)
 

@@ -1,6 +1,6 @@
-"""How often a second an account and a container may be written to, and a container be listed. Swift's `ratelimit`.
+"""How many times per second an account or container may be written to, and a container listed. Swift's `ratelimit`.
 
-Nobody is made to wait: who comes too often is told when to come again.
+Nobody is made to wait: a client that comes too often is told when to retry.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cloudctl.rest.admission import Buckets, demand
 
 
 class BySize:
-    """Of containers: the rate of the most objects that they have at least."""
+    """Rates of containers: the one with the highest number of objects that the container reaches."""
 
     def __init__(self, rates: Sequence[Rate], buffer: float) -> None:
         by_size = sorted(rates, key=lambda each: each.objects)
@@ -32,7 +32,7 @@ class BySize:
 
 
 class Rates:
-    """Of one process of the cloud."""
+    """The limits of one process of the cloud."""
 
     def __init__(self, options: ObjectStoreOptions) -> None:
         self.options = options
@@ -42,7 +42,7 @@ class Rates:
 
     @staticmethod
     def hold(buckets: Buckets | None, place: Place, now: datetime, arriving: bool) -> None:
-        """`arriving`: it is only looked whether there is a token. Raises TooMany."""
+        """`arriving`: only check whether there is a token. Raises TooMany."""
         if buckets is not None:
             ask: Callable[[str, float], float] = buckets.wait if arriving else buckets.take
             demand(ask(f"{place.project_id}/{place.container}", seconds(now)), "this container")
@@ -53,7 +53,7 @@ class Rates:
             demand(self.accounts.take(place.project_id, seconds(now)), "this account")
 
     def capabilities(self) -> dict[str, Any]:
-        """As `/info` shows them; nothing where nothing is limited."""
+        """As `/info` shows them; empty if nothing is limited."""
         options = self.options
         if not (options.account_rate or options.container_rates or options.listing_rates):
             return {}

@@ -1,4 +1,4 @@
-"""A container goes, with what nobody sees any more: objects whose time has come, and uploads that nobody finished."""
+"""Removing a container, with what nobody sees any more: expired objects, and unfinished uploads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cloudctl.object_store.objects import Done
 
 
 def remove(conn: Connection, place: Place, now: datetime) -> Done:
-    """Raises NotFound, Conflict: there is something in it."""
+    """Raises NotFound; Conflict if there is something in it."""
     container = containers.get(conn, place, lock=True)
     freed = objects.expire_in(conn, container.id, now)
     containers.remove(conn, container)

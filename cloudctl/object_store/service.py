@@ -39,7 +39,7 @@ def compose(cloud: Surroundings) -> Part:
     signers, region = cloud.made(Signers), cloud.config.section(IdentityOptions).region
     threads, supports = cloud.threads("objects", options.threads)
     intake = Intake(db, store, threads, cloud.reactor)
-    # Others: a sync of something large keeps nobody's data from being taken.
+    # Separate ones: a long sync must not keep other data from being received.
     arriving, spools = cloud.threads("uploads", options.threads)
     limits = options.max_object_size, options.upload_budget, options.upload_share
     uploads = Uploads(
@@ -76,7 +76,7 @@ def compose(cloud: Surroundings) -> Part:
         prepare=store.prepare,
         bootstrap=bootstrap,
         recover=clean,
-        # The last that stops is what others wait for.
+        # Those that others wait for stop last.
         supports=(*hashers, *supports, *spools),
         watches=watches,
         shown=(store, intake),

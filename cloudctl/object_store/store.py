@@ -1,7 +1,7 @@
 """The data of objects on their way to the driver that keeps them, and back. All functions here block.
 
-What arrives is a file of the spool until the driver has it. An id is made here and used once, so what is kept under it
-never changes. Whoever reads it may go on although it is removed. What no row knows is found by `sweep`.
+What arrives is a file of the spool until the driver has it. An id is made here and used once, so the data under it
+never changes. A reader may go on although it is removed. `sweep` finds the data that no row knows.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from cloudctl.rest.uploads import SPOOL_PREFIX
 
 log = Logger()
 
-CHUNK = 2**20  # bytes that are in memory at once
+CHUNK = 2**20  # bytes in memory at once
 EMPTY_ETAG = md5().hexdigest()
 
 
 @frozen
 class Content:
-    """Data that are on the disk, whatever happens. `file_id`: None if there are none."""
+    """Data that is safely on disk. `file_id`: None if there is none."""
 
     file_id: str | None
     size: int
     etag: str  # MD5, hex
-    version: str = ""  # of the object that it became, where versions are kept
+    version: str = ""  # of the object that it became, if versions are kept
 
 
 EMPTY = Content(None, 0, EMPTY_ETAG)
@@ -46,7 +46,7 @@ EMPTY = Content(None, 0, EMPTY_ETAG)
 
 @frozen
 class Taken:
-    """The body of a request: in a file of the spool, or, a small one, in memory."""
+    """The body of a request: in a file of the spool, or in memory if it is small."""
 
     file_id: str | None
     data: bytes | None
@@ -56,7 +56,7 @@ class Taken:
 
 @frozen
 class ObjectStore:
-    """`spool`: where data are until all of them have come, best on the same file system as a driver's files."""
+    """`spool`: where data is until all of it has arrived, best on the same file system as a driver's files."""
 
     spool: Path
     data: IObjectData
@@ -64,12 +64,12 @@ class ObjectStore:
 
     @property
     def is_far(self) -> bool:
-        """Whether what is kept may be opened and read in threads only."""
+        """Whether stored data may only be opened and read in threads."""
         return bool(IFarData.providedBy(self.data))
 
     @property
     def keeps_many(self) -> bool:
-        """Whether several contents at once cost not much more than one."""
+        """Whether storing several contents at once costs little more than one."""
         return bool(IManyContents.providedBy(self.data))
 
     def prepare(self) -> None:
@@ -77,7 +77,7 @@ class ObjectStore:
         self.spool.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def take(self, body: IO[bytes]) -> Taken:
-        """Take over the body of a request, which may be gone afterwards: a file of the spool by a hard link.
+        """Take over the body of a request, which may be gone afterwards: a file of the spool is hard-linked.
 
         It does not wait for the disk: see `settle`. Raises OSError.
         """
@@ -97,11 +97,11 @@ class ObjectStore:
         return self.spool / f"{SPOOL_PREFIX}{file_id}"
 
     def settle(self, taken: Taken) -> Content:
-        """The driver has the data. Raises OSError, DriverError."""
+        """Hand the data to the driver. Raises OSError, DriverError."""
         return self.settle_all((taken,))[0]
 
     def settle_all(self, taken: Sequence[Taken]) -> list[Content]:
-        """The driver has all of them; if it raises, none is of use. Raises OSError, DriverError."""
+        """Hand all of them to the driver; if it raises, none is of use. Raises OSError, DriverError."""
         arrived = {each.file_id: self._arrived(each.file_id) for each in taken if each.file_id is not None}
         try:
             for each in taken:
@@ -121,7 +121,7 @@ class ObjectStore:
             self.data.ensure_kept(file_id, path)
 
     def write(self, chunks: Iterable[bytes]) -> Content:
-        """Keep these bytes. Raises OSError, DriverError."""
+        """Store these bytes. Raises OSError, DriverError."""
         arriving = tempfile.NamedTemporaryFile(prefix=SPOOL_PREFIX, dir=self.spool)  # noqa: SIM115 (closed by the next)
         with HashedFile(cast(IO[bytes], arriving), self.hashing) as file:
             for chunk in chunks:
@@ -146,12 +146,12 @@ class ObjectStore:
             raise Unavailable("The data cannot be read now.") from error
 
     def remove(self, file_ids: Iterable[str]) -> None:
-        """What comes back after a power cut is found by `sweep`. Raises DriverError."""
+        """Remove files; `sweep` finds those that come back after a power cut. Raises DriverError."""
         for file_id in file_ids:
             self.data.ensure_absent(file_id)
 
     def pages(self) -> Iterator[tuple[ContentState, ...]]:
-        """All that is kept, whoever knows it."""
+        """Everything that is stored, whether or not a row knows it."""
         after = ""
         while page := self.data.inventory(after):
             yield page
@@ -159,7 +159,7 @@ class ObjectStore:
 
 
 def _lay(path: Path, data: bytes) -> None:
-    """A new file, which the disk has begun with: whoever syncs many of them waits for one."""
+    """Write a new file, and have the disk begin with it: syncing many then takes as long as one."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(data)
         file.flush()

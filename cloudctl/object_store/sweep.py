@@ -1,4 +1,4 @@
-"""Files that no object has: of a killed process, or of a transaction that did not come to be."""
+"""Files that no object has: left by a killed process, or by a transaction that was not committed."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ YOUNG = 3600.0
 
 
 def sweep(db: Database, store: ObjectStore, before: float = math.inf) -> int:
-    """Remove the files that no row names; how many there were. Blocks. Raises DriverError.
+    """Remove the files that no row names. Returns how many there were. Blocks. Raises DriverError.
 
-    `before`: only what has its name since before this time (seconds since the epoch); other processes may be about to
-    name the rest.
+    `before`: only files stored before this time (seconds since the epoch); other processes may be about to name the
+    rest.
     """
     removed = 0
     for page in store.pages():

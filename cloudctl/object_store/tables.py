@@ -1,6 +1,6 @@
-"""What the object store keeps: accounts, containers, objects, their versions, and those that come in parts.
+"""The tables of the object store: accounts, containers, objects, their versions, and uploads in parts.
 
-Names are in the order of their bytes.
+Names are ordered by their bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def name(length: int, **options: object) -> Field[str]:
 
 
 class Account(Record, table="object_accounts"):
-    """What is said of a project's account. One that nothing was ever said of has no row."""
+    """What was set on a project's account. One on which nothing was ever set has no row."""
 
     project_id: Field[str] = identifier(primary_key=True)
     # Headers with their values: X-Account-Meta-Color, X-Account-Access-Control.
@@ -45,44 +45,44 @@ Container.table.append_constraint(UniqueConstraint(Container.project_id, Contain
 
 
 class Stored(Record):
-    """What an object is, beside its data: of the one that is there, and of those that were."""
+    """An object without its data: the current one, or an old version."""
 
     container_id: Field[str] = identifier(primary_key=True)
     name: Field[str] = name(1024, primary_key=True)
     project_id: Field[str] = text(64)
-    # Of this content, whatever its name: the file with the data is called so. None: there are no data.
+    # The name of the file with the data, whatever the object's name. None: there is no data.
     file_id: Field[str | None] = optional_text(64)
     size: Field[int] = column(BigInteger)  # of the file, or of all parts
-    etag: Field[str] = text(40)  # its MD5, hex; of one that came in parts: MD5 of theirs, and how many they are
+    etag: Field[str] = text(40)  # its MD5, hex; if uploaded in parts: the MD5 of theirs, and their number
     content_type: Field[str] = column(Text)
     # X-Object-Meta-Color, Content-Encoding, X-Object-Manifest, …
     headers: Field[dict[str, str]] = json(dict)
-    # Of a static large object, whose file is its manifest: what its segments come to.
+    # Of a static large object, whose file is its manifest: the total of its segments.
     large_size: Field[int | None] = column(BigInteger)
     large_etag: Field[str | None] = optional_text(32)
-    # Of one that came in parts, which have the files: the upload that they were of.
+    # Of one uploaded in parts, which have the files: their upload.
     parts_id: Field[str | None] = optional_text(64)
     delete_at: Field[int | None] = column(BigInteger)  # seconds since the epoch
     updated_at: Field[datetime] = time()
 
 
 class Object(Stored, table="objects"):
-    """One that is written anew is another row with the same name."""
+    """Writing an object again makes another row with the same name."""
 
-    # Empty: it was made while no versions were kept.
+    # Empty: made while no versions were kept.
     version: Field[str] = text(32)
 
 
 class Version(Stored, table="object_versions"):
-    """An object that was, or the word that it was deleted. Of a name, the newest one comes first."""
+    """An old version, or a marker of a deletion. The newest of a name comes first."""
 
     version: Field[str] = text(32, primary_key=True)
-    is_null: Field[bool] = flag(False)  # it was made while no versions were kept
+    is_null: Field[bool] = flag(False)  # made while no versions were kept
     is_marker: Field[bool] = flag(False)
 
 
 class Upload(Record, table="object_uploads"):
-    """An object that comes in parts, until all of them are there."""
+    """An object being uploaded in parts, until all of them are there."""
 
     id: Field[str] = identifier(primary_key=True)
     container_id: Field[str] = text(64)
@@ -115,9 +115,9 @@ Index("ix_objects_expiring", Object.delete_at)
 Total("object_store.containers", Container.project_id)
 Total("object_store.objects", Object.project_id)
 Total("object_store.bytes", Object.project_id, Object.size)
-# These are sums for a container, which takes the place of a project.
+# These are sums per container, which takes the place of a project.
 Total("objects.count", Object.container_id)
 Total("objects.bytes", Object.container_id, Object.size)
-# Versions take room, and are not counted as objects.
+# Versions take room, but do not count as objects.
 Total("object_store.bytes", Version.project_id, Version.size)
 Total("objects.bytes", Version.container_id, Version.size)

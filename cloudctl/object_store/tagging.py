@@ -1,4 +1,4 @@
-"""Tags of objects and buckets, as S3 has them: pairs of texts, kept as a query has them."""
+"""Tags of objects and buckets, as in S3: pairs of texts, stored in the form of a query."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ KEPT = f"{PRIVATE}Tagging"
 
 
 def tags(headers: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Those of an object or a bucket that has these headers."""
+    """The tags of an object or a bucket with these headers."""
     return parse_qsl(headers.get(KEPT, ""), keep_blank_values=True)

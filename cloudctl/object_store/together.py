@@ -1,6 +1,6 @@
-"""Small contents that go to the disk together: while some are synced, those that come wait, and are the next.
+"""Small contents that go to the disk together: while some are synced, new ones wait for the next sync.
 
-To sync takes longer than to write what is small, and to sync several hardly longer than one: so uploads share the wait,
+Syncing small data takes longer than writing it, and syncing several hardly longer than one: so uploads share the wait,
 as calls share a commit of the database.
 """
 
@@ -14,20 +14,20 @@ from twisted.python.failure import Failure
 
 from cloudctl.object_store.store import Content, Taken
 
-# At once: the first of them waits for the last.
+# At once: the first one waits for the last.
 MOST = 64
 
 
 @define(eq=False)
 class Together:
-    """`settle_all` has all of them on the disk, or fails."""
+    """`settle_all` brings all of them to the disk, or fails."""
 
     settle_all: Callable[[Sequence[Taken]], Deferred[list[Content]]]
     _waiting: list[tuple[Taken, Deferred[Content]]] = field(factory=list, init=False)
     _busy: bool = field(default=False, init=False)
 
     def settle(self, taken: Taken) -> Deferred[Content]:
-        """Fires once it is on the disk. Fails with what `settle_all` raised, whosever data was at fault."""
+        """Fires once it is on the disk. Fails with what `settle_all` raised, whichever data was at fault."""
         answer: Deferred[Content] = Deferred()
         self._waiting.append((taken, answer))
         if not self._busy:
@@ -43,7 +43,7 @@ class Together:
             kept.addCallbacks(self._kept, self._failed, callbackArgs=(answers,), errbackArgs=(answers,))
 
     def _kept(self, contents: Sequence[Content], answers: Sequence[Deferred[Content]]) -> None:
-        # They are on the way before anybody is told.
+        # The next ones are on their way before anybody is told.
         self._next()
         for content, answer in zip(contents, answers, strict=True):
             answer.callback(content)

@@ -1,4 +1,4 @@
-"""Listings of uploads in parts: by name, and of each name by their ids. A page costs what it shows."""
+"""Listings of uploads in parts: by name, then by id. A page costs what it shows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cloudctl.object_store.tables import Container, Upload
 
 @frozen
 class WantedUploads:
-    """Those of names with `prefix`, after this upload of this name (empty: after all of it), at most so many."""
+    """Uploads of names with `prefix`, after this upload of this name (empty: after all of them), at most `limit`."""
 
     limit: int
     name: str = ""
@@ -25,7 +25,7 @@ class WantedUploads:
 
 
 def of_uploads(conn: Connection, container: Container, wanted: WantedUploads) -> list[Upload | str]:
-    """What is wanted, and texts that stand for all that begin so."""
+    """What is wanted, and texts that stand for all names with this prefix."""
     found: list[Upload | str] = []
     names = Wanted(prefix=wanted.prefix, delimiter=wanted.delimiter)
     place = Upload.name >= wanted.prefix

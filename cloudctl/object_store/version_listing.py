@@ -1,4 +1,4 @@
-"""Listings of versions: by name, and of each name the newest one first; or the other way round.
+"""Listings of versions: by name, the newest of each name first; or the other way round.
 A page costs what it shows.
 """
 
@@ -18,9 +18,9 @@ from cloudctl.object_store.tables import Container, Object, Version
 
 @frozen
 class WantedVersions:
-    """Those of names with `prefix`, after this version of this name (None: after all of it), at most so many.
+    """Versions of names with `prefix`, after this version of this name (None: after all of them), at most `limit`.
 
-    `reverse`: the other way round, so that "after" is before. `end`: up to this name, without it.
+    `reverse`: the other way round, so that "after" means before. `end`: up to this name, exclusive.
     """
 
     limit: int
@@ -44,8 +44,8 @@ class Numbered:
 
 @frozen
 class _Within:
-    """From this name on (if `includes`, with it), up to that one, without it; or to one side of a version of a name.
-    Empty: there is no such bound.
+    """Names from `least` (inclusive if `includes`) up to `most`, exclusive; or to one side of a version of a name.
+    Empty: no such bound.
     """
 
     least: str = ""
@@ -66,7 +66,7 @@ class _Within:
 
 
 def of_versions(conn: Connection, container: Container, wanted: WantedVersions, now: datetime) -> list[Numbered | str]:
-    """What is wanted, and texts that stand for all that begin so."""
+    """What is wanted, and texts that stand for all names with this prefix."""
     found: list[Numbered | str] = []
     names = Wanted(prefix=wanted.prefix, delimiter=wanted.delimiter)
     within = _start(conn, container, wanted)
@@ -126,14 +126,14 @@ def _read(
     by_name, by_id = (Object.name,), (Version.name, Version.version)
     rows += conn.execute(there.order_by(*(each.desc() if reverse else each for each in by_name)).limit(most))
     rows += conn.execute(were.order_by(*(each.desc() if reverse else each for each in by_id)).limit(most))
-    # The object that is there may be one that was: its id says where it is.
+    # The current object may be an older version: its id determines its place.
     return sorted(rows, key=lambda row: (row.name, row.version), reverse=reverse)[:most]
 
 
 def _latest(
     conn: Connection, container: Container, rows: Sequence[Object | Version], now: datetime
 ) -> set[tuple[str, str]]:
-    """The newest versions of those names that no object has: markers, as a rule."""
+    """The newest versions of names without a current object: usually markers."""
     were = sorted({row.name for row in rows if isinstance(row, Version)})
     found: set[tuple[str, str]] = set()
     for start in range(0, len(were), 500):

@@ -1,7 +1,7 @@
 """Old versions in a container of their own: X-Versions-Location, X-History-Location. Reference: object-store.md, A8.
 
-With the one, deleting an object brings back the version before; with the other, what is deleted is kept, too. An old
-version is the object's row under another name: `003abc/1800000000.00000` for one of `abc`.
+With the former, deleting an object brings back the version before; with the latter, deleted objects are kept, too. An
+old version is the object's row under another name: `003abc/1800000000.00000` for one of `abc`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ DELETED = "application/x-deleted;swift_versions_deleted=1"
 
 
 def archive(conn: Connection, container: Container, *, lock: bool = False, optional: bool = False) -> Container | None:
-    """Where old versions of a container's objects go; None: nowhere. Raises PreconditionFailed: it is not there, unless
-    it is `optional`.
+    """Where old versions of a container's objects go; None: nowhere. Raises PreconditionFailed if that is missing and
+    not `optional`.
     """
     name = container.headers.get(STACK) or container.headers.get(HISTORY)
     if name is None:
@@ -39,7 +39,7 @@ def archive(conn: Connection, container: Container, *, lock: bool = False, optio
 
 
 def is_marker(found: Object) -> bool:
-    """Whether it says that there was a deletion."""
+    """Whether it marks a deletion."""
     return found.content_type == DELETED
 
 
@@ -48,7 +48,7 @@ def prefix(name: str) -> str:
 
 
 def version_name(conn: Connection, container: Container, name: str, when: datetime) -> str:
-    """One that no other version has: of two at the same time the later one is a little later."""
+    """A unique name: of two versions at the same time, the later one gets a slightly later time."""
     newest = latest(conn, container, name)
     at = f"{prefix(name)}{seconds(when):016.5f}"
     if newest is None or newest.name < at:
@@ -57,7 +57,7 @@ def version_name(conn: Connection, container: Container, name: str, when: dateti
 
 
 def move(conn: Connection, found: Object, container: Container, name: str) -> None:
-    """The row is another object from now on. Raises Conflict: somebody has put another one there."""
+    """Move the row to another name. Raises Conflict if somebody has put an object there."""
     query = update(Object).where(Object.container_id == found.container_id, Object.name == found.name)
     try:
         with conn.begin_nested():
@@ -67,7 +67,7 @@ def move(conn: Connection, found: Object, container: Container, name: str) -> No
 
 
 def latest(conn: Connection, container: Container, name: str) -> Object | None:
-    """The newest old version of an object. What a user put there under a name of his own is none."""
+    """The newest old version of an object. Objects that a user put there under other names do not count."""
     start = prefix(name)
     # From digit to digit.
     between = (Object.name >= f"{start}0", Object.name < after(f"{start}9"))
