@@ -1,6 +1,6 @@
-"""Canned access lists of S3, as the access lists of containers say them. Reference: object-store.md, B2.
+"""Canned access lists of S3, expressed as access lists of containers. Reference: object-store.md, B2.
 
-An object is as open as its bucket is. What a container's list cannot say is refused.
+An object is as open as its bucket. Anything that a container's list cannot express is refused.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from cloudctl.object_store.tables import Container
 
 EVERYBODY = "http://acs.amazonaws.com/groups/global/AllUsers"
 AUTHENTICATED = "http://acs.amazonaws.com/groups/global/AuthenticatedUsers"
-# Canned list → who may read, as a container has it.
+# Canned list → who may read, in the form of a container's list.
 READERS = {"private": "", "public-read": ".r:*,.rlistings", "authenticated-read": "*:*"}
-# There are these, too, and not here.
+# S3 has these, too, but they are not supported here.
 ELSEWHERE = (
     "public-read-write",
     "aws-exec-read",
@@ -30,7 +30,7 @@ GROUPS = {"public-read": EVERYBODY, "authenticated-read": AUTHENTICATED}
 
 
 def of_canned(name: str) -> dict[str, str | None]:
-    """What a container says. Raises NotImplemented, InvalidArgument."""
+    """The headers of a container. Raises NotImplemented, InvalidArgument."""
     if name not in (*READERS, *ELSEWHERE):
         raise error("InvalidArgument", more={"ArgumentName": "x-amz-acl", "ArgumentValue": name})
     if name not in READERS:
@@ -39,7 +39,7 @@ def of_canned(name: str) -> dict[str, str | None]:
 
 
 def canned(container: Container) -> str:
-    """The one that says the most of what the container says."""
+    """The canned list that is closest to the container's list."""
     return _canned(container.headers)
 
 
@@ -51,7 +51,7 @@ def _canned(headers: Mapping[str, str | None]) -> str:
 
 
 def ownership(name: str, headers: Mapping[str, str | None]) -> str:
-    """For a bucket with these headers. Raises NotImplemented, MalformedXML, InvalidBucketAclWithObjectOwnership."""
+    """Check one for such a bucket. Raises NotImplemented, MalformedXML, InvalidBucketAclWithObjectOwnership."""
     if name == "ObjectWriter":
         raise error("NotImplemented", "What a bucket holds is its owner's: ObjectWriter is not implemented.")
     if name not in exposure.OWNERSHIPS:
@@ -65,7 +65,7 @@ def ownership(name: str, headers: Mapping[str, str | None]) -> str:
 
 
 def check(container: Container, name: str) -> None:
-    """Whether this canned list may be set, of the bucket or of an object. Raises AccessControlListNotSupported,
+    """Check that this canned list may be set, on the bucket or an object. Raises AccessControlListNotSupported,
     AccessDenied.
     """
     if exposure.has_no_lists(container) and name != "bucket-owner-full-control":
@@ -83,14 +83,14 @@ def shown(project_id: str, container: Container) -> Element:
 
 
 def _grant(grantee: Element, kind: str, permission: str) -> Element:
-    # Here, as S3 has it: s3cmd understands no document whose root has another attribute before its namespace.
+    # Here, as in S3: s3cmd cannot parse a document whose root has another attribute before its namespace.
     grantee.set("xmlns:xsi", xml.SCHEMA)
     grantee.set("xsi:type", kind)
     return element("Grant", grantee, Permission=permission)
 
 
 def canned_of(root: Element) -> str:
-    """The canned list that a document comes to. Raises NotImplemented."""
+    """The canned list that is equivalent to a document. Raises NotImplemented."""
     found = {
         (grant.findtext("Grantee/URI") or "", grant.findtext("Permission") or "")
         for grant in root.findall("AccessControlList/Grant")

@@ -1,6 +1,6 @@
-"""Lifecycle rules of buckets: what goes when it is old. Reference: object-store.md, B2.
+"""Lifecycle rules of buckets: what is removed when it is old. Reference: object-store.md, B2.
 
-Moves to other classes of storage, of which there is one, are refused.
+Moves to other storage classes are refused: there is only one.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
 
 MOST = 1000
-MOST_KEPT = 65_536  # bytes of all rules, which are read with each look at the bucket
+MOST_KEPT = 65_536  # bytes of all rules, which are read whenever the bucket is
 LONGEST_ID = 255
 DATE = "%Y-%m-%d"
-# What a rule may say, and what it may not say here.
+# What a rule may contain, and what is refused here.
 ACTIONS = ("Expiration", "NoncurrentVersionExpiration", "AbortIncompleteMultipartUpload")
 REFUSED = ("Transition", "NoncurrentVersionTransition")
 
@@ -42,7 +42,7 @@ class Ageing:
 
     @routes.get(BUCKET, policy=SHOW, anonymous=True, subresource="lifecycle")
     async def show(self, call: Call, bucket: str) -> Reply:
-        """Show what of a bucket goes when it is old."""
+        """Show the lifecycle rules of a bucket."""
         _, container = await self.door.own(call, bucket)
         found = ageing.kept(container.headers)
         if not found:
@@ -51,7 +51,7 @@ class Ageing:
 
     @routes.put(BUCKET, policy=UPDATE, anonymous=True, subresource="lifecycle", raw=True)
     async def set(self, call: Call, bucket: str) -> Reply:
-        """Say what of a bucket goes when it is old."""
+        """Set the lifecycle rules of a bucket."""
         place, _ = await self.door.own(call, bucket)
         root = await self.documents.read(call, "LifecycleConfiguration")
         found = [_rule(each) for each in root.findall("Rule")]
@@ -67,7 +67,7 @@ class Ageing:
 
     @routes.delete(BUCKET, policy=UPDATE, anonymous=True, subresource="lifecycle")
     async def remove(self, call: Call, bucket: str) -> Reply:
-        """Let nothing of a bucket go by itself."""
+        """Remove the lifecycle rules of a bucket."""
         place, _ = await self.door.own(call, bucket)
         await self.intake.db.run(change, place, {ageing.KEPT: None}, call.now)
         return Reply(None, 204)
@@ -107,7 +107,7 @@ def _rule(given: Element) -> Rule:
         ("ExpiredObjectDeleteMarker", lone_markers),
         ("AbortIncompleteMultipartUpload", given.find("AbortIncompleteMultipartUpload") is not None),
     ):
-        # Neither a marker nor what is not complete has tags.
+        # Neither a marker nor an incomplete upload has tags.
         if tags and is_said:
             raise error("InvalidRequest", f"{name} cannot be specified with Tags.")
     return Rule(
@@ -128,7 +128,7 @@ def _rule(given: Element) -> Rule:
 
 
 def _expiration(given: Element | None) -> tuple[int | None, str | None, bool]:
-    """Days, date, and whether lone markers go: one of the three."""
+    """Days, date, and whether lone markers go: at most one is set."""
     if given is None:
         return None, None, False
     if len(given) != 1:
@@ -140,7 +140,7 @@ def _expiration(given: Element | None) -> tuple[int | None, str | None, bool]:
 
 
 def _date(text: str) -> str | None:
-    """Of a midnight, UTC."""
+    """A date, from a midnight in UTC."""
     if not text:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What an object is, all in one answer: GetObjectAttributes. Reference: AWS, «GetObjectAttributes»."""
+"""The attributes of an object in one answer: GetObjectAttributes. Reference: AWS, «GetObjectAttributes»."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAGE = 1000  # parts
 
 
 def asked(call: Call) -> tuple[str, ...]:
-    """Which of them. Raises InvalidArgument."""
+    """The requested attributes. Raises InvalidArgument."""
     found = tuple(each.strip() for each in (call.header(ASKED) or "").split(",") if each.strip())
     if not found or not set(found) <= set(KNOWN):
         raise error("InvalidArgument", f"{ASKED} names some of {', '.join(KNOWN)}.")
@@ -41,7 +41,7 @@ class Attributes:
 
     @routes.get(OBJECT, policy=SHOW, anonymous=True, subresource="attributes", query=("versionId",))
     async def show(self, call: Call, bucket: str, key: str) -> Reply:
-        """Show what an object is: those attributes that a header names."""
+        """Show the attributes of an object that a header names."""
         version = call.query.get("versionId") or ""
         place, container = await self.objects.door.read(call, bucket, key, action=action_of("s3:GetObject", version))
         wanted = asked(call)

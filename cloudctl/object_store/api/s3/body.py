@@ -1,4 +1,4 @@
-"""Bodies of S3: what comes is taken apart, and held against what the client said of it, while it is written."""
+"""Bodies of S3: decoded, and checked against what the client said about them, while they are written."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from cloudctl.object_store.hashing import Digest, HashedFile, Hashing
 from cloudctl.rest.call import Call
 
 SEVERAL = "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed."
-# Of those headers, the ones that are no sums.
+# Of those headers, the ones that are not sums.
 ABOUT_SUMS = ("type", "algorithm", "mode")
 
 
 @frozen
 class Expected:
-    """What the headers say of the body."""
+    """What the headers say about the body."""
 
     payload: str  # x-amz-content-sha256
-    size: int | None  # of the data in it, where it is chunked
-    md5: bytes  # empty: nothing is said
-    checksums: dict[str, str]  # algorithm → base64, or empty where it is in the trailer
-    is_document: bool = False  # of which its MD5 is told as it was sent
-    wanted: str = ""  # an algorithm whose sum is reckoned although the client says none
+    size: int | None  # of the data in it, if it is chunked
+    md5: bytes  # empty: not given
+    checksums: dict[str, str]  # algorithm → base64, or empty if it is in the trailer
+    is_document: bool = False  # errors show its MD5 as it was sent
+    wanted: str = ""  # an algorithm whose sum is computed even if the client sends none
 
     @property
     def is_signed(self) -> bool:
@@ -42,11 +42,11 @@ class Expected:
 
     @classmethod
     def of(cls, call: Call, wanted: str = "", *, summed: bool = True) -> Expected:
-        """`summed`: checksums in the headers are those of this body. Raises InvalidDigest, InvalidRequest,
+        """`summed`: checksums in the headers are of this body. Raises InvalidDigest, InvalidRequest,
         MissingContentLength, MalformedTrailerError.
         """
         payload = call.header("x-amz-content-sha256") or UNSIGNED
-        # A URL that is signed knows of no chunks without a trailer: then this is no hash either.
+        # A signed URL cannot have chunks without a trailer: then this is not a hash, either.
         is_chunked = STREAMING.get(payload, (False, False))[1] or (
             payload in STREAMING and "X-Amz-Signature" not in call.query
         )
@@ -63,7 +63,7 @@ class Expected:
 
     @property
     def algorithms(self) -> list[str]:
-        """Those whose sums are told and kept."""
+        """The algorithms whose sums are sent and stored."""
         return [*self.checksums, *([self.wanted] if self.wanted and self.wanted not in self.checksums else [])]
 
 
@@ -107,7 +107,7 @@ def _sums(call: Call) -> dict[str, str]:
 
 
 def _behind(call: Call) -> list[str]:
-    """The checksums that the trailer is to have. Raises InvalidRequest."""
+    """The checksums that the trailer must have. Raises InvalidRequest."""
     said = (call.header("x-amz-trailer") or "").strip().rstrip(",")
     names = [each.strip().lower() for each in said.split(",")] if said else []
     if any(not name.startswith(HEADER) or name.removeprefix(HEADER) not in ALGORITHMS for name in names):
@@ -117,11 +117,11 @@ def _behind(call: Call) -> list[str]:
 
 @define(eq=False, kw_only=True)
 class Incoming(HashedFile):
-    """A file that a body is written to as it comes. `finish` says whether it was what it should be."""
+    """A file that a body is written to as it arrives. `finish` checks it against what was expected."""
 
     expected: Expected
     chunks: Chunks | None
-    digests: Mapping[str, Digest]  # what the file reckons, beside its MD5
+    digests: Mapping[str, Digest]  # what the file computes besides its MD5
 
     def write(self, data: bytes) -> int:
         """Raises what is wrong with it."""
@@ -130,7 +130,7 @@ class Incoming(HashedFile):
         return len(data)
 
     def finish(self) -> IO[bytes]:
-        """All of it has come. Raises what is wrong with it."""
+        """Check the body once all of it has arrived. Raises what is wrong with it."""
         given = dict(self.expected.checksums)
         if self.chunks is not None:
             self.chunks.finish()
@@ -157,12 +157,12 @@ class Incoming(HashedFile):
 
     @property
     def sums(self) -> dict[str, str]:
-        """Those that are told and kept, as they are."""
+        """The sums to send and store."""
         return {HEADER + name: checksums.told(self.digests[name]) for name in self.expected.algorithms}
 
 
 def incoming(file: IO[bytes], expected: Expected, signing: Signing | None, hashing: Hashing | None = None) -> Incoming:
-    """`hashing` is for what is much."""
+    """`hashing`: for large bodies."""
     chunks = None
     wanted = {name: ALGORITHMS[name]() for name in expected.algorithms}
     if expected.size is not None:
@@ -181,7 +181,7 @@ def incoming(file: IO[bytes], expected: Expected, signing: Signing | None, hashi
 
 
 def received(body: IO[bytes], expected: Expected, signing: Signing | None) -> Incoming:
-    """The body of a request, which went through such a file already, or is in memory. Raises what is wrong with it."""
+    """The body of a request: already such a file, or still in memory. Raises what is wrong with it."""
     file: object = body
     if isinstance(file, Incoming):
         return file

@@ -41,7 +41,7 @@ def answered(root: Element) -> Reply:
 
 
 def is_name(name: str) -> bool:
-    """Whether a bucket may be called so."""
+    """Whether a bucket may have this name."""
     return NAME.fullmatch(name) is not None and ".." not in name and ADDRESS.fullmatch(name) is None
 
 
@@ -71,7 +71,7 @@ class Buckets:
 
     @routes.head("", policy="object_store:accounts:show", anonymous=True)
     async def show_buckets(self, call: Call) -> Reply:
-        """Refuse: buckets are listed."""
+        """Refuse the method: buckets can only be listed."""
         await self.door.door.enter(call, self.door.place(call, ""))
         raise error("MethodNotAllowed")
 
@@ -116,13 +116,13 @@ class Buckets:
 
     @routes.head(BUCKET, policy=SHOW, anonymous=True)
     async def show(self, call: Call, bucket: str) -> Reply:
-        """Say whether a bucket is there."""
+        """Show whether a bucket exists."""
         await self.door.read(call, bucket)
         return Reply(None, 200, (("x-amz-bucket-region", self.region), XML_TYPE))
 
     @routes.delete(BUCKET, policy="object_store:containers:delete", anonymous=True)
     async def delete(self, call: Call, bucket: str) -> Reply:
-        """Delete a bucket that is empty; what is on its way to it vanishes."""
+        """Delete an empty bucket, and abort uploads to it."""
         place, _ = await self.door.own(call, bucket)
         try:
             await self.intake.change(removal.remove, place, call.now)
@@ -143,7 +143,7 @@ class Buckets:
 
     @routes.get(BUCKET, policy=SHOW, anonymous=True, subresource="list-type", query=listings.V2)
     async def list_v2(self, call: Call, bucket: str) -> Reply:
-        """List the objects of a bucket, by tokens."""
+        """List the objects of a bucket, page by page with tokens."""
         asked, token = Asked.of(call), call.query.get("continuation-token")
         after = call.query.get("start-after") or "" if token is None else listings.Token.read(token)
         container, found = await self._page(call, bucket, asked, after)
@@ -188,11 +188,11 @@ class Buckets:
         root.extend(asked.folders(shown))
         return root
 
-    # -- what is said of a bucket
+    # -- the properties of a bucket
 
     @routes.get(BUCKET, policy=SHOW, anonymous=True, subresource="location")
     async def location(self, call: Call, bucket: str) -> Reply:
-        """Say where a bucket is."""
+        """Show the region of a bucket."""
         await self.door.own(call, bucket)
         root = Element("LocationConstraint")
         root.text = self.region
@@ -200,7 +200,7 @@ class Buckets:
 
     @routes.get(BUCKET, policy=SHOW, anonymous=True, subresource="versioning")
     async def versioning(self, call: Call, bucket: str) -> Reply:
-        """Say whether versions are kept."""
+        """Show whether versions are kept."""
         _, container = await self.door.own(call, bucket)
         status = None
         if numbered.is_known(container):
@@ -209,7 +209,7 @@ class Buckets:
 
     @routes.put(BUCKET, policy=UPDATE, anonymous=True, subresource="versioning", raw=True)
     async def set_versioning(self, call: Call, bucket: str) -> Reply:
-        """Keep versions, or keep no more of them."""
+        """Enable or suspend versioning."""
         place, _ = await self.door.own(call, bucket)
         root = await self.documents.read(call, "VersioningConfiguration")
         status = xml.text_of(root, "Status")
@@ -229,7 +229,7 @@ class Buckets:
 
     @routes.put(BUCKET, policy=UPDATE, anonymous=True, subresource="acl", raw=True)
     async def set_acl(self, call: Call, bucket: str) -> Reply:
-        """Say who may do what with a bucket."""
+        """Set who may do what with a bucket."""
         place, container = await self.door.own(call, bucket)
         headers.refuse(call)
         canned = call.header("x-amz-acl")
@@ -257,21 +257,21 @@ class Buckets:
 
     @routes.delete(BUCKET, policy=UPDATE, anonymous=True, subresource="tagging")
     async def remove_tagging(self, call: Call, bucket: str) -> Reply:
-        """Take the tags of a bucket away."""
+        """Remove the tags of a bucket."""
         place, _ = await self.door.own(call, bucket)
         await self.intake.db.run(change, place, {headers.TAGGING: None}, call.now)
         return Reply(None, 204)
 
-    # -- what no bucket has here
+    # -- properties that no bucket has here
 
     async def unset(self, call: Call, bucket: str) -> Reply:
-        """Say that a bucket has none of these."""
+        """Report that a bucket has none of these."""
         await self.door.own(call, bucket)
         name = next(each for each in UNSET if each in call.query)
         raise error(UNSET[name], ABSENT[name])
 
     async def empty(self, call: Call, bucket: str) -> Reply:
-        """Say that a bucket has none of these, in an empty document."""
+        """Report that a bucket has none of these, in an empty document."""
         await self.door.own(call, bucket)
         name = next(each for each in EMPTY if each in call.query)
         return answered(element(EMPTY[name], Payer="BucketOwner" if name == "requestPayment" else None))

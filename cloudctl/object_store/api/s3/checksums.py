@@ -1,4 +1,4 @@
-"""Checksums that clients send with their data, beside MD5. Reference: object-store.md, B1."""
+"""Checksums that clients send with their data, besides MD5. Reference: object-store.md, B1."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEADER = "x-amz-checksum-"
 
 @define
 class Crc:
-    """A cyclic redundancy check: `step(data, value)` goes on from a value."""
+    """A cyclic redundancy check: `step(data, value)` continues from a value."""
 
     step: Callable[[bytes, int], int]
     width: int  # bytes
@@ -31,7 +31,7 @@ class Crc:
 
 
 def _crc32c() -> Digest:
-    # Not before somebody sends one.
+    # Imported only once somebody sends one.
     from awscrt import checksums
 
     return Crc(checksums.crc32c, 4)
@@ -53,10 +53,10 @@ ALGORITHMS: dict[str, Callable[[], Digest]] = {
 
 
 def is_one(name: str, value: str) -> bool:
-    """Whether a value can be a sum of that name."""
+    """Whether a value can be a sum by this algorithm."""
     try:
         raw = base64.b64decode(value, validate=True)
-        # There is one way to write it.
+        # There is only one valid encoding.
         return base64.b64encode(raw).decode() == value and len(raw) == len(ALGORITHMS[name]().digest())
     except (binascii.Error, ValueError):
         return False

@@ -1,4 +1,4 @@
-"""`aws-chunked` bodies: chunks with a size each, and a signature each where they are signed; then headers, the trailer.
+"""`aws-chunked` bodies: chunks, each with its size and, if signed, its signature; then headers, the trailer.
 
 Reference: object-store.md, B1; AWS, «Signature calculations: transferring payload in multiple chunks».
 """
@@ -17,7 +17,7 @@ from cloudctl.errors import CloudError
 from cloudctl.object_store.api.s3.faults import error
 
 LONGEST_LINE = 4096  # bytes
-LEAST_SIZE = 8192  # bytes of a signed chunk behind which another one comes
+LEAST_SIZE = 8192  # bytes of a signed chunk that is not the last
 SIZE = re.compile(rb"([0-9a-fA-F]{1,16})(?: *; *chunk-signature *= *([^; ]+) *)?")
 EMPTY = hashlib.sha256().hexdigest()
 SIGNED, TRAILER = "AWS4-HMAC-SHA256-PAYLOAD", "AWS4-HMAC-SHA256-TRAILER"
@@ -25,7 +25,7 @@ TRAILER_SIGNATURE = "x-amz-trailer-signature"
 
 
 def mismatch(access: str, text: str, given: str) -> dict[str, str]:
-    """What is told of a signature that is not the one of a text."""
+    """What an error tells about a signature that does not match a text."""
     return {
         "AWSAccessKeyId": access,
         "StringToSign": text,
@@ -41,7 +41,7 @@ def miscounted(provided: int, expected: int) -> CloudError:
 
 @define
 class Signing:
-    """Each chunk is signed together with the signature before it, the first one with that of the request."""
+    """Each chunk is signed together with the previous signature, the first one with that of the request."""
 
     key: bytes
     when: str
@@ -68,7 +68,7 @@ class _State(Enum):
 
 @define
 class Chunks:
-    """Takes such a body apart as it comes: `feed` gives the data in it. `size`: how much the client says there is;
+    """Decodes such a body as it arrives: `feed` yields the data in it. `size`: the amount that the client announced;
     `declared`: the header that is its trailer, if there is one.
     """
 
@@ -79,10 +79,10 @@ class Chunks:
     trailers: dict[str, str] = field(factory=dict, init=False)
     _state: _State = field(default=_State.SIZE, init=False)
     _buffer: bytes = field(default=b"", init=False)
-    _at: int = field(default=0, init=False)  # what of it is not read yet: to cut each chunk off would copy the rest
+    _at: int = field(default=0, init=False)  # where the unread rest begins: cutting off each chunk would copy the rest
     _left: int = field(default=0, init=False)  # of the chunk
-    _number: int = field(default=0, init=False)  # of the chunk, from 1 on
-    _length: int = field(default=0, init=False)  # of the chunk before
+    _number: int = field(default=0, init=False)  # of the chunk, from 1
+    _length: int = field(default=0, init=False)  # of the previous chunk
     _seen: int = field(default=0, init=False)  # of all data
     _hash: hashlib._Hash = field(factory=hashlib.sha256, init=False)
     _signature: str = field(default="", init=False)
@@ -107,7 +107,7 @@ class Chunks:
                     self._state = _State.END_OF_DATA
                 yield piece
             elif self._state is _State.OVER:
-                # What follows is nobody's.
+                # Ignore what follows.
                 self._at = len(self._buffer)
                 return
             else:
@@ -117,7 +117,7 @@ class Chunks:
                 self._read(line)
 
     def finish(self) -> None:
-        """All has come. Raises IncompleteBody."""
+        """Check that all has arrived. Raises IncompleteBody."""
         if self._state is _State.TRAILER and self._at == len(self._buffer):
             # The empty line after the trailer may be missing.
             self._end()

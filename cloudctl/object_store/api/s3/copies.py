@@ -1,4 +1,4 @@
-"""What a copy is made of: `/bucket/key?versionId=…`, and ranges of it."""
+"""Sources of copies: `/bucket/key?versionId=…`, and ranges of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Source:
 
 
 def span(text: str | None, size: int) -> tuple[int, int] | None:
-    """The part of the source that is meant; None: all of it. Raises InvalidArgument, InvalidRange."""
+    """The requested part of the source; None: all of it. Raises InvalidArgument, InvalidRange."""
     if text is None:
         return None
     found = RANGE.fullmatch(text)

@@ -1,4 +1,4 @@
-"""CORS of buckets, by S3. Reference: object-store.md, B2."""
+"""CORS of buckets in S3. Reference: object-store.md, B2."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
 
 MOST = 100
-MOST_KEPT = 65_536  # bytes of all rules, which are read with each look at the bucket
+MOST_KEPT = 65_536  # bytes of all rules, which are read whenever the bucket is
 MOST_WILDCARDS = 100
 
 
@@ -39,7 +39,7 @@ class CrossOrigin:
 
     @routes.get(BUCKET, policy=SHOW, anonymous=True, subresource="cors")
     async def show(self, call: Call, bucket: str) -> Reply:
-        """Show which pages may be let at a bucket."""
+        """Show which pages of other sites may access a bucket."""
         _, container = await self.door.own(call, bucket)
         found = cors.kept(container)
         if not found:
@@ -48,7 +48,7 @@ class CrossOrigin:
 
     @routes.put(BUCKET, policy=UPDATE, anonymous=True, subresource="cors", raw=True)
     async def set(self, call: Call, bucket: str) -> Reply:
-        """Say which pages may be let at a bucket."""
+        """Set which pages of other sites may access a bucket."""
         place, _ = await self.door.own(call, bucket)
         root = await self.documents.read(call, "CORSConfiguration")
         found = [_rule(each) for each in root.findall("CORSRule")]
@@ -65,23 +65,23 @@ class CrossOrigin:
 
     @routes.delete(BUCKET, policy=UPDATE, anonymous=True, subresource="cors")
     async def remove(self, call: Call, bucket: str) -> Reply:
-        """Let no pages at a bucket."""
+        """Stop pages of other sites from accessing a bucket."""
         place, _ = await self.door.own(call, bucket)
         await self.intake.db.run(change, place, {cors.KEPT: None}, call.now)
         return Reply(None, 204)
 
     @routes.route("OPTIONS", BUCKET, policy=None)
     async def ask_bucket(self, call: Call, bucket: str) -> Reply:
-        """Say to a browser what a page may do with a bucket."""
+        """Tell a browser what a page may do with a bucket."""
         return await self._ask(call, bucket)
 
     @routes.route("OPTIONS", OBJECT, policy=None)
     async def ask_object(self, call: Call, bucket: str, key: str) -> Reply:
-        """Say to a browser what a page may do with an object."""
+        """Tell a browser what a page may do with an object."""
         return await self._ask(call, bucket)
 
     async def _ask(self, call: Call, bucket: str) -> Reply:
-        """A browser signs no such question: the project is in the name of the bucket, or in the URL that is signed."""
+        """Browsers do not sign preflight requests: the project is in the bucket's name, or in the signed URL."""
         origin, method = call.header("origin"), call.header("access-control-request-method")
         if not origin or not method:
             raise error("InvalidRequest", "Insufficient information. Origin request header needed.")
@@ -97,7 +97,7 @@ class CrossOrigin:
         return Reply(None, 200, rule.told_before(origin, names))
 
     async def _project(self, call: Call) -> str:
-        """Of the key that the URL names; empty if it names none."""
+        """The project of the key that the URL names; empty if it names none."""
         access = unquote(call.query.get("X-Amz-Credential") or "").partition("/")[0]
         return await self.signers.project_of(access) if access else ""
 

@@ -1,4 +1,4 @@
-"""Many objects deleted at once, by S3. Reference: object-store.md, B2."""
+"""Deleting many objects at once in S3. Reference: object-store.md, B2."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Deletes:
         admits="may_delete",
     )
     async def delete(self, call: Call, bucket: str) -> Reply:
-        """Delete objects, or versions of them, at most 1,000."""
+        """Delete up to 1,000 objects or versions of them."""
         place, container, admitted = await self.door.many(call, bucket)
         _check_summed(call)
         root = await self.documents.read(call, "Delete")
@@ -70,7 +70,7 @@ class Deletes:
 
 
 def _check_summed(call: Call) -> None:
-    """What says which objects go must not have been changed on its way. Raises InvalidRequest."""
+    """Check that the list has a checksum: it must not have been changed on its way. Raises InvalidRequest."""
     expected = Expected.of(call)
     if not (expected.md5 or expected.checksums):
         told = "Missing required header for this request: Content-MD5 OR x-amz-checksum-*"

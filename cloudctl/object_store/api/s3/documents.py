@@ -1,4 +1,4 @@
-"""Bodies of requests: data on their way to an object, and documents."""
+"""Bodies of requests: data for an object, and documents."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Documents:
     async def admitted(
         self, call: Call, place: Place, wanted: str = "", *, summed: bool = True, is_document: bool = False
     ) -> Admitted:
-        """Data may come for this place. `wanted`: a sum to reckon. Raises what is wrong with what is said of them."""
+        """Data may come for this place. `wanted`: a sum to compute. Raises what is wrong with its headers."""
         expected = evolve(Expected.of(call, wanted, summed=summed), is_document=is_document)
         signing = await self.signed.signing(call, expected)
         hashing = self.intake.store.hashing
@@ -36,7 +36,7 @@ class Documents:
         )
 
     async def data(self, call: Call, wanted: str = "", *, summed: bool = True, is_document: bool = False) -> Incoming:
-        """What has come. Raises what is wrong with it."""
+        """The body of the request. Raises what is wrong with it."""
         content: object = call.content
         if isinstance(content, Incoming):
             return content
@@ -52,7 +52,7 @@ class Documents:
     async def read(self, call: Call, root: str, *, optional: bool, summed: bool = True) -> Element | None: ...
 
     async def read(self, call: Call, root: str, *, optional: bool = False, summed: bool = True) -> Element | None:
-        """The document that has come; None for no body where it is `optional`. Raises MalformedXML."""
+        """The document in the body; None for no body if it is `optional`. Raises MalformedXML."""
         data = (await self.data(call, summed=summed, is_document=True)).finish()
         data.seek(0)
         raw = data.read(MOST + 1)

@@ -1,4 +1,4 @@
-"""Who asks, by the signature of the request; which bucket is meant; and whether they are let in."""
+"""Who the caller is, by the request's signature; which bucket is meant; and whether the caller may enter."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from cloudctl.object_store.tagging import tags
 from cloudctl.rest.call import Call, Query
 from cloudctl.rest.identity import Identity
 
-# Clients that were told of no region sign for this one.
+# Clients without a configured region sign for this one.
 USUAL_REGION = "us-east-1"
 
 
@@ -58,18 +58,18 @@ class Signed:
         found.check_time(now)
 
     async def who(self, access: str, check: Any) -> Identity:
-        """`check(secret)` raises what is wrong. Raises InvalidAccessKeyId, AccessDenied, too."""
+        """The owner of a key. `check(secret)` raises what is wrong. Raises InvalidAccessKeyId, AccessDenied, too."""
         try:
             return await self.signers.identity(access, check)
         except NotFound:
             told = "The AWS Access Key Id you provided does not exist in our records."
             raise error("InvalidAccessKeyId", told) from None
         except Unauthorized:
-            # The user, the project or what the key was made with is gone.
+            # The user, the project or the key's origin is gone.
             raise error("AccessDenied") from None
 
     async def signing(self, call: Call, expected: Expected) -> Signing | None:
-        """What signs the chunks of a body, whose request was found to be signed; None: nothing does."""
+        """What signs the chunks of a body, whose request has a valid signature; None: nothing does."""
         if not expected.is_signed:
             return None
         headers = {name: [call.header(name) or ""] for name in ("authorization", "x-amz-date", "date")}
@@ -97,17 +97,17 @@ def _parameters(request: Request) -> dict[str, str]:
 
 
 def action_of(action: str, version: str) -> str:
-    """What a policy calls this where a version is named."""
+    """The action's name in a policy, which differs if a version is named."""
     return f"{action}Version" if version else action
 
 
 def _given(tags: str) -> dict[str, str]:
-    """What a policy is told of the tags that a request gives to an object."""
+    """The tags that a request gives to an object, as facts for a policy."""
     return {f"{GIVEN_TAG}{key}": value for key, value in parse_qsl(tags, keep_blank_values=True)}
 
 
 def _existing(conn: Connection, container: Container, name: str, version: str, now: datetime) -> dict[str, str]:
-    """The same of those that an object has; nothing, if it is not there."""
+    """The same for the tags that an object has; empty if there is no object."""
     found: Object | Version | None
     try:
         found = (
@@ -116,7 +116,7 @@ def _existing(conn: Connection, container: Container, name: str, version: str, n
             else objects.find(conn, container, name, now)
         )
     except CloudError:
-        found = None  # whoever may read is told why
+        found = None  # callers who may read are told why later
     return {} if found is None else {f"{EXISTING_TAG}{key}": value for key, value in tags(found.headers)}
 
 
@@ -132,7 +132,7 @@ def _asked(call: Call, action: str, name: str, tagged: Mapping[str, str]) -> Ask
 
 
 def _is_closed(call: Call, container: Container, policy: Policy) -> bool:
-    """Whether what the policy allows to the public is kept from this caller."""
+    """Whether this caller is barred from what the policy allows to the public."""
     block = exposure.of(container)
     foreign = call.project_id != container.project_id
     return foreign and block is not None and block.policies and exposure.is_public(policy)
@@ -140,14 +140,14 @@ def _is_closed(call: Call, container: Container, policy: Policy) -> bool:
 
 @frozen
 class S3Door:
-    """`door` decides; here is what it is asked, and how a refusal is told."""
+    """`door` decides; this determines what it is asked, and how a refusal is reported."""
 
     db: Database
     door: Door
     signed: Signed
 
     def place(self, call: Call, bucket: str, key: str = "") -> Place:
-        """A bucket of the caller's project; `project:bucket` is one of another. Raises what is wrong with the names."""
+        """A bucket of the caller's project; `project:bucket`: of another one. Raises what is wrong with the names."""
         project, _, name = bucket.rpartition(":")
         project = project or call.project_id
         if not project:
@@ -173,8 +173,8 @@ class S3Door:
         action: str = "",
         given: str = "",
     ) -> Container:
-        """The bucket. `action`: what its policy is asked for; empty: nothing. `given`: the tags that an object gets, as
-        a query. Raises NoSuchBucket, AccessDenied.
+        """The bucket. `action`: what its policy must allow; empty: nothing. `given`: the tags that an object gets, as a
+        query. Raises NoSuchBucket, AccessDenied.
         """
         container, admitted = await self._entered(call, place, acl_header, listing, rule)
         if container is None:
@@ -191,7 +191,7 @@ class S3Door:
     async def _entered(
         self, call: Call, place: Place, acl_header: str, listing: bool, rule: str | None
     ) -> tuple[Container | None, bool]:
-        """The bucket, and whether rules and lists let the caller in."""
+        """The bucket, and whether rules or lists let the caller in."""
         try:
             entered = await self.door.enter(call, place, acl_header=acl_header, listing=listing, rule=rule)
         except CloudError as refused:
@@ -209,9 +209,9 @@ class S3Door:
         admitted: bool,
         tagged: Mapping[str, str] = MappingProxyType({}),
     ) -> bool:
-        """Whether the bucket's policy lets the caller do this, who is `admitted` by others than it, or is not.
+        """Whether the caller may do this by the bucket's policy. `admitted`: whether rules or lists let the caller in.
 
-        `tagged`: what it is told of tags.
+        `tagged`: facts about tags.
         """
         policy = bucket_policy.of(container) if action else None
         said = None if policy is None else policy.decide(_asked(call, action, name, tagged))
@@ -220,7 +220,7 @@ class S3Door:
         return said is Effect.ALLOW or (admitted and said is None)
 
     def lets_of(self, call: Call, container: Container, action: str, admitted: bool) -> Callable[[str], bool]:
-        """The same of any number of objects, by their names: what is the same for all is asked once."""
+        """The same for any number of objects, by name: what is the same for all is evaluated once."""
         policy = bucket_policy.of(container)
         if policy is None:
             return lambda name: admitted
@@ -239,14 +239,14 @@ class S3Door:
     async def write(
         self, call: Call, bucket: str, key: str, *, action: str = "s3:PutObject", given: str = ""
     ) -> tuple[Place, Container]:
-        """`given`: the tags of the object, as a query; those of the header are known."""
+        """`given`: the tags of the object, as a query; by default those in the header."""
         place = self.place(call, bucket, key)
         given = given or call.header("x-amz-tagging") or ""
         return place, await self.enter(call, place, acl.WRITE, action=action, given=given)
 
     async def many(self, call: Call, bucket: str) -> tuple[Place, Container, bool]:
-        """For what is done with many objects, of each of which the policy is to be asked (`lets_of`): the bucket, and
-        whether others than the policy let the caller in. Raises NoSuchBucket, AccessDenied.
+        """For work on many objects, for each of which the policy must be checked (`lets_of`): the bucket, and whether
+        rules or lists let the caller in. Raises NoSuchBucket, AccessDenied.
         """
         place = self.place(call, bucket)
         container, admitted = await self._entered(call, place, acl.WRITE, False, None)
@@ -255,6 +255,6 @@ class S3Door:
         return place, container, admitted
 
     async def own(self, call: Call, bucket: str) -> tuple[Place, Container]:
-        """For what only the owners of a bucket may."""
+        """For what only the owners of a bucket may do."""
         place = self.place(call, bucket)
         return place, await self.enter(call, evolve(place, name=""))

@@ -1,4 +1,4 @@
-"""How open a bucket may be, whatever its list and its policy say. Reference: AWS, «PutPublicAccessBlock»,
+"""How open a bucket may be, whatever its access list and its policy say. Reference: AWS, «PutPublicAccessBlock»,
 «PutBucketOwnershipControls», «GetBucketPolicyStatus».
 """
 
@@ -40,7 +40,7 @@ class Exposure:
 
     @routes.get(BUCKET, policy=SHOW, anonymous=True, subresource="publicAccessBlock")
     async def show_block(self, call: Call, bucket: str) -> Reply:
-        """Show what of a bucket is closed to the public."""
+        """Show what a bucket blocks for the public."""
         _, container = await self.door.own(call, bucket)
         block = exposure.of(container)
         if block is None:
@@ -50,7 +50,7 @@ class Exposure:
 
     @routes.put(BUCKET, policy=UPDATE, anonymous=True, subresource="publicAccessBlock", raw=True)
     async def set_block(self, call: Call, bucket: str) -> Reply:
-        """Say what of a bucket is closed to the public."""
+        """Set what a bucket blocks for the public."""
         place, _ = await self.door.own(call, bucket)
         root = await self.documents.read(call, "PublicAccessBlockConfiguration")
         block = Block(**{field: _flag(root, name) for name, field in FIELDS.items()})
@@ -59,14 +59,14 @@ class Exposure:
 
     @routes.delete(BUCKET, policy=UPDATE, anonymous=True, subresource="publicAccessBlock")
     async def remove_block(self, call: Call, bucket: str) -> Reply:
-        """Close nothing of a bucket to the public but what its list and its policy close."""
+        """Remove the public access block of a bucket."""
         place, _ = await self.door.own(call, bucket)
         await self.intake.db.run(change, place, {exposure.KEPT_BLOCK: None}, call.now)
         return Reply(None, 204)
 
     @routes.get(BUCKET, policy=SHOW, anonymous=True, subresource="policyStatus")
     async def policy_status(self, call: Call, bucket: str) -> Reply:
-        """Say whether the policy of a bucket opens it to the public."""
+        """Show whether the policy of a bucket opens it to the public."""
         _, container = await self.door.own(call, bucket)
         policy = bucket_policy.of(container)
         if policy is None:
@@ -84,7 +84,7 @@ class Exposure:
 
     @routes.put(BUCKET, policy=UPDATE, anonymous=True, subresource="ownershipControls", raw=True)
     async def set_ownership(self, call: Call, bucket: str) -> Reply:
-        """Say whether a bucket has access lists."""
+        """Set whether a bucket has access lists."""
         place, container = await self.door.own(call, bucket)
         root = await self.documents.read(call, "OwnershipControls")
         rules = root.findall("Rule")
@@ -96,7 +96,7 @@ class Exposure:
 
     @routes.delete(BUCKET, policy=UPDATE, anonymous=True, subresource="ownershipControls")
     async def remove_ownership(self, call: Call, bucket: str) -> Reply:
-        """Let a bucket have access lists."""
+        """Allow access lists for a bucket again."""
         place, _ = await self.door.own(call, bucket)
         await self.intake.db.run(change, place, {exposure.KEPT_OWNERSHIP: None}, call.now)
         return Reply(None, 204)

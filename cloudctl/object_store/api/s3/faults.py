@@ -1,6 +1,6 @@
 """Error bodies of S3: XML with a code. Reference: object-store.md, B3.
 
-The code of an error is its `type`. What the domain raises has none of S3's, and gets the one of its status.
+The code of an error is its `type`. Errors of the domain have no S3 code, and get the code for their status.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ STATUSES: Final = {
     "SlowDown": 503,
     "XAmzContentSHA256Mismatch": 400,
 }
-# The code of a status, where nobody says more.
+# The default code of a status.
 CODES: Final = {
     400: "InvalidRequest",
     401: "AccessDenied",
@@ -116,7 +116,7 @@ USUAL: Final = {
 
 
 class S3Error(CloudError):
-    """`more`: what S3 tells beside the message, by the names of the elements."""
+    """`more`: what S3 adds to the message, by element name."""
 
     def __init__(self, code: str, message: str, more: Mapping[str, str], headers: Mapping[str, str]) -> None:
         super().__init__(message, type=code, headers=headers)
@@ -125,7 +125,7 @@ class S3Error(CloudError):
 
 
 def error(code: str, message: str = "", more: Mapping[str, str] | None = None, **headers: str) -> CloudError:
-    """An error with one of the codes of S3. A header's name has _ for -."""
+    """An error with one of S3's codes. In names of headers, _ stands for -."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return S3Error(code, message or USUAL.get(code, code), more or {}, named)
 
@@ -140,7 +140,7 @@ def _write(body: JsonObject) -> bytes:
 
 
 def element(code: str, message: str, **more: str) -> Element:
-    """An error as S3 tells it. It has no namespace."""
+    """An error as S3 reports it. It has no namespace."""
     request_id = context.transaction_id.get()
     return xml.element("Error", Code=code, Message=message, **more, RequestId=request_id, HostId=request_id)
 

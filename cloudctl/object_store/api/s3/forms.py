@@ -1,4 +1,4 @@
-"""Forms that browsers send: who made one signed what may be in it.
+"""Forms that browsers send: the author of a form has signed what it may contain.
 
 Reference: object-store.md, B2; AWS, «POST policy».
 """
@@ -39,9 +39,9 @@ from cloudctl.signature_v4 import V4
 
 LONGEST_FIELD = 20_480  # bytes
 MOST_FIELDS = 100
-# Bytes of all forms that come at once: who sends one is known when it is there.
+# Bytes of all forms that arrive at once: their senders are known only afterwards.
 MOST = 5 * 2**30
-# Fields that a policy need not speak of.
+# Fields that a policy need not mention.
 FREE = ("policy", "x-amz-signature", "file", "x-amz-algorithm", "x-amz-credential", "x-amz-date")
 KEPT = {name.lower(): name for name in headers.KEPT}
 
@@ -65,7 +65,7 @@ class Forms:
 
     @routes.post(BUCKET, policy=CREATE, anonymous=True, raw=True, admits="may_post", status=204)
     async def take(self, call: Call, bucket: str) -> Reply:
-        """Make an object of the file in a form that somebody signed."""
+        """Make an object from the file in a signed form."""
         assert call.rule is not None
         call.caller.decided.add(call.rule)
         boundary = boundary_of(call.header("content-type") or "")
@@ -85,7 +85,7 @@ class Forms:
         raise error("InvalidArgument", "POST requires exactly one file upload per request.")
 
     async def _keep(self, call: Call, bucket: str, fields: Mapping[str, str], part: Part) -> Reply:
-        """What follows the file is not read."""
+        """Store the file. What follows it is not read."""
         key = fields.get("key", "").replace("${filename}", part.filename or "")
         if not key:
             raise error("InvalidArgument", "Bucket POST must contain a field named 'key'.")
@@ -100,7 +100,7 @@ class Forms:
         return _answer(call, place, fields, content.etag, told)
 
     async def _allowed(self, call: Call, bucket: str, fields: Mapping[str, str]) -> tuple[int, int]:
-        """How long the file may be; the caller is who signed the form. Raises AccessDenied, SignatureDoesNotMatch."""
+        """How long the file may be; the signer becomes the caller. Raises AccessDenied, SignatureDoesNotMatch."""
         signature = _signature(fields)
         self.door.signed.check_scope(evolve(signature, expires=604_800), call.now)
         policy = fields.get("policy", "")
@@ -115,7 +115,7 @@ class Forms:
             raise error("AccessDenied")
         call.caller = evolve(call.caller, identity=identity)
         project, _, name = bucket.rpartition(":")
-        # Where it goes is not the sender's to choose: a bucket of another project is meant by its whole name only.
+        # The sender must not choose where it goes: only a full name means a bucket of another project.
         meant = name if project in ("", identity.project_id) else bucket
         return conditions(policy, {**fields, "bucket": meant}, call.now)
 
@@ -135,7 +135,7 @@ def _signature(fields: Mapping[str, str]) -> Signature:
 
 
 def conditions(policy: str, fields: Mapping[str, str], now: datetime) -> tuple[int, int]:
-    """Whether a policy allows these fields; how long the file may be. Raises AccessDenied, InvalidArgument."""
+    """Check the fields against a policy. Returns how long the file may be. Raises AccessDenied, InvalidArgument."""
     try:
         document = orjson.loads(base64.b64decode(policy, validate=True))
         until, given = parse_time(document["expiration"]), document["conditions"]

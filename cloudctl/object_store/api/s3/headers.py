@@ -1,4 +1,4 @@
-"""Headers of S3, as the object store keeps them: `x-amz-meta-color` is X-Object-Meta-Color."""
+"""Headers of S3, as the object store stores them: `x-amz-meta-color` is X-Object-Meta-Color."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from cloudctl.rest.call import Call
 
 META = "x-amz-meta-"
 TAGGING = tagging.KEPT
-# What a checksum is of: all the data, where nothing else is kept.
+# What a checksum covers: all the data, unless something else is stored.
 TYPE, WHOLE = "x-amz-checksum-type", "FULL_OBJECT"
 KEPT_TYPE = f"{PRIVATE}X-Amz-Checksum-Type"
 USUAL_TYPE = "binary/octet-stream"
 KEPT = ("Content-Encoding", "Content-Disposition", "Content-Language", "Cache-Control", "Expires")
-# What a URL may change of an answer.
+# The headers of an answer that a URL may override.
 OVERRIDDEN = {f"response-{name.lower()}": name for name in ("Content-Type", *KEPT)}
-# Asked for by a header, and not here.
+# Headers that request what is not supported here.
 REFUSED = (
     "x-amz-object-lock-mode",
     "x-amz-object-lock-retain-until-date",
@@ -41,14 +41,14 @@ REFUSED = (
     "x-amz-grant-write-acp",
     "x-amz-bucket-object-lock-enabled",
 )
-# Of an object that is as open as its bucket is.
+# Lists for an object that is as open as its bucket.
 OWN_ACLS = ("private", "bucket-owner-full-control", "bucket-owner-read")
 
 MOST_TAGS = 10
 
 
 def refuse(call: Call) -> None:
-    """What is asked for and is not here. Raises NotImplemented, InvalidStorageClass."""
+    """Refuse headers that request what is not supported here. Raises NotImplemented, InvalidStorageClass."""
     for name in REFUSED:
         given = call.header(name)
         if given and given.lower() not in ("false", "off"):
@@ -60,7 +60,7 @@ def refuse(call: Call) -> None:
 
 
 def said(call: Call) -> dict[str, str]:
-    """What is kept of the headers of an object. Raises MetadataTooLarge."""
+    """The headers of an object that are stored. Raises MetadataTooLarge."""
     found: dict[str, str] = {}
     for name, value in headers.sent(call):
         lower = name.lower()
@@ -70,7 +70,7 @@ def said(call: Call) -> dict[str, str]:
             found[name] = value
     coding = [each.strip() for each in found.pop("Content-Encoding", "").split(",")]
     if (call.header("x-amz-content-sha256") or "") in STREAMING:
-        # How the body is sent is not what the object is.
+        # How the body is sent is not a property of the object.
         coding = [each for each in coding if each != "aws-chunked"]
     if kept := ", ".join(filter(None, coding)):
         found["Content-Encoding"] = kept
@@ -82,7 +82,7 @@ def said(call: Call) -> dict[str, str]:
 
 
 def new_object(call: Call) -> NewObject:
-    """What a PUT makes, but for its data. Raises what is wrong with the headers."""
+    """What a PUT makes, without its data. Raises what is wrong with the headers."""
     refuse(call)
     kept = said(call)
     if tags := tags_of_header(call.header("x-amz-tagging")):
@@ -103,7 +103,7 @@ def new_object(call: Call) -> NewObject:
 
 
 def tags_of_header(text: str | None) -> str:
-    """Checked. Raises InvalidTag."""
+    """The tags of a header, checked. Raises InvalidTag."""
     if not text:
         return ""
     try:
@@ -116,7 +116,7 @@ def tags_of_header(text: str | None) -> str:
 
 
 def kept_tags(pairs: list[tuple[str, str]], most: int = MOST_TAGS) -> str:
-    """As they are kept. Raises InvalidTag."""
+    """Tags in the form in which they are stored. Raises InvalidTag."""
     names = [name for name, _ in pairs]
     if len(pairs) > most:
         raise error("InvalidTag", f"Object tags cannot be greater than {most}")
@@ -132,7 +132,7 @@ def quoted(etag: str) -> str:
 
 
 def shown(record: Object | Version, etag: str, call: Call, *, known: bool) -> Headers:
-    """What is said of an object. `known`: versions are kept in its bucket."""
+    """The headers of an object. `known`: versions are kept in its bucket."""
     kept = dict(record.headers)
     told = [
         ("ETag", quoted(etag)),
@@ -163,12 +163,12 @@ def sums(kept: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def sum_type(kept: Mapping[str, str]) -> str:
-    """What the checksums are of."""
+    """What the checksums cover."""
     return kept.get(KEPT_TYPE, WHOLE)
 
 
 def sums_in_xml(kept: Mapping[str, str]) -> dict[str, str]:
-    """By their names there: ChecksumCRC32."""
+    """The checksums by their names in XML: ChecksumCRC32."""
     return {f"Checksum{name.removeprefix(HEADER).upper()}": value for name, value in sums(kept)}
 
 

@@ -27,7 +27,7 @@ ALMOST = timedelta(microseconds=999_999)  # a second
 
 
 def moment(when: datetime) -> str:
-    """The second that the header Last-Modified tells, too: clients compare them."""
+    """The same second as in the header Last-Modified: clients compare them."""
     return f"{(when + ALMOST).isoformat(timespec='seconds')}.000Z"
 
 
@@ -47,7 +47,7 @@ def integer(name: str, text: str | None, otherwise: int, most: int) -> int:
 
 @frozen
 class Asked:
-    """What every listing is asked for."""
+    """The parameters of every listing."""
 
     prefix: str
     delimiter: str
@@ -67,7 +67,7 @@ class Asked:
         return quote(text, safe="/-_.~") if self.coding else text
 
     def wanted(self, marker: str) -> Wanted:
-        """One more than is shown, which tells whether there are more."""
+        """One more than is shown, to know whether there are more."""
         return Wanted(self.most + 1, marker, prefix=self.prefix, delimiter=self.delimiter)
 
     def said(self, container: Container) -> Element:
@@ -140,7 +140,7 @@ class Token:
 
 
 def page_of(root: Element, asked: Asked, found: Sequence[Entry], *, owned: bool) -> str:
-    """Adds what is shown; the last name of the page if there are more, else empty."""
+    """Adds what is shown. Returns the last name of the page if there are more, else empty."""
     more, shown = len(found) > asked.most, found[: asked.most]
     root.append(_text("IsTruncated", "true" if more and asked.most else "false"))
     root.extend(contents(asked, each, owned=owned) for each in shown if not isinstance(each, str))

@@ -1,4 +1,4 @@
-"""Objects by S3: their data, and what is said of them. Reference: object-store.md, B2."""
+"""Objects in S3: their data and their metadata. Reference: object-store.md, B2."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ READING = ("versionId", "partNumber", *headers.OVERRIDDEN)
 
 
 def length_of(call: Call) -> int:
-    """Bytes of data that will come, as far as the headers say. Raises MissingContentLength."""
+    """The bytes of data that will come, according to the headers. Raises MissingContentLength."""
     length = call.header("x-amz-decoded-content-length") or call.header("content-length")
     if length is None and "chunked" not in (call.header("transfer-encoding") or "").lower():
         raise error("MissingContentLength")
@@ -44,7 +44,7 @@ def length_of(call: Call) -> int:
 
 
 def _replaces(call: Call, what: str) -> bool:
-    """Whether a copy has this of its own. Raises InvalidArgument."""
+    """Whether a copy replaces this instead of copying it. Raises InvalidArgument."""
     directive = (call.header(f"x-amz-{what}-directive") or "COPY").upper()
     if directive not in ("COPY", "REPLACE"):
         raise error("InvalidArgument", f"Unknown {what} directive.")
@@ -52,7 +52,7 @@ def _replaces(call: Call, what: str) -> bool:
 
 
 def versioned(container: Container, version: str) -> Headers:
-    """What is said of the version that was made; nothing where no versions are kept any more, as in S3."""
+    """The header for the version that was made; nothing if versions are no longer kept, as in S3."""
     return (("x-amz-version-id", version),) if version and numbered.is_known(container) else ()
 
 
@@ -68,14 +68,14 @@ def _label(conn: Connection, place: Place, version: str, tags: str, call: Call) 
 
 @frozen
 class Summing:
-    """Keeps a copy with a checksum that is reckoned anew, of the data on their way."""
+    """Stores a copy with a new checksum, computed while the data is copied."""
 
     name: str
     digest: Digest
 
     @classmethod
     def of(cls, call: Call) -> Summing | None:
-        """None: a copy has the one of its source. Raises InvalidRequest."""
+        """None: a copy keeps its source's checksum. Raises InvalidRequest."""
         name = (call.header("x-amz-checksum-algorithm") or "").lower()
         if not name:
             return None
@@ -106,12 +106,12 @@ class Objects:
 
     @routes.head(OBJECT, policy=SHOW, anonymous=True, query=READING)
     async def show(self, call: Call, bucket: str, key: str) -> Reply:
-        """Show what is said of an object."""
+        """Show the metadata of an object."""
         return await self._read(call, bucket, key)
 
     @routes.get(OBJECT, policy=SHOW, anonymous=True, query=READING)
     async def download(self, call: Call, bucket: str, key: str) -> Reply:
-        """Get the data of an object, or a range of them."""
+        """Get the data of an object, or a range of it."""
         return await self._read(call, bucket, key)
 
     async def _read(self, call: Call, bucket: str, key: str) -> Reply:
@@ -121,7 +121,7 @@ class Objects:
         said = headers.shown(found.object, found.data.etag, call, known=numbered.is_known(container))
         said += self._overridden(call)
         if not conditions.holds(call, found.data.etag, found.object.updated_at):
-            # Without data there is no sum to hold it against: clients would look for it.
+            # Without data there must be no sum: clients would check it.
             return Reply(None, 304, tuple(each for each in said if not each[0].startswith(checksums.HEADER)))
         body, status, told = self._body(call, found)
         told = tuple(each for each in told if each[0] not in dict(said)) + await self._sums_of_part(call, found)
@@ -147,7 +147,7 @@ class Objects:
         return error("NoSuchKey")
 
     def _overridden(self, call: Call) -> Headers:
-        """Headers that the URL asks for. Raises InvalidRequest for who did not sign it."""
+        """Headers that the URL requests. Raises InvalidRequest if it is not signed."""
         found = tuple(
             (name, call.query.get(asked) or "") for asked, name in headers.OVERRIDDEN.items() if asked in call.query
         )
@@ -160,7 +160,7 @@ class Objects:
         return found
 
     async def _sums_of_part(self, call: Call, found: Found) -> Headers:
-        """The checksums of the part that is asked for, of an object that came in parts."""
+        """The checksums of the requested part of an object uploaded in parts."""
         upload_id, number = found.object.parts_id, call.query.get("partNumber")
         if upload_id is None or number is None or (call.header("x-amz-checksum-mode") or "").upper() != "ENABLED":
             return ()
@@ -198,7 +198,7 @@ class Objects:
 
     @routes.put(OBJECT, policy=CREATE, anonymous=True, raw=True, admits="may_upload")
     async def upload(self, call: Call, bucket: str, key: str) -> Reply:
-        """Create an object, or replace it; or copy one."""
+        """Create, replace or copy an object."""
         place, container = await self.door.write(call, bucket, key)
         self._check_acl(call, container)
         if (source := call.header("x-amz-copy-source")) is not None:
@@ -246,7 +246,7 @@ class Objects:
         return Reply(xml.answer(root), headers=told)
 
     def _copied(self, call: Call, found: Found, replaced: bool) -> NewObject:
-        """What a copy makes, but for its data."""
+        """What a copy makes, without its data."""
         new, was = headers.new_object(call), found.object.headers
         kept = dict(new.headers if replaced else was)
         tags = (new.headers if _replaces(call, "tagging") else was).get(headers.TAGGING)
@@ -255,13 +255,13 @@ class Objects:
         for name in (headers.KEPT_TYPE, *headers.kept_sums(dict(headers.sums(was)))):
             kept.pop(name, None)
         if headers.sum_type(was) == headers.WHOLE:
-            # A copy is one piece: what is the sum of the sums of parts is none of it.
+            # A copy is one piece: a sum of the sums of parts does not apply to it.
             kept |= headers.kept_sums(dict(headers.sums(was)))
         return evolve(new, headers=kept, content_type=new.content_type if replaced else found.object.content_type)
 
     @routes.delete(OBJECT, policy="object_store:objects:delete", anonymous=True, query=("versionId",))
     async def delete(self, call: Call, bucket: str, key: str) -> Reply:
-        """Delete an object, or a version of it; it need not be there."""
+        """Delete an object or a version of it; it need not exist."""
         version = call.query.get("versionId") or ""
         action = action_of("s3:DeleteObject", version)
         place, container = await self.door.write(call, bucket, key, action=action)
@@ -292,7 +292,7 @@ class Objects:
         try:
             kept = headers.kept_tags(tags_of(await self.documents.read(call, "Tagging")))
         except CloudError:
-            # Who may not hears nothing else.
+            # A caller who may not is told only that.
             await self.door.write(call, bucket, key, action=action)
             raise
         place, _ = await self.door.write(call, bucket, key, action=action, given=kept)
@@ -301,21 +301,21 @@ class Objects:
 
     @routes.delete(OBJECT, policy=UPDATE, anonymous=True, subresource="tagging", query=("versionId",))
     async def remove_tagging(self, call: Call, bucket: str, key: str) -> Reply:
-        """Take the tags of an object away."""
+        """Remove the tags of an object."""
         place, _ = await self.door.write(call, bucket, key, action="s3:DeleteObjectTagging")
         await self.intake.db.run(_label, place, call.query.get("versionId") or "", "", call)
         return Reply(None, 204)
 
     @routes.get(OBJECT, policy=SHOW, anonymous=True, subresource="acl", query=("versionId",))
     async def acl(self, call: Call, bucket: str, key: str) -> Reply:
-        """Show who may read an object: as open as its bucket."""
+        """Show who may read an object: the same as for its bucket."""
         place, container = await self.door.read(call, bucket, key, action="s3:GetObjectAcl")
         await self.find(call, place, container, call.query.get("versionId") or "")
         return answered(acls.shown(place.project_id, container))
 
     @routes.put(OBJECT, policy=UPDATE, anonymous=True, subresource="acl", raw=True)
     async def set_acl(self, call: Call, bucket: str, key: str) -> Reply:
-        """Take an ACL that says what the bucket's says."""
+        """Accept an ACL only if it is equivalent to the bucket's."""
         place, container = await self.door.write(call, bucket, key)
         await self.find(call, place, container, "")
         canned = call.header("x-amz-acl")

@@ -1,4 +1,4 @@
-"""Policies of buckets, by S3. Which part of their language is understood: `object_store/bucket_policy.py`."""
+"""Policies of buckets in S3. For the supported part of their language, see `object_store/bucket_policy.py`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Policies:
 
     @routes.put(BUCKET, policy=UPDATE, anonymous=True, subresource="policy", raw=True, status=204)
     async def set(self, call: Call, bucket: str) -> Reply:
-        """Say who may do what with the objects of a bucket, or may not."""
+        """Set who may or may not do what with the objects of a bucket."""
         place, container = await self.door.own(call, bucket)
         data = (await self.documents.data(call)).finish()
         data.seek(0)
@@ -50,7 +50,7 @@ class Policies:
 
     @routes.delete(BUCKET, policy=UPDATE, anonymous=True, subresource="policy")
     async def remove(self, call: Call, bucket: str) -> Reply:
-        """Take the policy of a bucket away."""
+        """Remove the policy of a bucket."""
         place, _ = await self.door.own(call, bucket)
         await self.intake.db.run(change, place, {bucket_policy.KEPT: None}, call.now)
         return Reply(None, 204)

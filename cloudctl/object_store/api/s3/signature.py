@@ -20,9 +20,9 @@ from cloudctl.object_store.api.s3.chunks import mismatch
 from cloudctl.object_store.api.s3.faults import error
 from cloudctl.signature_v4 import COMPACT, V4
 
-LONGEST = 604_800  # seconds that a URL is good for
+LONGEST = 604_800  # seconds that a URL is valid
 UNSIGNED = "UNSIGNED-PAYLOAD"
-# What is said of a chunked body in the place of its hash, and whether it is signed, and has a trailer.
+# What replaces the hash of a chunked body → whether it is signed, and whether it has a trailer.
 STREAMING = {
     "STREAMING-UNSIGNED-PAYLOAD-TRAILER": (False, True),
     "STREAMING-AWS4-HMAC-SHA256-PAYLOAD": (True, False),
@@ -36,7 +36,7 @@ PARAMETERS = ("Algorithm", "Credential", "Date", "Expires", "SignedHeaders", "Si
 
 @frozen
 class Request:
-    """As it came: path and query are not read yet. Names of headers are in lower case."""
+    """As received: path and query are not parsed yet. Names of headers are in lower case."""
 
     method: str
     path: bytes
@@ -102,12 +102,12 @@ class Signature:
 
 
 def payload_of(request: Request) -> str:
-    """What the client says of the body: its hash, or why there is none."""
+    """What the client says about the body: its hash, or why there is none."""
     return request.header("x-amz-content-sha256")
 
 
 def read(request: Request, query: Mapping[str, str]) -> Signature | None:
-    """None: nobody signed it. Raises what is wrong with the words of it."""
+    """None: it is not signed. Raises what is wrong with its syntax."""
     authorization = request.header("authorization")
     if authorization:
         return _of_header(request, authorization)
@@ -147,7 +147,7 @@ def _of_header(request: Request, text: str) -> Signature:
 
 
 def _time_of(request: Request) -> str:
-    """By the one of two headers that is there."""
+    """The time, from whichever of two headers is present."""
     when = request.header("x-amz-date")
     if when:
         return when

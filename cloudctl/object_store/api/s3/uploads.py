@@ -1,4 +1,4 @@
-"""Objects that come in parts, by S3. Reference: object-store.md, B2."""
+"""Objects uploaded in parts in S3. Reference: object-store.md, B2."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from cloudctl.rest.route import Routes
 from cloudctl.rest.uploads import Admitted
 
 LISTING = "object_store:containers:show"
-# Bytes of an object that comes in parts (5 TiB, as elsewhere).
+# Bytes of an object uploaded in parts (5 TiB, as elsewhere).
 MOST = 5 * 2**40
 
 
@@ -54,7 +54,7 @@ class Uploads:
 
     @routes.post(OBJECT, policy=CREATE, anonymous=True, subresource="uploads", raw=True)
     async def begin(self, call: Call, bucket: str, key: str) -> Reply:
-        """Begin an object that comes in parts."""
+        """Begin an upload in parts."""
         place, container = await self.objects.door.write(call, bucket, key)
         new, whole = headers.new_object(call), Sum.asked(call)
         if whole is not None:
@@ -75,7 +75,7 @@ class Uploads:
         OBJECT, policy=CREATE, anonymous=True, subresource="partNumber", raw=True, admits="may_put", query=("uploadId",)
     )
     async def put(self, call: Call, bucket: str, key: str) -> Reply:
-        """Put a part, or copy one."""
+        """Upload or copy a part."""
         place, _ = await self.objects.door.write(call, bucket, key)
         upload_id, number = call.query.get("uploadId") or "", _number(call)
         whole = await self.objects.intake.db.read(_may_put, place, upload_id)
@@ -122,9 +122,9 @@ class Uploads:
 
     @routes.post(OBJECT, policy=CREATE, anonymous=True, subresource="uploadId", raw=True, admits="may_complete")
     async def complete(self, call: Call, bucket: str, key: str) -> Reply:
-        """Make the object of its parts."""
+        """Make the object from its parts."""
         place, container = await self.objects.door.write(call, bucket, key)
-        # What the headers say is the sum of the object.
+        # The sum in the headers is that of the object.
         root = await self.documents.read(call, "CompleteMultipartUpload", summed=False)
         wanted = [
             Wanted(_integer(xml.text_of(each, "PartNumber")), xml.text_of(each, "ETag").strip('"'), _sums_of(each))
@@ -154,7 +154,7 @@ class Uploads:
 
     @routes.delete(OBJECT, policy="object_store:objects:delete", anonymous=True, subresource="uploadId")
     async def abort(self, call: Call, bucket: str, key: str) -> Reply:
-        """Give an upload up."""
+        """Abort an upload."""
         place, _ = await self.objects.door.write(call, bucket, key, action="s3:AbortMultipartUpload")
         await self.objects.intake.change(parts.abort, place, call.query.get("uploadId") or "")
         return Reply(None, 204)
@@ -208,7 +208,7 @@ class Uploads:
         query=("prefix", "delimiter", "max-uploads", "encoding-type", "key-marker", "upload-id-marker"),
     )
     async def list(self, call: Call, bucket: str) -> Reply:
-        """List the uploads that are on their way to a bucket."""
+        """List the unfinished uploads to a bucket."""
         asked, query = Asked.of(call, "max-uploads"), call.query
         _, container = await self.objects.door.own(call, bucket)
         key, upload_id = query.get("key-marker") or "", query.get("upload-id-marker") or ""
@@ -250,7 +250,7 @@ def _number(call: Call) -> int:
 
 
 def _sums_of(given: Element) -> dict[str, str]:
-    """The checksums of a part, as the client names them, as they are kept."""
+    """The checksums that the client gives for a part, in the form in which they are stored."""
     found = {name: xml.text_of(given, f"Checksum{name.upper()}") for name in ALGORITHMS}
     return headers.kept_sums({HEADER + name: value for name, value in found.items() if value})
 

@@ -1,4 +1,4 @@
-"""Checksums of objects that come in parts: of all the data, or of the checksums of the parts.
+"""Checksums of objects uploaded in parts: of all the data, or of the parts' checksums.
 
 Reference: AWS, «Checking object integrity», «CompleteMultipartUpload».
 """
@@ -22,7 +22,7 @@ from cloudctl.rest.call import Call
 ALGORITHM, TYPE = "x-amz-checksum-algorithm", "x-amz-checksum-type"
 KEPT_ALGORITHM: Final = f"{PRIVATE}X-Amz-Checksum-Algorithm"
 COMPOSITE, WHOLE = "COMPOSITE", headers.WHOLE
-# Which of both a checksum can be; the first one where nothing is said. What is no CRC cannot be put together.
+# Which of the two a checksum can be; the first is the default. Only CRCs can be combined.
 TYPES: Final = {
     "crc32": (COMPOSITE, WHOLE),
     "crc32c": (COMPOSITE, WHOLE),
@@ -33,8 +33,8 @@ TYPES: Final = {
 
 
 def _combine(algorithm: str) -> Callable[[int, int, int], int]:
-    """Of the sums of two pieces, and the bytes of the second: the sum of both."""
-    # Not before somebody asks for one.
+    """A function from the sums of two pieces, and the bytes of the second, to the sum of both."""
+    # Imported only once somebody requests one.
     from awscrt import checksums
 
     found: Callable[[int, int, int], int] = getattr(checksums, f"combine_{algorithm}")
@@ -43,7 +43,7 @@ def _combine(algorithm: str) -> Callable[[int, int, int], int]:
 
 @frozen
 class Sum:
-    """What an upload is to have."""
+    """The checksum that an upload is to have."""
 
     algorithm: str
     type: str
@@ -71,7 +71,7 @@ class Sum:
 
     @property
     def kept(self) -> dict[str, str]:
-        """As an upload has it."""
+        """The headers in which an upload stores it."""
         return {KEPT_ALGORITHM: self.algorithm, headers.KEPT_TYPE: self.type}
 
     @property
@@ -79,7 +79,7 @@ class Sum:
         return (ALGORITHM, self.algorithm.upper()), (TYPE, self.type)
 
     def of_parts(self, found: Sequence[tuple[str, int]]) -> str:
-        """The sum of all: of the sums of the parts, in base64, and their bytes."""
+        """The sum of the object, from the parts' sums (base64) and sizes (bytes)."""
         raw = [(base64.b64decode(value), size) for value, size in found]
         if self.type == COMPOSITE:
             digest = ALGORITHMS[self.algorithm]()
@@ -94,7 +94,7 @@ class Sum:
 
 @frozen
 class Completing:
-    """What is said of an object when its parts have come, and whether that is what the client says."""
+    """The headers of a completed object, checked against what the client says."""
 
     given: Mapping[str, str]  # algorithm → base64
     type: str
@@ -106,7 +106,7 @@ class Completing:
         return cls(given, (call.header(TYPE) or "").upper(), call.header("x-amz-mp-object-size") or "")
 
     def __call__(self, upload: Upload, found: Sequence[UploadPart]) -> dict[str, str]:
-        """The headers to keep. Raises InvalidRequest, BadDigest."""
+        """The headers to store. Raises InvalidRequest, BadDigest."""
         size = sum(part.size for part in found)
         if self.size and self.size != str(size):
             raise error(

@@ -1,4 +1,4 @@
-"""XML as S3 speaks it: what is read is small, and declares nothing. Reference: object-store.md, B3."""
+"""XML for S3: documents that are read are small, and declare nothing. Reference: object-store.md, B3."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 
 NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 SCHEMA = "http://www.w3.org/2001/XMLSchema-instance"
-# Of what costs the reader a step each. The parts of an upload, 10,000 of four elements each, have half of it.
+# Characters that cost the parser a step each. A list of 10,000 parts, of four elements each, has half of this.
 MARKS, MOST_MARKS = "<=&\r\n", 200_000
 # No XML can hold these, escaped or not.
 NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
@@ -18,14 +18,14 @@ Value = str | int | bool | None
 
 
 class Malformed(ValueError):
-    """It is no XML, or more than is taken."""
+    """It is not XML, or exceeds the limits."""
 
 
 def parse(raw: bytes, root: str) -> Element:
-    """The root element, which has this name; namespaces are dropped. Raises Malformed.
+    """The root element, which must have this name; namespaces are dropped. Raises Malformed.
 
-    A document that declares a type is refused: entities that are made of entities would fill the memory. It is UTF-8,
-    whatever it says of itself, so that nothing is hidden by another encoding. Blocks for a moment.
+    A document that declares a type is refused: nested entities would fill the memory. It is read as UTF-8, whatever it
+    declares, so that no other encoding can hide anything. Blocks for a moment.
     """
     try:
         text = raw.decode("utf-8-sig")
@@ -47,7 +47,7 @@ def parse(raw: bytes, root: str) -> Element:
 
 
 def text_of(parent: Element, path: str) -> str:
-    """Of a child; empty if there is none."""
+    """The text of a child; empty if there is none."""
     return (parent.findtext(path) or "").strip()
 
 
