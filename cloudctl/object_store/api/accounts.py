@@ -1,4 +1,4 @@
-"""Accounts: what is in them, and what is said of them. Reference: object-store.md, A3."""
+"""Accounts: their containers and their metadata. Reference: object-store.md, A3."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cloudctl.rest.route import Routes
 from cloudctl.rest.uploads import Admitted
 
 QUOTA = "X-Account-Quota-"
-# As it was called before, among what users say freely.
+# Its former name, among the metadata that users set freely.
 OLD_QUOTA = f"{metadata.ACCOUNT}Quota-"
 # Accounts come and go with their projects.
 ALLOWED = {"Allow": "HEAD, GET, POST, OPTIONS"}
@@ -68,7 +68,7 @@ class Accounts:
 
     @routes.head("/v1/<account>", policy="object_store:accounts:show", anonymous=True, status=204)
     async def show(self, call: Call, account: str) -> Reply:
-        """Show what is said of an account."""
+        """Show the metadata of an account."""
         place = placed(account)
         await self.door.enter(call, place)
         return Reply(None, headers=(*await self._said(call, place), *NOTHING))
@@ -83,7 +83,7 @@ class Accounts:
         return listings.reply(form, body, await self._said(call, place))
 
     async def may_post(self, call: Call, account: str) -> Admitted:
-        """Whether a list of what is to be deleted may come."""
+        """Whether a list of things to delete may come."""
         if "bulk-delete" not in call.query:
             raise TooLarge("")
         place = placed(account)
@@ -100,7 +100,7 @@ class Accounts:
         query=("bulk-delete",),
     )
     async def update(self, call: Call, account: str) -> Reply:
-        """Say something of an account, or delete many things that are in it."""
+        """Change the metadata of an account, or delete many things in it."""
         place = placed(account)
         await self.door.enter(call, place)
         if "bulk-delete" in call.query:
@@ -119,7 +119,7 @@ class Accounts:
         query=("bulk-delete",),
     )
     async def delete_many(self, call: Call, account: str) -> Reply:
-        """Delete many things that are in an account."""
+        """Delete many things in an account."""
         place = placed(account)
         await self.door.enter(call, place)
         if "bulk-delete" not in call.query:
@@ -143,7 +143,7 @@ class Accounts:
         query=("extract-archive",),
     )
     async def extract(self, call: Call, account: str) -> Reply:
-        """Make containers and objects of the files in an archive."""
+        """Make containers and objects from the files in an archive."""
         place = placed(account)
         await self.door.enter(call, place)
         if "extract-archive" not in call.query:
@@ -152,7 +152,7 @@ class Accounts:
 
 
 def _access(call: Call) -> dict[str, str | None]:
-    """Whom the account is open to. Raises Invalid."""
+    """Who may access the account. Raises Invalid."""
     given = call.header(account_acl.HEADER)
     if given is None:
         return {}

@@ -1,4 +1,4 @@
-"""Many at once: paths to be deleted, and archives whose files become objects. Reference: object-store.md, A8."""
+"""Many things at once: paths to delete, and archives whose files become objects. Reference: object-store.md, A8."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from cloudctl.rest.call import Call, Reply
 MOST_DELETES = 10_000
 MOST_FAILED = 1000
 MOST_CONTAINERS = 10_000
-# Bytes of a path in a list, which may be escaped all through.
+# Bytes of a path in a list, all of which may be escaped.
 LONGEST = 3 * (MOST_OF_CONTAINER + MOST_OF_OBJECT + 2)
 # Of a list, some of whose lines may be empty.
 MOST_BYTES = 2 * MOST_DELETES * LONGEST
-LINES = 65536  # bytes of a list that are looked at together
+LINES = 65536  # bytes of a list that are read together
 
 
 @frozen
@@ -40,7 +40,7 @@ class Bulk:
     # -- deleting
 
     async def delete(self, call: Call, place: Place) -> Reply:
-        """The body has a path in each line, of an object or of an empty container."""
+        """Each line of the body is the path of an object or of an empty container."""
         outcome = Outcome()
         count = 0
         if call.content.seek(0, os.SEEK_END) > MOST_BYTES:
@@ -81,7 +81,7 @@ class Bulk:
     # -- archives
 
     async def extract(self, call: Call, place: Place) -> Reply:
-        """Each file of the archive is an object: below `place`, or of the container that its path begins with."""
+        """Each file of the archive becomes an object: below `place`, or in the container that its path begins with."""
         form = call.query.get("extract-archive") or ""
         if form not in archives.FORMATS:
             raise Invalid("Unsupported archive format")
@@ -134,7 +134,7 @@ def _rule(place: Place) -> str:
 
 
 def _lines(body: IO[bytes]) -> Iterator[list[bytes]]:
-    """Some at a time, without those that are empty; of one that is too long as much as shows it. It blocks."""
+    """Some lines at a time, without empty ones; one that is too long is cut, but still too long. It blocks."""
     body.seek(0)
     rest = b""
     while data := body.read(LINES):

@@ -1,4 +1,4 @@
-"""Answers of calls that do many things, of which some may fail. Reference: object-store.md, A8."""
+"""Answers of calls that do many things, some of which may fail. Reference: object-store.md, A8."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def media(call: Call) -> str:
 
 
 def told(call: Call, said: Mapping[str, Any], status: int = 200) -> Reply:
-    """The answer: a value by its name, and `Errors`, pairs of a path and of what is wrong with it."""
+    """The answer: values by name, and `Errors`, pairs of a path and what is wrong with it."""
     form = media(call)
     if form == JSON:
         body = orjson.dumps(said)
@@ -55,18 +55,18 @@ def status_of(error: CloudError) -> str:
 
 @define
 class Outcome:
-    """Of a call that deletes, or that creates: `deleted` and `created` count what was done."""
+    """The outcome of a call that deletes or creates: `deleted` and `created` count what was done."""
 
     deleted: int = 0
     missing: int = 0
     created: int | None = None
     wrong: list[tuple[str, str]] = field(factory=list)
-    status: str = ""  # what the whole call came to, if not to what its parts did
+    status: str = ""  # of the whole call, if it does not follow from its parts
     body: str = ""
 
     @contextmanager
     def of(self, path: str) -> Iterator[None]:
-        """One of the things to be done; what is wrong with it is told at the end."""
+        """One of the things to do; its error is reported at the end."""
         try:
             yield
         except NotFound as error:

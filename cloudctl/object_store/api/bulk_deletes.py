@@ -1,4 +1,4 @@
-"""Lists of what is to be deleted, sent to a container or an object: what they name is below the account, as ever.
+"""Lists of things to delete, sent to a container or an object: their paths are relative to the account, as always.
 Reference: object-store.md, A8.
 """
 
@@ -21,7 +21,7 @@ RULE = "object_store:accounts:bulk_delete"
 
 @frozen
 class BulkDeletes:
-    """The path says who may send a list; each line of it is decided by itself."""
+    """The path determines who may send a list; each of its lines is checked separately."""
 
     routes = Routes("Object store: accounts")
 
@@ -34,22 +34,22 @@ class BulkDeletes:
 
     @routes.post(CONTAINER, policy=RULE, anonymous=True, raw=True, admits="may_come", subresource="bulk-delete")
     async def post_to_container(self, call: Call, account: str, container: str) -> Reply:
-        """Delete many things that are in an account; the container itself is one if the list names it."""
+        """Delete many things in an account; the container itself only if the list names it."""
         return await self._delete(call, account, container)
 
     @routes.delete(CONTAINER, policy=RULE, anonymous=True, raw=True, admits="may_come", subresource="bulk-delete")
     async def delete_of_container(self, call: Call, account: str, container: str) -> Reply:
-        """Delete many things that are in an account; the container itself is one if the list names it."""
+        """Delete many things in an account; the container itself only if the list names it."""
         return await self._delete(call, account, container)
 
     @routes.post(OBJECT, policy=RULE, anonymous=True, raw=True, admits="may_come", subresource="bulk-delete")
     async def post_to_object(self, call: Call, account: str, container: str, name: str) -> Reply:
-        """Delete many things that are in an account; the object itself is one if the list names it."""
+        """Delete many things in an account; the object itself only if the list names it."""
         return await self._delete(call, account, container, name)
 
     @routes.delete(OBJECT, policy=RULE, anonymous=True, raw=True, admits="may_come", subresource="bulk-delete")
     async def delete_of_object(self, call: Call, account: str, container: str, name: str) -> Reply:
-        """Delete many things that are in an account; the object itself is one if the list names it."""
+        """Delete many things in an account; the object itself only if the list names it."""
         return await self._delete(call, account, container, name)
 
     async def _delete(self, call: Call, account: str, container: str, name: str = "") -> Reply:

@@ -15,7 +15,7 @@ from cloudctl.rest.call import Call
 ONE = re.compile(r"(\d{0,19})\s*-\s*(\d{0,19})", re.ASCII)
 MOST_RANGES = 50
 
-Range = tuple[int, int]  # from here, and up to there
+Range = tuple[int, int]  # from, and up to
 
 
 def holds(call: Call, etag: str, updated_at: datetime) -> bool:
@@ -25,7 +25,7 @@ def holds(call: Call, etag: str, updated_at: datetime) -> bool:
         if not matches(given, etag):
             raise PreconditionFailed("", headers={"ETag": etag})
     elif (moment := _moment(call.header("if-unmodified-since"))) is not None and changed > moment:
-        # Times are for who knows no tags: RFC 9110, 13.2.2.
+        # Times are for clients without tags: RFC 9110, 13.2.2.
         raise PreconditionFailed("", headers={"ETag": etag})
     if (given := call.header("if-none-match")) is not None:
         return not matches(given, etag)
@@ -33,7 +33,7 @@ def holds(call: Call, etag: str, updated_at: datetime) -> bool:
 
 
 def hold_for_copy(call: Call, etag: str, updated_at: datetime) -> None:
-    """The same of a source, by S3's headers. Raises PreconditionFailed, also where the client would have it already."""
+    """The same for a source, by S3's headers. Raises PreconditionFailed, also if the client would have it already."""
     prefix, changed = "x-amz-copy-source-", ceil(seconds(updated_at))
     match, none = call.header(f"{prefix}if-match"), call.header(f"{prefix}if-none-match")
     before = _moment(call.header(f"{prefix}if-unmodified-since"))
@@ -48,7 +48,7 @@ def hold_for_copy(call: Call, etag: str, updated_at: datetime) -> None:
 
 
 def matches(header: str, etag: str) -> bool:
-    """Whether one of the tags is this one. The object is there."""
+    """Whether one of the tags is this one. The object must exist."""
     tags = {each.strip().removeprefix("W/").strip('"') for each in header.split(",")}
     return "*" in tags or etag.strip('"') in tags
 
@@ -64,7 +64,7 @@ def _moment(text: str | None) -> float | None:
 
 
 def ranges(call: Call, size: int, etag: str, updated_at: datetime) -> Sequence[Range]:
-    """The parts that are asked for; none: all of it. Raises RangeNotSatisfiable."""
+    """The requested parts; none: all of it. Raises RangeNotSatisfiable."""
     unit, equals, text = (call.header("range") or "").partition("=")
     if not equals or unit.strip().lower() != "bytes" or not _if_range(call, etag, updated_at):
         return ()

@@ -1,4 +1,4 @@
-"""Containers: what is in them, and what is said of them. Reference: object-store.md, A4."""
+"""Containers: their objects and their metadata. Reference: object-store.md, A4."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Containers:
     sites: Websites
 
     async def _visited(self, call: Call, place: Place, method: str) -> Reply | None:
-        """What a visitor of a web site is shown; None: it is none."""
+        """What a visitor of a web site is shown; None if it is not one."""
         site = await self.sites.visited(call, place)
         return await self.sites.root(call, place, site, method) if site is not None and site.has_folders else None
 
@@ -104,7 +104,7 @@ class Containers:
 
     @routes.head("/v1/<account>/<container>", policy="object_store:containers:show", anonymous=True, status=204)
     async def show(self, call: Call, account: str, container: str) -> Reply:
-        """Show what is said of a container."""
+        """Show the metadata of a container."""
         place = placed(account, container)
         if (page := await self._visited(call, place, "HEAD")) is not None:
             return page
@@ -148,7 +148,7 @@ class Containers:
         query=("extract-archive",),
     )
     async def create(self, call: Call, account: str, container: str) -> Reply:
-        """Create a container, or say something of the one that is there; or make objects of an archive's files."""
+        """Create a container, change an existing one, or make objects from an archive's files."""
         place = placed(account, container)
         if "extract-archive" in call.query:
             await self.door.enter(call, place, acl_header=acl.WRITE)
@@ -159,7 +159,7 @@ class Containers:
         return Reply(None, 201 if is_new else 202, (HTML_TYPE,))
 
     async def may_post(self, call: Call, account: str, container: str) -> Admitted:
-        """Whether a form may come: who it is from is known when it is there."""
+        """Whether a form may come: its sender is known only once it has arrived."""
         if not is_form(call):
             raise TooLarge("")
         place = placed(account, container)
@@ -175,7 +175,7 @@ class Containers:
         admits="may_post",
     )
     async def update(self, call: Call, account: str, container: str) -> Reply:
-        """Say something of a container; or take the files of a form."""
+        """Change the metadata of a container, or store the files of a form."""
         place = placed(account, container)
         if is_form(call):
             return await self.forms.take(call, place)
@@ -185,7 +185,7 @@ class Containers:
 
     @routes.delete("/v1/<account>/<container>", policy="object_store:containers:delete", anonymous=True)
     async def delete(self, call: Call, account: str, container: str) -> Reply:
-        """Delete a container that is empty."""
+        """Delete an empty container."""
         place = placed(account, container)
         await self.door.enter(call, place)
         await self.intake.change(removal.remove, place, call.now)

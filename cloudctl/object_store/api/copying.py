@@ -1,4 +1,4 @@
-"""Copies. One shares the file of its source, unless it is a part of it, or of many. Reference: object-store.md, A6."""
+"""Copies. They share the file of the source, unless made of a part or of several. Reference: object-store.md, A6."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from cloudctl.object_store.store import CHUNK, Content
 from cloudctl.rest.call import Call, Reply
 
 COPY_FROM = "X-Copy-From"
-# What makes an object more than its own data.
+# Headers that make an object more than its own data.
 LEADS_ELSEWHERE = frozenset({"X-Object-Manifest", *links.HEADERS})
 
 
 def named(header: str, text: str, account: str, *, quoted: bool = True) -> Place:
-    """`container/object`, as a header has it. Raises PreconditionFailed."""
+    """`container/object`, from a header. Raises PreconditionFailed."""
     container, _, name = (path_of(text) if quoted else text).removeprefix("/").partition("/")
     if not container or not name:
         raise PreconditionFailed(f"{header} header must be of the form <container name>/<object name>")
@@ -49,7 +49,7 @@ class Copying:
         return named("Destination", call.header("Destination") or "", account)
 
     async def copy(self, call: Call, source: str, account: str, target: Place, *, quoted: bool = True) -> Reply:
-        """The caller may write to `target`."""
+        """The caller must be allowed to write to `target`."""
         place = named(COPY_FROM, source, account, quoted=quoted)
         await self.reader.door.enter(call, place, acl_header=acl.READ, rule=SHOW)
         link = call.query.get("symlink") == "get"
@@ -76,7 +76,7 @@ class Copying:
         else:
             ranges = conditions.ranges(call, found.data.size, found.data.etag, found.object.updated_at)
         if ranges or (found.object.file_id is None and found.data.size):
-            # Other data, or the same in one piece.
+            # Different data, or the same in one piece.
             new = evolve(new, headers={name: each for name, each in new.headers.items() if not name.startswith(SUM)})
         if len(ranges) < 2:
             return await self.bring(found, target, new, call.now, own=own, span=next(iter(ranges), None))
@@ -95,7 +95,7 @@ class Copying:
         keep: Keep | None = None,
         seen: Callable[[bytes], None] | None = None,
     ) -> Content:
-        """What was found, or this part of it, is the object's data. `own`: not what it is made of. `seen` is told of
+        """Make what was found, or this part of it, the object's data. `own`: not what it is composed of. `seen` gets
         the data, if there is a `keep`. Raises TooLarge.
         """
         record, data = found.object, found.data

@@ -1,4 +1,4 @@
-"""What browsers ask before a page of another site may ask something. Reference: object-store.md, A3, A4."""
+"""Preflight requests of browsers, for pages of other sites. Reference: object-store.md, A3, A4."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ class CrossOrigin:
 
     @routes.route("OPTIONS", "/v1/<account>", policy=None)
     async def account(self, call: Call, account: str) -> Reply:
-        """Say which methods an account takes."""
+        """Show which methods an account supports."""
         return await self._answer(call, placed(account), OF_ACCOUNTS)
 
     @routes.route("OPTIONS", "/v1/<account>/<container>", policy=None)
     async def container(self, call: Call, account: str, container: str) -> Reply:
-        """Say which methods a container takes, and of which a page of another site may use."""
+        """Show which methods a container supports, and which a page of another site may use."""
         return await self._answer(call, placed(account, container), OF_CONTAINERS)
 
     @routes.route("OPTIONS", "/v1/<account>/<container>/<path:name>", policy=None)
     async def object(self, call: Call, account: str, container: str, name: str) -> Reply:
-        """Say which methods an object takes, and of which a page of another site may use."""
+        """Show which methods an object supports, and which a page of another site may use."""
         return await self._answer(call, placed(account, container, name), OF_OBJECTS)
 
     async def _answer(self, call: Call, place: Place, methods: str) -> Reply:
-        """Whether there is such a container is not told to who only asks for methods. Raises Unauthorized."""
+        """A request for methods only does not reveal whether the container exists. Raises Unauthorized."""
         told = (("Allow", methods),)
         origin, method = call.header("origin"), call.header("access-control-request-method")
         if origin is None:
@@ -49,6 +49,6 @@ class CrossOrigin:
         rule = None if container is None or not method else cors.rule_for(container, origin, method, names)
         if rule is None:
             raise Unauthorized("", headers={"Allow": methods})
-        # What a page may read of an answer is said with the answer.
+        # What a page may read of an answer is sent with the answer.
         before = (each for each in rule.told_before(origin, names) if each[0] != "Access-Control-Expose-Headers")
         return Reply(None, 200, (*told, *before))

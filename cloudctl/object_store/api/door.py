@@ -1,4 +1,4 @@
-"""Who is let in where: by the rules, by the access list of a container, or by a signed URL."""
+"""Who may do what where: by the rules, by the access list of a container, or by a signed URL."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from cloudctl.object_store.tables import Container
 from cloudctl.rest.call import Call
 
 SHOW = "object_store:objects:show"
-# What writes to an account.
+# The rules for writing to an account.
 OF_ACCOUNTS = ("object_store:containers:create", "object_store:containers:delete")
-# A signed URL says where data go, and so they may not say where others are, whatever the method.
+# A signed URL determines where data goes, so headers may not refer to other data, whatever the method.
 NOT_BY_SIGNATURE = ("X-Object-Manifest", "X-Symlink-Target", "X-Copy-From")
 
 
 @frozen
 class Entered:
-    """`owner`: by the rules. `signed`: by a URL that somebody signed. `container`: None where there is none."""
+    """`owner`: let in by the rules. `signed`: by a signed URL. `container`: None if there is none."""
 
     owner: bool
     container: Container | None = None
@@ -57,7 +57,7 @@ class Door:
         """Decide a rule, by default the Operation's own, for this place.
 
         `acl_header`: the list that opens it to others. `method`: the one for which a URL may be signed.
-        Raises Unauthorized, Forbidden, Invalid; TooMany for who may, but comes too often.
+        Raises Unauthorized, Forbidden, Invalid; TooMany for a caller who may, but comes too often.
         """
         rule = rule or call.rule
         assert rule is not None
@@ -110,14 +110,14 @@ class Door:
         return wanted.admits(call.caller, container.project_id, call.header("Referer") or "", listing=listing)
 
     def reading(self, call: Call, place: Place, signed: temp_url.Signed | None = None) -> MayRead:
-        """Which containers may hold parts of the object at `place`, so that the caller may read them there."""
+        """Whether the caller may read parts of the object at `place` that are in a given container."""
 
         def may_read(container: Container) -> bool:
             if call.may(SHOW, project_id=container.project_id) or self.admits(call, container):
                 return True
             if signed is None or container.project_id != place.project_id:
                 return False
-            # Who signed the URL of a large object meant its segments, too, as far as his key reaches.
+            # The signature of a large object's URL covers its segments, too, as far as the key reaches.
             return signed.by_account or container.name == place.container
 
         return may_read

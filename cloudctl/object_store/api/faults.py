@@ -8,7 +8,7 @@ from attrs import frozen
 
 from cloudctl.rest.faults import Faults, Form, JsonObject, plain_problems, reason
 
-# What is said where nobody says more.
+# The default messages.
 USUAL = {
     401: "This server could not verify that you are authorized to access the document you requested.",
     403: "Access was denied to this resource.",
@@ -23,7 +23,7 @@ USUAL = {
 }
 
 
-# What is said of a request that is wrong is for whoever wrote it: it is the whole body.
+# These explain what is wrong with a request, for its author: the explanation is the whole body.
 IN_WORDS = (400, 409, 412, 413, 416)
 
 
@@ -51,7 +51,7 @@ class SwiftFaults(Faults):
 WORDS = Form("text/plain", _words, "UTF-8")
 HTML = Form("text/html", _write, "UTF-8")
 HTML_TYPE = ("Content-Type", HTML.content_type)
-# Of answers to HEAD, as Swift has it and its clients look for it, although 204 says as much.
+# For answers to HEAD: Swift sends this and its clients expect it, although 204 implies it.
 NOTHING = (("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", "0"))
 
 FAULTS = SwiftFaults(_envelope, plain_problems, unknown_path=USUAL[404], forms=(HTML,), otherwise=HTML)

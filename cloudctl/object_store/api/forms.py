@@ -1,4 +1,4 @@
-"""Forms that somebody with a key has signed: their files become objects. Reference: object-store.md, A8."""
+"""Forms signed with a key: their files become objects. Reference: object-store.md, A8."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Forms:
     intake: Intake
 
     async def check(self, call: Call, place: Place) -> None:
-        """Whether a form may come at all: somebody has a key to sign it. Raises Unauthorized."""
+        """Check that a form may come at all: there is a key to sign it. Raises Unauthorized."""
         if not await self.intake.db.read(_keys, place):
             raise _invalid()
 
@@ -73,7 +73,7 @@ class Forms:
             if part.filename is None:
                 fields[part.name] = part.text(LONGEST_FIELD)
                 if len(fields) > MOST_FIELDS:
-                    # Nobody knows yet who sends it.
+                    # Its sender is not known yet.
                     raise Invalid("The form has too many fields.")
                 continue
             if not part.filename:

@@ -1,4 +1,4 @@
-"""Headers of requests that say something of accounts, containers and objects."""
+"""Headers of requests that set something on accounts, containers and objects."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from cloudctl.rest.call import Call
 Headers = tuple[tuple[str, str], ...]
 
 VERSION_ID = "X-Object-Version-Id"
-# No clock here tells a later second: what is to go then is there to stay.
+# No clock here shows a later second: what expires then stays for good.
 LATEST = 10**10 - 1
-# Seconds that are over.
+# Times in the past, in seconds.
 PAST = re.compile(r"-\d+|0+", re.ASCII)
 TRUE = frozenset({"true", "1", "yes", "on", "t", "y"})
 # For the owners' eyes only.
@@ -27,7 +27,7 @@ PRIVATE = frozenset(
     {acl.READ, acl.WRITE, account_acl.HEADER}
     | {f"{prefix}Temp-Url-Key{which}" for prefix in (metadata.ACCOUNT, metadata.CONTAINER) for which in ("", "-2")}
 )
-# Of containers, beside what users say freely.
+# Of containers, besides the metadata that users set freely.
 OF_CONTAINERS = ("X-Versions-Location", "X-History-Location")
 # Names are escaped in these.
 QUOTED = frozenset({*OF_CONTAINERS, "X-Symlink-Target"})
@@ -57,7 +57,7 @@ def sent(call: Call) -> Iterator[tuple[str, str]]:
 
 
 def changes(call: Call, prefix: str) -> dict[str, str | None]:
-    """What is to be said of an account or a container; None: what is to be no longer."""
+    """The headers to set on an account or a container; None: to remove."""
     found: dict[str, str | None] = {}
     removing = prefix.replace("X-", "X-Remove-", 1)
     for name, value in sent(call):
@@ -84,7 +84,7 @@ def container_changes(call: Call) -> dict[str, str | None]:
 
 
 def _versioning(call: Call) -> dict[str, str | None]:
-    """Where old versions go: to one place at most. Raises Invalid."""
+    """Where old versions go: to at most one place. Raises Invalid."""
     found: dict[str, str | None] = {}
     for name, other in (OF_CONTAINERS, OF_CONTAINERS[::-1]):
         value = call.header(name)
@@ -111,7 +111,7 @@ def _numbered(call: Call) -> dict[str, str | None]:
 
 
 def of_object(call: Call) -> dict[str, str]:
-    """What is kept of the headers of an object. Raises Invalid."""
+    """The headers of an object that are stored. Raises Invalid."""
     found = {name: value for name, value in sent(call) if name.startswith(metadata.OBJECT) or name in OF_OBJECTS}
     metadata.check(found, metadata.OBJECT)
     manifest = found.get("X-Object-Manifest")
@@ -123,7 +123,7 @@ def of_object(call: Call) -> dict[str, str]:
 
 
 def delete_at(call: Call) -> int | None:
-    """When the object is to be gone, in seconds since the epoch. Raises Invalid."""
+    """When the object expires, in seconds since the epoch. Raises Invalid."""
     now = seconds(call.now)
     after, at = call.header("X-Delete-After"), call.header("X-Delete-At")
     if after is not None:
@@ -137,7 +137,7 @@ def delete_at(call: Call) -> int | None:
 
 
 def if_delete_at(call: Call) -> int | None:
-    """When an object is to be gone by itself that may be deleted; None: any may. Raises Invalid."""
+    """The expiry that an object must have to be deleted; None: any. Raises Invalid."""
     given = call.header("X-If-Delete-At")
     if given is None:
         return None
@@ -162,7 +162,7 @@ def shown(headers: Mapping[str, str], *, owner: bool) -> Headers:
 
 
 def last_modified(when: datetime) -> str:
-    """Not before it was so: a second is rounded up."""
+    """Never earlier than the change: rounded up to a second."""
     return formatdate(ceil(seconds(when)), usegmt=True)
 
 

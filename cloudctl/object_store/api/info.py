@@ -93,12 +93,12 @@ class Info:
 
     @routes.route("OPTIONS", "/info", policy=None)
     async def methods(self, call: Call) -> Reply:
-        """Say which methods it takes."""
+        """Show which methods are supported."""
         return Reply(None, 200, (("Allow", "HEAD, GET, OPTIONS"),))
 
     @routes.get("/healthcheck", policy=None)
     async def health(self, call: Call) -> Reply:
-        """Say that it is there."""
+        """Report that the service is up."""
         return Reply(b"OK", headers=(("Content-Type", "text/plain; charset=UTF-8"),))
 
     @routes.get("/v1", policy=None, status=412)

@@ -33,10 +33,10 @@ Entry = Mapping[str, Any]
 
 
 def media(call: Call) -> str:
-    """The form that is asked for. Raises NotAcceptable."""
+    """The requested format. Raises NotAcceptable."""
     named, accept = call.query.get("format"), call.header("accept")
     if "versions" in call.query:
-        # Lines of text could not tell one from the other.
+        # Versions could not be told apart in lines of text.
         if (named.lower() != "json") if named else (preferred(accept or "*/*", [JSON]) is None):
             raise NotAcceptable("")
         return JSON
@@ -122,13 +122,13 @@ def moment(when: datetime) -> str:
 
 @frozen
 class Kind:
-    """What is listed, as XML calls it."""
+    """The names of what is listed, in XML."""
 
     list: str
     item: str
 
     def written(self, form: str, name: str, entries: Sequence[Entry]) -> bytes:
-        """A page of ten thousand takes a while: it is for the thread that reads it."""
+        """A page of ten thousand takes a while, so call it in the thread that reads them."""
         if form == JSON:
             return orjson.dumps(entries)
         if form == PLAIN:

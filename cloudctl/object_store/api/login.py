@@ -1,7 +1,7 @@
-"""The login of Swift from before identity: a user and his key in headers. Off unless `[object_store] v1_login`.
+"""Swift's login from before the identity service: a user and a key in headers. Off unless `[object_store] v1_login`.
 
-It is a login by password, in the default domain, and nothing else: whoever needs more than a password to log in, or is
-locked out, is refused here, too.
+It is a login by password, in the default domain, and nothing else: users who need more than a password, or who are
+locked out, are refused here, too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Static large objects: manifests are sent, shown, and deleted with what they name. Reference: object-store.md, A7."""
+"""Static large objects: manifests are stored, shown, deleted with what they name. Reference: object-store.md, A7."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Manifests:
     intake: Intake
 
     async def create(self, call: Call, place: Place, new: NewObject) -> Reply:
-        """The body is a manifest. The caller may write to `place`."""
+        """The body is a manifest. The caller must be allowed to write to `place`."""
         body = call.content
         body.seek(0)
         raw = body.read(large.MOST_BYTES + 1)
@@ -57,7 +57,7 @@ class Manifests:
         """The manifest itself."""
         entries = await self.intake.run(large.read, self.reader.store, found.object)
         if call.query.get("format") == "raw":
-            # It is another document than the one that is kept, and has another tag.
+            # It is not the stored document, so it has another tag.
             body = orjson.dumps(large.raw(entries))
             etag = hashlib.md5(body, usedforsecurity=False).hexdigest()
             said = (*(each for each in said if each[0] != "ETag"), ("ETag", etag))
@@ -65,7 +65,7 @@ class Manifests:
         return Reply(orjson.dumps(entries), 200, (*said, ("Content-Type", "application/json; charset=utf-8")))
 
     async def part(self, call: Call, found: Found, number: str, said: Headers) -> tuple[int, int]:
-        """From where up to where the data of one segment are, counted from 1; the answer says how many there are.
+        """The start and the end of the data of one segment, counted from 1; the answer says how many there are.
         Raises Invalid, RangeNotSatisfiable.
         """
         if not (number.isascii() and number.isdecimal() and int(number[:20])):
@@ -80,7 +80,7 @@ class Manifests:
         return spans[int(number[:20]) - 1]
 
     async def delete(self, call: Call, place: Place) -> Reply:
-        """The large object and all its segments. The caller may delete `place`."""
+        """Delete the large object and all its segments. The caller must be allowed to delete `place`."""
         found = await self.intake.db.read(_get, place, call)
         outcome = bulk_answers.Outcome()
         named: dict[Place, None] = {}
@@ -90,10 +90,10 @@ class Manifests:
         return outcome.reply(call)
 
     async def _name(self, call: Call, place: Place, found: Object, named: dict[Place, None], depth: int = 1) -> None:
-        """Add what the object is made of, each once. Raises TooLarge, Unauthorized, Forbidden."""
+        """Add the objects it is made of, each once. Raises TooLarge, Unauthorized, Forbidden."""
         if found.large_etag is None or depth > large.DEEPEST:
             return
-        # Nobody is told by their deletion what segments there are.
+        # Deleting segments must not reveal which ones there are.
         await self.reader.door.enter(call, place, acl_header=acl.READ, method="DELETE", rule=SHOW)
         for each in await self.intake.run(large.segments_of, self.reader.store, place, found):
             if each in named:

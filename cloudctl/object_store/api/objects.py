@@ -1,4 +1,4 @@
-"""Objects: their data, and what is said of them. Reference: object-store.md, A5, A6."""
+"""Objects: their data and their metadata. Reference: object-store.md, A5, A6."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PUBLIC = f"{metadata.OBJECT}Public-"
 
 
 def length_of(call: Call) -> int:
-    """Bytes that will come, as far as the headers say. Raises LengthRequired."""
+    """The bytes that will come, according to the headers. Raises LengthRequired."""
     length = call.header("content-length")
     if length is None and "chunked" not in (call.header("transfer-encoding") or "").lower():
         raise LengthRequired("Missing Content-Length header.")
@@ -50,7 +50,7 @@ def content_type(call: Call, name: str) -> str:
 
 
 def new_object(call: Call, place: Place) -> NewObject:
-    """What a PUT makes, but for its data. Raises Invalid."""
+    """What a PUT makes, without its data. Raises Invalid."""
     kept = headers.of_object(call)
     target = call.header(links.TARGET)
     if target is not None:
@@ -87,12 +87,12 @@ class Objects:
 
     @routes.head(PATH, policy="object_store:objects:show", anonymous=True, query=READING)
     async def show(self, call: Call, account: str, container: str, name: str) -> Reply:
-        """Show what is said of an object."""
+        """Show the metadata of an object."""
         return await self._page(call, placed(account, container, name), "HEAD")
 
     @routes.get(PATH, policy="object_store:objects:show", anonymous=True, query=READING)
     async def download(self, call: Call, account: str, container: str, name: str) -> Reply:
-        """Get the data of an object, or ranges of them."""
+        """Get the data of an object, or ranges of it."""
         return await self._page(call, placed(account, container, name), "GET")
 
     async def _page(self, call: Call, place: Place, method: str) -> Reply:
@@ -117,7 +117,7 @@ class Objects:
         if numbered.is_marker(found.object):
             raise NotFound(objects.not_found().message, headers={VERSION_ID: numbered.shown(found.object)})
         if found.object.version and not version:
-            # What stays where it is when another one takes its name.
+            # This URL stays valid when another object takes the name.
             call.also["Content-Location"] = f"{symlinks.url_path(call, found.place)}?version-id={found.object.version}"
         if manifest and found.object.large_etag is not None:
             return await self.manifests.show(call, found, self._said(found, entered))
@@ -127,7 +127,7 @@ class Objects:
         if found.object.large_etag is not None and (number := call.query.get("part-number")) is not None:
             body, status, told = self.reader.part(found, *await self.manifests.part(call, found, number, said))
         else:
-            # Several ranges of what is put together as it is read are all of it, as in Swift.
+            # Several ranges of a dynamic large object return all of it, as in Swift.
             several = manifest or large.manifest_of(found.object) is None
             body, status, told = self.reader.body(call, found, several=several)
         return Reply(body, status, (*said, *told))
@@ -182,7 +182,7 @@ class Objects:
         query=(*SIGNED, "multipart-manifest", "extract-archive", "version-id"),
     )
     async def upload(self, call: Call, account: str, container: str, name: str) -> Reply:
-        """Create an object, or replace it."""
+        """Create or replace an object."""
         place = placed(account, container, name)
         if "extract-archive" in call.query:
             await self.reader.door.enter(call, place, acl_header=acl.WRITE)
@@ -205,9 +205,9 @@ class Objects:
         return Reply(None, 201, (*written(content.etag, call), *told))
 
     async def _restore(self, call: Call, place: Place, version: str) -> Reply:
-        """An old version is the object that is there from now on."""
+        """Make an old version the current object."""
         if versions.STAMP.fullmatch(version):
-            raise objects.not_found()  # as ids are elsewhere
+            raise objects.not_found()  # ids look like this elsewhere
         if version == numbered.NULL or not numbered.is_id(version):
             raise Invalid("Invalid version parameter")
         if length_of(call):
@@ -216,7 +216,7 @@ class Objects:
         return Reply(None, 201, ((VERSION_ID, version), HTML_TYPE))
 
     async def may_post(self, call: Call, account: str, container: str, name: str) -> Admitted:
-        """Whether a form may come: who it is from is known when it is there."""
+        """Whether a form may come: its sender is known only once it has arrived."""
         if not is_form(call):
             raise TooLarge("")
         place = placed(account, container, name)
@@ -233,7 +233,7 @@ class Objects:
         query=SIGNED,
     )
     async def update(self, call: Call, account: str, container: str, name: str) -> Reply:
-        """Say something else of an object; or take the files of a form, whose names begin with this one."""
+        """Replace the metadata of an object, or store the files of a form under this name as a prefix."""
         place = placed(account, container, name)
         if is_form(call):
             return await self.forms.take(call, place)
@@ -244,7 +244,7 @@ class Objects:
         stays = await self.intake.db.run(_update, place, kept, at, call.header("content-type"), call)
         if (target := links.target_of(place, stays)) is None:
             return Reply(None, 202, (HTML_TYPE,))
-        # It is said of the link, and the client may go on to what it leads to.
+        # The link has the new headers, and the client may go on to its target.
         told = [(name, value) for name, value in headers.shown(stays, owner=True) if name == links.TARGET_ETAG]
         return Reply(None, 307, (("Location", symlinks.url_path(call, target)), *told, HTML_TYPE))
 
@@ -261,7 +261,7 @@ class Objects:
         if call.query.get("multipart-manifest") == "delete":
             return await self.manifests.delete(call, place)
         if version := _version(call, entered):
-            # What was before is read by its id: nothing is there until somebody puts it there again.
+            # Older versions are read by their ids: there is no current object until somebody restores one.
             remove = partial(objects.remove_version, brings_back=False)
             done = await self.intake.change(remove, place, version, call.now)
         else:
@@ -269,13 +269,13 @@ class Objects:
             done = await self.intake.change(remove, place, call.now)
         told = ((VERSION_ID, done.version),) if done.version else ()
         if not done.was_there:
-            # There is a marker more all the same.
+            # A marker was added all the same.
             raise NotFound("", headers=dict(told))
         return Reply(None, 204, (HTML_TYPE, *told))
 
     @routes.route("COPY", PATH, policy="object_store:objects:copy", anonymous=True, status=201)
     async def copy(self, call: Call, account: str, container: str, name: str) -> Reply:
-        """Copy an object to where the header Destination says."""
+        """Copy an object to the place in the header Destination."""
         place = placed(account, container, name)
         await self.reader.door.enter(call, place, acl_header=acl.READ)
         target = self.copying.destination(call, place)
@@ -284,9 +284,9 @@ class Objects:
 
 
 def _version(call: Call, entered: Entered) -> str:
-    """The version that is asked for; empty: what is there, as for a signed URL, whose signature says nothing of it.
+    """The requested version; empty: the current object, as for a signed URL, whose signature does not cover versions.
 
-    Access lists are about what is there: versions are the owners'. Raises Unauthorized, Forbidden.
+    Access lists cover current objects only: versions are for owners. Raises Unauthorized, Forbidden.
     """
     version = call.query.get("version-id") or ""
     if not version or entered.signed is not None:
@@ -303,9 +303,9 @@ def _check_room(conn: Connection, place: Place, size: int) -> None:
 def _update(
     conn: Connection, place: Place, kept: dict[str, str], delete_at: int | None, content_type: str | None, call: Call
 ) -> dict[str, str]:
-    """What is not the users' of its headers."""
+    """Update an object. Returns the headers that are not the users' own."""
     found = objects.get(conn, place, call.now, lock=True)
-    # What users said goes, and the rest stays where it is not said anew.
+    # Users' metadata goes, and the rest stays unless it is set again.
     stays = {name: value for name, value in found.headers.items() if not name.startswith(metadata.OBJECT)}
     changes: dict[str, Any] = {"headers": {**stays, **kept}, "delete_at": delete_at}
     if content_type:

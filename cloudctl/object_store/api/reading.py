@@ -1,4 +1,4 @@
-"""What an object is when it is read: the one that a symlink leads to, with the data of all its segments."""
+"""Objects as they are read: the target of a symlink, with the data of all its segments."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ class Reader:
         """`own`: the object itself, not what it is made of; `link`: nor what it leads to. `unread`: nobody will read
         the data. `tell`: the answer, whatever it is, says where links led.
 
-        The caller may read `place`; `signed`: since somebody signed a URL of it.
+        The caller must be allowed to read `place`; `signed`: because of a signed URL.
 
-        `version`: the one with this id, which may be a marker; empty: the one that is there.
+        `version`: the one with this id, which may be a marker; empty: the current object.
 
         Raises NotFound, Unauthorized, Forbidden, Conflict.
         """
-        # A signature reaches no farther than the object that it was made for, wherever that leads.
+        # A signature covers only the object that it was made for, wherever that leads.
         may_read = self.door.reading(call, place, signed)
         found = await self.db.read(_link, call, place, version)
         if not link:
@@ -82,9 +82,9 @@ class Reader:
         signed: Signed | None = None,
         tell: bool = False,
     ) -> tuple[Place, Object | Version]:
-        """What a symlink leads to in the end, by static links alone if `static`; what is none, itself.
+        """What a symlink finally leads to, by static links only if `static`; any other object itself.
 
-        `etag`: the state that it is to be in.
+        `etag`: the state that it must be in.
         """
         start = place
         for count in range(links.MOST_LINKS + 1):
@@ -105,8 +105,8 @@ class Reader:
         raise links.too_many()
 
     async def fixed(self, call: Call, place: Place, new: NewObject) -> NewObject:
-        """An object that is to be made at `place`: as it is, or, as a static link, with what is known of its target.
-        Raises Conflict: that is not there, or in another state.
+        """An object to be made at `place`: unchanged, or, if it is a static link, with what is known of its target.
+        Raises Conflict if that does not exist or is in another state.
         """
         target, etag = links.target_of(place, new.headers), new.headers.get(links.TARGET_ETAG)
         if target is None or not etag:
@@ -139,7 +139,7 @@ class Reader:
         return large.of_file(found)
 
     def opened(self, pieces: Sequence[Piece]) -> list[Download | bytes]:
-        """A single file is opened now, since it may be replaced and removed meanwhile. Raises Unavailable."""
+        """A single file is opened now, since it may be replaced and removed later. Raises Unavailable."""
         parts: list[Download | bytes] = []
         for piece in pieces:
             if piece.file_id:
@@ -151,7 +151,7 @@ class Reader:
         return parts
 
     def body(self, call: Call, found: Found, *, several: bool = True) -> tuple[Parts, int, Headers]:
-        """The answer: body, status, and headers that go with it. `several`: ranges at once, where else all is told.
+        """The answer: body, status, and matching headers. `several`: several ranges at once, instead of everything.
         Raises RangeNotSatisfiable.
         """
         data, kind = found.data, found.object.content_type
@@ -161,7 +161,7 @@ class Reader:
         if len(wanted) == 1:
             return self.part(found, *wanted[0])
         if sum(stop - start for start, stop in wanted) > 2 * data.size:
-            # The same bytes over and over are nothing that a client needs.
+            # No client needs the same bytes over and over.
             raise RangeNotSatisfiable("", headers={"Content-Range": f"bytes */{data.size}"})
         boundary = token_hex(16)
         pieces: list[Piece] = []

@@ -1,4 +1,4 @@
-"""Symlinks, as clients ask for them. Reference: object-store.md, A6."""
+"""Symlinks, as clients request them. Reference: object-store.md, A6."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TYPE = "application/symlink"
 
 
 def wanted(call: Call, place: Place, target: str) -> dict[str, str]:
-    """What is kept of a link that is to be made at `place`. Raises PreconditionFailed, Invalid."""
+    """The headers to store for a link to be made at `place`. Raises PreconditionFailed, Invalid."""
     container, slash, name = path_of(target).partition("/")
     account = call.header(TARGET_ACCOUNT) or place.account
     if not (container and slash and name):
@@ -34,7 +34,7 @@ def wanted(call: Call, place: Place, target: str) -> dict[str, str]:
 
 
 def fixed(new: NewObject, target: Object | Version, *, keeps_type: bool) -> NewObject:
-    """The static link that leads to `target`, which is as it should be."""
+    """The static link to `target`, which is in the expected state."""
     size = target.size if target.large_size is None else target.large_size
     told = {TARGET_BYTES: str(size)}
     if target.large_etag is not None:
@@ -44,6 +44,6 @@ def fixed(new: NewObject, target: Object | Version, *, keeps_type: bool) -> NewO
 
 
 def url_path(call: Call, place: Place) -> str:
-    """Of an object, on this host."""
+    """The path of an object's URL on this host."""
     path = quote(f"/v1/{place.account}/{place.container}/{place.name}")
     return f"{urlsplit(call.root_url).path}{path}"

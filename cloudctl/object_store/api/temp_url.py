@@ -1,4 +1,4 @@
-"""URLs that somebody with a key has signed for a while. Reference: object-store.md, A8."""
+"""URLs signed with a key, valid for a while. Reference: object-store.md, A8."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cloudctl.rest.call import Call
 
 METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE")
 DIGESTS = ("sha1", "sha256", "sha512")
-# What a signature for one method allows besides.
+# Signatures for other methods that also allow this one.
 ALSO_SIGNED = {"HEAD": ("GET", "PUT", "POST")}
 LENGTHS = {40: "sha1", 64: "sha256", 128: "sha512"}
 ROOTS = ("/v1", "/object-store/v1")
@@ -32,17 +32,17 @@ TIME = "%Y-%m-%dT%H:%M:%SZ"
 class Signed:
     """What a signed URL allows: one method; names that begin with `prefix`, if there is one."""
 
-    by_account: bool  # by the key of the account: it reaches every container
+    by_account: bool  # signed with the account's key, which covers every container
     disposition: str  # Content-Disposition of the answer
 
     def reaches(self, place: Place, target: Place) -> bool:
-        """Whether who signed a URL of `place` meant what that leads to, too: as far as his key reaches."""
+        """Whether the signature of a URL of `place` covers what that leads to: it does as far as its key reaches."""
         same_container = target.container == place.container
         return target.project_id == place.project_id and (self.by_account or same_container)
 
 
 def keys(headers: Mapping[str, str]) -> list[str]:
-    """Those of an account or a container, by its headers."""
+    """The keys of an account or a container, from its headers."""
     return [value for name, value in headers.items() if re.fullmatch(r"X-\w+-Meta-Temp-Url-Key(-2)?", name)]
 
 
@@ -61,7 +61,7 @@ def check(call: Call, place: Place, method: str, signers: tuple[list[str], list[
         raise invalid()
     path = f"/{place.account}/{place.container}/{place.name if prefix is None else prefix}"
     lead = "" if range_ is None else f"ip={range_}\n"
-    # As the client wrote the time, or as a number.
+    # The time as the client wrote it, or as a number.
     times = {expires, str(until)}
     texts = [
         f"{lead}{each}\n{time}\n{'' if prefix is None else 'prefix:'}{root}{path}"
@@ -76,7 +76,7 @@ def check(call: Call, place: Place, method: str, signers: tuple[list[str], list[
 
 
 def digest_of(given: str) -> tuple[str, bytes]:
-    """(name, signature) of `sha512:base64` or of digits; the name is empty for what is neither."""
+    """(name, signature) of `sha512:base64` or of hex digits; the name is empty for anything else."""
     digest, colon, text = given.partition(":")
     try:
         if colon:

@@ -1,6 +1,6 @@
 """Containers as web sites: an index for a folder, or a listing of it, and pages for errors.
 
-For visitors, who come without a token; with one, the header X-Web-Mode asks for the same.
+For visitors, who have no token; with one, the header X-Web-Mode requests the same.
 Reference: object-store.md, A4.
 """
 
@@ -37,7 +37,7 @@ STYLE = (
 
 @frozen
 class Site:
-    """What is said of a container. `index`, `errors`: ends of names; empty: there are none."""
+    """The settings of a container. `index`, `errors`: ends of names; empty: none."""
 
     container: Container
     index: str
@@ -65,7 +65,7 @@ class Site:
         return bool(self.index) or self.lists
 
     def marks_folder(self, reply: Reply) -> bool:
-        """Whether this object has nothing and stands for a folder."""
+        """Whether this object is empty and stands for a folder."""
         kind = dict(reply.headers).get("Content-Type", "").partition(";")[0].strip()
         return isinstance(reply.body, Parts) and not reply.body.length and kind == self.folder_type
 
@@ -76,7 +76,7 @@ class Websites:
     read: Read
 
     async def visited(self, call: Call, place: Place) -> Site | None:
-        """The site that a visitor asks for; None: it is no visitor, or no site."""
+        """The site that a visitor requests; None if it is not a visitor, or not a site."""
         mode = call.header("X-Web-Mode")
         if not is_true(mode) and (call.user_id or "temp_url_sig" in call.query):
             return None
@@ -85,9 +85,9 @@ class Websites:
         return site if site is not None and (site.has_folders or site.errors) else None
 
     async def root(self, call: Call, place: Place, site: Site, method: str) -> Reply:
-        """Of a site that has folders."""
+        """The root of a site that has folders."""
         try:
-            # Who may read an object may know that there is a site.
+            # Anybody who may read an object may know that there is a site.
             await self.door.enter(call, place, acl_header=acl.READ)
             if not call.path.endswith("/"):
                 return _moved(call, place)
@@ -96,7 +96,7 @@ class Websites:
             return await self._failed(call, place, site, error, method)
 
     async def page(self, call: Call, place: Place, site: Site, method: str) -> Reply:
-        """An object, or what there is where none has the name."""
+        """An object, or what to show if none has the name."""
         try:
             try:
                 reply = await self.read(call, place, method)
@@ -117,7 +117,7 @@ class Websites:
             return await self._failed(call, place, site, error, method)
 
     async def _folder(self, call: Call, place: Place, site: Site, method: str) -> Reply:
-        """`place`: what the names in it begin with. Raises CloudError."""
+        """`place`: the prefix of the names in it. Raises CloudError."""
         if site.index:
             try:
                 return await self.read(call, evolve(place, name=place.name + site.index), method)
@@ -133,7 +133,7 @@ class Websites:
         return Reply(_listed(place, site, found), 200, (HTML_TYPE,))
 
     async def _is_folder(self, call: Call, place: Place, site: Site) -> bool:
-        """Whether an index is below, or where a visitor may see them, any object. Raises CloudError."""
+        """Whether there is an index below, or any object, if visitors may list them. Raises CloudError."""
         below = evolve(place, name=f"{place.name}/")
         if not site.lists:
             below = evolve(below, name=below.name + site.index)
@@ -157,7 +157,7 @@ def _path(place: Place) -> str:
 
 
 def _moved(call: Call, place: Place) -> Reply:
-    """To the same with a slash."""
+    """A redirect to the same path with a slash."""
     path = quote(_path(place).rstrip("/"), safe="/")
     return Reply(None, 301, (("Location", f"{call.root_url}{path}/"), HTML_TYPE))
 
@@ -180,7 +180,7 @@ def _style(place: Place, site: Site) -> str:
         return STYLE
     is_below = not site.css.startswith("/") and not urlsplit(site.css).scheme
     href = "../" * place.name.count("/") + site.css if is_below else site.css
-    # As an address has it, whether or not it was said like that.
+    # Escaped as in an address, whether or not it was set like that.
     return f'<link rel="stylesheet" type="text/css" href="{escape(quote(href, safe=IN_ADDRESSES))}" />'
 
 
