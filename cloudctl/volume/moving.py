@@ -122,7 +122,7 @@ def arrive(conn: Connection, volume_id: str, host: str, type_id: str | None) -> 
 
 
 def server_of(conn: Connection, volume_id: str) -> str | None:
-    """The server that alone uses the volume; None if none does, or more than one, or something else."""
+    """The only server that uses the volume; None if none does, or several do, or something else does."""
     found = attachments.of_volume(conn, [volume_id]).get(volume_id, [])
     holding = [each for each in found if each.status not in volumes.BROKEN]
     if len(holding) != 1 or not holding[0].managed or holding[0].status != attachments.ATTACHED:

@@ -313,7 +313,7 @@ def _copy(
     numbers: Mapping[int, Sequence[Extent] | None],
     stop: Stop,
 ) -> None:
-    """Raises ValueError for what is not what it was, Stopped, DriverError."""
+    """Raises ValueError for a piece that has changed, Stopped, DriverError."""
     with opens() as read, target.open("r+b") as written:
         for part in parts:
             if stop():

@@ -17,7 +17,7 @@ from cloudctl.volume.tables import Attachment, Volume
 
 
 def extend(conn: Connection, caller: Caller, volume_id: str, size: int, options: VolumeOptions, in_use: bool) -> None:
-    """To `size` GiB; `in_use`: even while something uses it. Raises NotFound, Invalid, Conflict, OverQuota."""
+    """Extend to `size` GiB; `in_use`: even while something uses it. Raises NotFound, Invalid, Conflict, OverQuota."""
     volume = volumes.visible(conn, caller, volume_id)
     name = "extend in use" if in_use else "extend"
     states.VOLUME.check(volume, name)
@@ -106,7 +106,7 @@ def roll_detaching(conn: Connection, caller: Caller, volume_id: str) -> None:
 def attach(
     conn: Connection, caller: Caller, volume_id: str, server_id: str | None, host: str | None, device: str, mode: str
 ) -> None:
-    """The volume is in use by a server or a host. Raises NotFound, Conflict, Invalid."""
+    """Record that a server or a host uses the volume. Raises NotFound, Conflict, Invalid."""
     volumes.visible(conn, caller, volume_id)
     attachments.check_server(conn, caller, server_id)
     volume = volumes.get(conn, volume_id, lock=True)
@@ -166,7 +166,7 @@ def set_image_metadata(conn: Connection, caller: Caller, volume_id: str, wanted:
 
 
 def unset_image_metadata(conn: Connection, caller: Caller, volume_id: str, key: str) -> None:
-    """Raises NotFound, for an absent key too, and Conflict."""
+    """Raises NotFound, also for an absent key, and Conflict."""
     volume = _with_image_metadata(conn, caller, volume_id)
     if key not in volume.image_metadata:
         raise volumes.no_metadata(volume_id, key)
@@ -175,7 +175,7 @@ def unset_image_metadata(conn: Connection, caller: Caller, volume_id: str, key: 
 
 
 def _with_image_metadata(conn: Connection, caller: Caller, volume_id: str) -> Volume:
-    """The volume, locked. Raises NotFound, Conflict by its state."""
+    """The volume, locked. Raises NotFound, Conflict if its status forbids it."""
     volumes.visible(conn, caller, volume_id)
     volume = volumes.get(conn, volume_id, lock=True)
     volumes.check_metadata(volume)

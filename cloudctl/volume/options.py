@@ -11,7 +11,7 @@ from cloudctl.options import DERIVED
 
 @frozen
 class VolumeOptions:
-    """What an operator may choose about block storage."""
+    """The options of block storage."""
 
     # The zones that volumes may be in; the first one is the default.
     availability_zones: tuple[str, ...] = field(default=("nova",), validator=min_len(1))

@@ -47,7 +47,7 @@ def _both(one: Count, other: Count) -> Count:
 
 
 def _gigabytes(volume: Sequence[ColumnElement[bool]] = (), snapshot: Sequence[ColumnElement[bool]] = ()) -> Count:
-    """Of the volumes and the snapshots that meet these conditions."""
+    """The GiB of the volumes and snapshots that meet these conditions."""
     return _both(
         _summed(Volume.table, size, *volume),
         _summed(Snapshot.table, Snapshot.size, *snapshot),

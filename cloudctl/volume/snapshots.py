@@ -193,7 +193,7 @@ def report(conn: Connection, caller: Caller, snapshot_id: str, status: str, prog
 
 
 def revert(conn: Connection, caller: Caller, volume_id: str, snapshot_id: str) -> None:
-    """The volume gets the content of its latest snapshot. Raises NotFound, Invalid, Conflict."""
+    """Revert the volume to its latest snapshot. Raises NotFound, Invalid, Conflict."""
     volume = volumes.visible(conn, caller, volume_id)
     volumes.get(conn, volume.id, lock=True)
     snapshot = visible(conn, caller, snapshot_id)

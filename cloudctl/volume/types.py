@@ -207,7 +207,7 @@ def _taken(name: str) -> Conflict:
 
 
 def projects_with_access(conn: Connection, type_id: str) -> list[str]:
-    """Raises NotFound, for a public type too: it has no list of projects."""
+    """Raises NotFound, also for a public type: it has no list of projects."""
     if get(conn, type_id).is_public:
         raise NotFound("Access list not available for public volume types.")
     query = select(VolumeTypeAccess.project_id).where(VolumeTypeAccess.volume_type_id == type_id)

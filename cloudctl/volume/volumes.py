@@ -22,7 +22,7 @@ _locked = _by_id.with_for_update()
 _host = select(Volume.host).where(Volume.id == bindparam("wanted"))
 _spec = select(Volume, VolumeType.extra_specs).join(VolumeType).where(Volume.id == bindparam("wanted"))
 
-# Attachments that hold on to nothing: what is left of one that failed.
+# Attachments that hold nothing: the remains of failed ones.
 BROKEN = ("error_attaching", "error_detaching")
 _holding = (
     select(Attachment.id).where(Attachment.volume_id == bindparam("volume"), Attachment.status.not_in(BROKEN)).limit(1)

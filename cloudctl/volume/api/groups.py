@@ -164,24 +164,24 @@ class GroupActions:
 
     @routes.action(ONE, "enable_replication", policy="volume:groups:replicate", since=REPLICATED.since)
     async def enable_replication(self, call: Call, group_id: str) -> None:
-        """Refused: no backend is replicated."""
+        """Refuse: no backend is replicated."""
         await self.db.read(_refuse_replication, call, group_id)
 
     @routes.action(ONE, "disable_replication", policy="volume:groups:replicate", since=REPLICATED.since)
     async def disable_replication(self, call: Call, group_id: str) -> None:
-        """Refused: no backend is replicated."""
+        """Refuse: no backend is replicated."""
         await self.db.read(_refuse_replication, call, group_id)
 
     @routes.action(
         ONE, "failover_replication", policy="volume:groups:replicate", since=REPLICATED.since, body=Body(FailOver)
     )
     async def fail_over(self, call: Call, group_id: str, body: FailOver) -> None:
-        """Refused: no backend is replicated."""
+        """Refuse: no backend is replicated."""
         await self.db.read(_refuse_replication, call, group_id)
 
     @routes.action(ONE, "list_replication_targets", policy="volume:groups:replicate", since=REPLICATED.since)
     async def list_targets(self, call: Call, group_id: str) -> None:
-        """Refused: no backend is replicated."""
+        """Refuse: no backend is replicated."""
         await self.db.read(_refuse_replication, call, group_id)
 
 

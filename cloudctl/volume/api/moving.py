@@ -86,7 +86,7 @@ class Moving:
         body=Body(Extended),
     )
     async def complete_extension(self, call: Call, volume_id: str, body: Extended) -> None:
-        """Refused: no backend here leaves it to another service to make a volume larger."""
+        """Refuse: no backend here leaves extending a volume to another service."""
         await self.db.read(_refuse_extension, call, volume_id)
 
 

@@ -134,7 +134,7 @@ class Services:
 
     @routes.put("/os-services/failover_host", policy="volume:services:write", status=202, body=Body(Failover))
     async def fail_over(self, call: Call, body: Failover) -> None:
-        """Refused: no backend is replicated, so there is nowhere to go."""
+        """Refuse: no backend is replicated, so there is nowhere to fail over to."""
         await self._refuse_failover(body)
 
     @routes.put(
@@ -145,7 +145,7 @@ class Services:
         body=Body(Failover),
     )
     async def fail_over_newer(self, call: Call, body: Failover) -> None:
-        """Refused: no backend is replicated, so there is nowhere to go."""
+        """Refuse: no backend is replicated, so there is nowhere to fail over to."""
         await self._refuse_failover(body)
 
     async def _refuse_failover(self, body: Failover) -> None:

@@ -1,4 +1,4 @@
-"""Move: a volume goes to another backend, byte by byte, also with a new type. Reference: volume-states.md, section 2.
+"""Move: copy a volume byte by byte to another backend, maybe changing its type. Reference: volume-states.md, section 2.
 
 `args`: `host`, the pool; None: one that takes a volume of the new type. `type_id`: of the new type; None: the same.
 
