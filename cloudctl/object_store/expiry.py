@@ -1,4 +1,4 @@
-"""What is removed by itself: expired objects, a while after nobody can see them any more, and old ones."""
+"""Automatic removal of expired objects, a while after nobody can see them any more, and of old ones."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Rates:
             demand(ask(f"{place.project_id}/{place.container}", seconds(now)), "this container")
 
     def hold_account(self, place: Place, now: datetime) -> None:
-        """A container is made or removed. Raises TooMany."""
+        """Count a container that is made or removed. Raises TooMany."""
         if self.accounts is not None:
             demand(self.accounts.take(place.project_id, seconds(now)), "this account")
 

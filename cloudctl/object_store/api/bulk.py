@@ -26,7 +26,7 @@ MOST_FAILED = 1000
 MOST_CONTAINERS = 10_000
 # Bytes of a path in a list, all of which may be escaped.
 LONGEST = 3 * (MOST_OF_CONTAINER + MOST_OF_OBJECT + 2)
-# Of a list, some of whose lines may be empty.
+# Bytes of a list, some of whose lines may be empty.
 MOST_BYTES = 2 * MOST_DELETES * LONGEST
 LINES = 65536  # bytes of a list that are read together
 
