@@ -158,7 +158,7 @@ def reserve(
 def check_server(conn: Connection, caller: Caller, server_id: str | None) -> None:
     """Check that a user of this API may name this server for a volume. Raises NotFound for one of another project.
 
-    An id that no server of this cloud has may be a machine elsewhere; it is only a label, and never looked up.
+    An id that no server of this cloud has may be a machine elsewhere; it is only a label, by which nothing is found.
     """
     server = None if server_id is None else allocations.find_consumer(conn, server_id)
     if server is not None and server.project_id != caller.project_id and not caller.may("volume:all_projects"):
