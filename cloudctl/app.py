@@ -4,9 +4,9 @@
     cloud.prepare()                  # blocks: schema, drivers, first start
     cloud.setServiceParent(application)
 
-An application that has a site of its own passes `listen=False` and hangs `cloud.resource` (and `cloud.ha_resource`)
-where it likes: `root.putChild(b"cloud", cloud.resource)`. One that offers other services, or fewer, passes a tuple of
-its own in the place of `SERVICES`.
+An application that has its own site passes `listen=False` and mounts `cloud.resource` (and `cloud.ha_resource`) where
+it likes: `root.putChild(b"cloud", cloud.resource)`. One that offers other services, or fewer, passes its own tuple in
+place of `SERVICES`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from cloudctl.tasks.peers import Peers
 
 T = TypeVar("T")
 
-# What a cloud offers. Each may use those before it.
+# The services that a cloud offers. Each may use those before it.
 SERVICES: tuple[Service, ...] = (
     cloudctl.events.service.SERVICE,
     cloudctl.identity.service.SERVICE,
@@ -85,12 +85,12 @@ SECTIONS = sections(SERVICES)
 
 @frozen
 class Served:
-    """One tree of a cloud. It is made when it is first asked for; much of what it takes is not imported before."""
+    """One API tree of a cloud. It is made when it is first used; much of what it needs is imported only then."""
 
     title: str
     prefix: str  # of its paths: "/compute", or none
     make: Callable[[], ApiApp]  # the same one every time
-    apart: Callable[[], ApiApp] | None = None  # as it is at the root of listeners of its own
+    apart: Callable[[], ApiApp] | None = None  # the same tree for the root of its own listeners
 
     @property
     def api(self) -> ApiApp:
@@ -98,7 +98,7 @@ class Served:
 
 
 def _create_tables(conn: Connection) -> None:
-    """All at once: without migrations, as no release has written to this database before."""
+    """Create all tables at once: without migrations, as no earlier release has written to this database."""
     if not inspect(conn.alchemy).has_table(bootstrap.Bootstrapped.table.name):
         metadata.create_all(conn.alchemy)
 
@@ -108,7 +108,7 @@ def _no_images(image_id: str) -> Path:
 
 
 def _as_it_is(driver: Any) -> Any:
-    """All files of images are on this machine."""
+    """The driver itself: all files of images are on this machine."""
     return driver
 
 
@@ -118,7 +118,7 @@ def _no_places(conn: Connection, id: str) -> Sequence[str]:
 
 
 def _one(given: Iterable[T | None], what: str) -> T:
-    """What one of the services has to give. Raises ValueError."""
+    """What exactly one of the services must provide. Raises ValueError."""
     found = [each for each in given if each is not None]
     if len(found) != 1:
         raise ValueError(f"{len(found)} services of this cloud give {what}; one must")
@@ -140,7 +140,7 @@ def _object_data(
     name: str,
     part: str = "",
 ) -> IObjectData:
-    """They stay where they were before there were drivers of them; a cloud in memory has them in files, too."""
+    """The store of objects' data. Files stay where they were before drivers existed, also for a cloud in memory."""
     table, resources = driver("objects", name)
     if name == "file":
         resources = evolve(resources, state_dir=config.data_dir / "objects")
@@ -150,7 +150,7 @@ def _object_data(
 class Cloud(OrderedService):
     """A cloud as a service. `resource` and `ha_resource` are its trees; with `listen` it serves them itself."""
 
-    # Of a cloud in memory: deleted when nobody refers to the cloud any more.
+    # Of a cloud in memory: deleted when nothing refers to the cloud any more.
     _directory: tempfile.TemporaryDirectory[str]
     _log_levels: LogLevels | None
 
@@ -163,7 +163,7 @@ class Cloud(OrderedService):
         services: Sequence[Service] = SERVICES,
         log_levels: LogLevels | None = None,
     ) -> None:
-        """Raises ConfigError: a driver, a rule or an option that cannot be. `log_levels`: the filter of its log."""
+        """Raises ConfigError if a driver, a rule or an option is impossible. `log_levels`: the filter of its log."""
         self._log_levels = log_levels
         state_dir.prepare(config.state_dir)
         if config.data_dir != config.state_dir:
@@ -183,7 +183,7 @@ class Cloud(OrderedService):
         services: Sequence[Service] = SERVICES,
         log_levels: LogLevels | None = None,
     ) -> Cloud:
-        """A cloud without sockets, threads and a database file, driven by a Clock. Its directory is a temporary one."""
+        """A cloud without sockets, threads or a database file, driven by a Clock, in a temporary directory."""
         cloud = cls.__new__(cls)
         cloud._log_levels = log_levels
         cloud._directory = tempfile.TemporaryDirectory(prefix="cloudctl-")
@@ -237,11 +237,11 @@ class Cloud(OrderedService):
     # -- parts
 
     def made(self, kind: type[T]) -> T:
-        """What a service made for itself and shows, by its class: `cloud.made(ImageStore)`. Raises LookupError."""
+        """What a service made and shows to others, by its class: `cloud.made(ImageStore)`. Raises LookupError."""
         return made(self.parts, kind)
 
     def _parts(self) -> tuple[tuple[Part, ...], Drivers]:
-        """Of all services, and the drivers that they share."""
+        """The parts of all services, and the drivers that they share."""
         chosen = self.config.drivers
         self._driver = partial(_driver, self.config, self.clock, None if self._in_memory else self._reactor)
         self._hypervisors = self._chosen("hypervisor", chosen.hypervisor)
@@ -249,7 +249,7 @@ class Cloud(OrderedService):
         self._volumes = self._chosen("volume", chosen.volume)
         network = loader.load("network", chosen.network, *self._driver("network", chosen.network))
         fencers = {name: self._fencer(name, hypervisor) for name in chosen.fencers}
-        # Not a method: services keep it, and a cloud that nobody refers to goes at once.
+        # Not a method: services keep it, and with it they would keep alive a cloud that nothing else refers to.
         contents = partial(_object_data, self.config, self._driver)
         self._objects = contents(chosen.objects)
         self._bus = loader.load("bus", chosen.bus, *self._driver("bus", chosen.bus))
@@ -284,7 +284,7 @@ class Cloud(OrderedService):
     @overload
     def _chosen(self, kind: Literal["volume"], names: str | Mapping[str, str]) -> dict[str, IVolumeBackend]: ...
     def _chosen(self, kind: Any, names: str | Mapping[str, str]) -> Any:
-        """By the names that [drivers] gives them; a single one has the name ""."""
+        """The drivers, by their names in [drivers]; a single one has the name ""."""
         if isinstance(names, str):
             return {"": loader.load(kind, names, *self._driver(kind, names))}
         return {
@@ -292,14 +292,14 @@ class Cloud(OrderedService):
         }
 
     def _fencer(self, name: str, hypervisor: IHypervisor) -> IFencer:
-        """It knows what it keeps hosts from."""
+        """A fencer, which is given the drivers that it cuts hosts off from."""
         table, resources = self._driver("fencer", name)
         return loader.load(
             "fencer", name, table, evolve(resources, hypervisor=hypervisor, volumes=tuple(self._volumes.values()))
         )
 
     def _one_hypervisor(self) -> IHypervisor:
-        """What has all guests; a single driver is that itself."""
+        """The hypervisor with all guests: the single driver itself, or all of them as one."""
         if len(self._hypervisors) == 1:
             return next(iter(self._hypervisors.values()))
 
@@ -309,7 +309,7 @@ class Cloud(OrderedService):
         return hypervisors.as_one(self._hypervisors, places)
 
     def _serve(self) -> None:
-        """The trees of the APIs. A process that is not there for them tells of its health alone."""
+        """Make the API trees. A process without the role for them serves only its health and metrics."""
         server = self.config.server
         authenticator = _one((part.authenticator for part in self.parts), "an authenticator")
         root = _one((part.root for part in self.parts), "the root")
@@ -330,7 +330,7 @@ class Cloud(OrderedService):
         if API in server.roles:
             self.served = tuple(self._trees(http))
         else:
-            # It says how it is, and leads to no API.
+            # Its own pages only, and no way to an API.
             self.root_api = ApiApp(self.root_api.pipeline, own)
         made = {each.prefix[1:]: each.make for each in self.served}
         hosts = {mount: other.hosts for part in self.parts for mount, other in part.beside.items()} if made else {}
@@ -358,7 +358,7 @@ class Cloud(OrderedService):
 
     @property
     def apis(self) -> dict[str, ApiApp]:
-        """By the first segment of their paths. All of them are made now."""
+        """The APIs by the first segment of their paths. Makes all of them."""
         return {each.prefix[1:]: each.api for each in self.served}
 
     def _order(self, listen: bool) -> None:
@@ -381,7 +381,7 @@ class Cloud(OrderedService):
             sites.append((self.ha_site, server.ha_listen))
         for site, endpoints in sites if listen else ():
             for text in endpoints:
-                # `strports` says at once if it cannot listen; an endpoint's service only logs it.
+                # `strports` raises at once if it cannot listen; an endpoint's service only logs it.
                 self.addService(strports.service(text, site, reactor=reactor))
 
     # -- before the start
@@ -389,9 +389,9 @@ class Cloud(OrderedService):
     def prepare(self, passwords: Mapping[str, str | None] | None = None) -> bool:
         """Lock the state directory, bring the schema up to date, check the drivers, fill a new cloud. Blocks.
 
-        Whether it was new. Raises ConfigError.
+        Returns whether it was new. Raises ConfigError.
 
-        `passwords`: of the first users `admin` and `demo`; random ones where missing. They are in clouds.yaml.
+        `passwords`: of the first users `admin` and `demo`, random where missing. They are written to clouds.yaml.
         """
         self._lock_state_dir()
         if self._in_memory:
@@ -429,7 +429,7 @@ class Cloud(OrderedService):
             raise ConfigError([f"state_dir: another cloudctl is already running in {self.config.state_dir}"]) from None
 
     def _settle(self) -> None:
-        """This process has the cloud's data where all have it, and a clouds.yaml of its own. Raises ConfigError."""
+        """Check that this process shares the cloud's data directory; write its clouds.yaml. Raises ConfigError."""
         cloud_id = self.db.transact(False, bootstrap.identified, self.config.data_dir)
         state_dir.belongs_to(self.config.data_dir, cloud_id, self._keeping(), alone=self.db.is_sqlite)
         if not (self.config.state_dir / bootstrap.CLOUDS_YAML).exists():
@@ -438,7 +438,7 @@ class Cloud(OrderedService):
                 bootstrap.write_clouds_yaml(self.config, passwords)
 
     def _keeping(self) -> Sequence[str]:
-        """By what the data directory has something that other processes need."""
+        """The options that put into the data directory something that other processes need."""
         chosen = self.config.drivers
         drivers: dict[str, object] = {
             **{f"drivers.hypervisor ({name or chosen.hypervisor})": each for name, each in self._hypervisors.items()},
@@ -456,7 +456,7 @@ class Cloud(OrderedService):
         return bool(self.db.transact(False, self._fill, chosen))
 
     def _fill(self, conn: Connection, chosen: Mapping[str, str]) -> bool:
-        """False if another process, which started at the same time, was first."""
+        """False if another process that started at the same time was first."""
         schema.lock(conn)
         if bootstrap.is_done(conn):
             return False

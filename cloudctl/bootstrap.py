@@ -19,7 +19,7 @@ from cloudctl.db.secrets import Seal
 from cloudctl.identity.options import IdentityOptions
 
 CLOUDS_YAML = "clouds.yaml"
-# Their purpose among the secrets in the database.
+# The purpose of the passwords among the secrets in the database.
 PASSWORDS = "first-passwords"
 
 
@@ -28,7 +28,7 @@ class Bootstrapped(Record, table="bootstrapped"):
 
     id: Field[int] = column(Integer, primary_key=True)
     at: Field[datetime] = column(DateTime())
-    # In the data directory, too. None: no process of a release that knows of it has started.
+    # Also in the data directory. None: no process of a release that knows it has started yet.
     cloud_id: Field[str | None] = optional_text(64)
 
 
@@ -79,7 +79,7 @@ def base_url(config: Config) -> str:
 
 
 def write_clouds_yaml(config: Config, passwords: Mapping[str, str]) -> Path:
-    """The file with which stock clients find this cloud as demo and as admin; only its owner may read it."""
+    """Write the file by which stock clients find this cloud as demo and as admin; only its owner may read it."""
     path = config.state_dir / CLOUDS_YAML
     text = HEAD.format(path=path) + "".join(
         CLOUD.format(
@@ -103,7 +103,7 @@ def write_clouds_yaml(config: Config, passwords: Mapping[str, str]) -> Path:
 
 
 def first_lines(config: Config) -> str:
-    """What a newcomer copies; of a process that answers no calls, where it says how it is."""
+    """What a newcomer copies; for a process without the API, where its health and metrics are."""
     if API not in config.server.roles:
         return ENGINE_LINES.format(url=base_url(config))
     return FIRST_LINES.format(auth_url=f"{base_url(config)}/identity", path=config.state_dir / CLOUDS_YAML)
@@ -119,7 +119,7 @@ def mark_done(conn: Connection, now: datetime) -> None:
 
 
 def identified(conn: Connection, data_dir: Path) -> str:
-    """The id of the cloud, which gets one, and takes its data directory, once. Raises ConfigError."""
+    """The id of the cloud. The first call makes it and marks the data directory with it. Raises ConfigError."""
     schema.lock(conn)
     known = conn.scalar(select(Bootstrapped.cloud_id))
     if known is None:
@@ -137,6 +137,6 @@ def keep_passwords(conn: Connection, seal: Seal, passwords: Mapping[str, str]) -
 
 
 def kept_passwords(conn: Connection, seal: Seal) -> dict[str, str] | None:
-    """None of a cloud that was made by an older release."""
+    """None for a cloud that was made by an older release."""
     found = secrets.read(conn, seal, PASSWORDS)
     return json.loads(found[1]) if found else None

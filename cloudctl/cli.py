@@ -1,4 +1,4 @@
-"""`cloudctl`: for operators, beside the running cloud. It works on the database; the cloud may run or not."""
+"""`cloudctl`: the operator's command. It works on the database, whether or not the cloud is running."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ NAMES = [service.name for service in app.SERVICES]
 
 
 class Problem(click.ClickException):
-    """The configuration is wrong: one line, exit status 64 as `twist cloudctl` has it."""
+    """The configuration is wrong: one line and exit status 64, as with `twist cloudctl`."""
 
     exit_code = 64
 
 
 class OneLine(click.Group):
-    """Commands whose caller's mistakes are told in one line."""
+    """Commands that report the caller's mistakes in one line."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -61,7 +61,7 @@ class OneLine(click.Group):
 @click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), help="[default: ./state]")
 @click.pass_context
 def main(ctx: click.Context, file: Path | None, state_dir: Path | None) -> None:
-    """Look after a cloud."""
+    """Administer a cloud."""
     tables = config.read(file) if file else {}
     chosen = state_dir or Path(tables.pop("state_dir", "state"))
     tables.pop("state_dir", None)
@@ -89,7 +89,7 @@ def drivers() -> None:
 @click.option("--service", type=click.Choice(NAMES), help="Only the rules of one service.")
 @click.pass_obj
 def policy(made: config.Config, service: str | None) -> None:
-    """List the rules in force, those of [policy] file among them, and the API calls that each one guards."""
+    """List the rules in force, including those from [policy] file, and the API calls that each one guards."""
     override = Path(made.policy.file) if made.policy.file else None
     for line in rule_list.lines(reference.sample(), override, service):
         click.echo(line)
@@ -97,13 +97,13 @@ def policy(made: config.Config, service: str | None) -> None:
 
 @main.group("keys")
 def keys_group() -> None:
-    """The keys that seal tokens, and what seals them in the database."""
+    """Manage the keys that seal tokens, and those that seal secrets in the database."""
 
 
 @keys_group.command()
 @click.pass_obj
 def rotate(made: config.Config) -> None:
-    """Make the staged key the primary one and stage a new one. Running clouds see it at once."""
+    """Make the staged key the primary one and stage a new one. A running cloud picks it up at once."""
     most = made.section(IdentityOptions).fernet_max_keys
     primary = with_keys(made).transact(False, keys.rotate, Seal.of(made.sealing_keys()), keys.FERNET_KEYS, most)
     click.echo(f"primary key: {primary}")
@@ -118,13 +118,13 @@ def new() -> None:
 @keys_group.command()
 @click.pass_obj
 def reseal(made: config.Config) -> None:
-    """Seal all secrets in the database with the first of [database] sealing_keys."""
+    """Reseal all secrets in the database with the first key of [database] sealing_keys."""
     with_keys(made).transact(False, secrets.reseal, Seal.of(made.sealing_keys()))
     click.echo("resealed")
 
 
 def with_keys(made: config.Config) -> Database:
-    """The database, once a start has put keys into it. Raises ConfigError."""
+    """The database. Raises ConfigError unless a start has put keys into it."""
     found = database(made)
     version = found.transact(True, schema.found_version)
     if version is None or version[0] < schema.VERSION:
@@ -134,13 +134,13 @@ def with_keys(made: config.Config) -> Database:
 
 @main.group()
 def db() -> None:
-    """The schema of the database."""
+    """Show and upgrade the database schema."""
 
 
 @db.command()
 @click.pass_obj
 def version(made: config.Config) -> None:
-    """Print the schema's version in the database and in this release."""
+    """Print the schema version of the database and of this release."""
     found = database(made).transact(True, schema.found_version)
     click.echo(f"database: {found[0] if found else 'empty'}, this release: {schema.VERSION}")
 
@@ -148,14 +148,14 @@ def version(made: config.Config) -> None:
 @db.command()
 @click.pass_obj
 def upgrade(made: config.Config) -> None:
-    """Bring the schema up to date, as a start does."""
+    """Bring the schema up to date, as starting the cloud does."""
     click.echo("upgraded" if schema.prepare(database(made)) else "already up to date")
 
 
 @db.command()
 @click.argument("message")
 def revision(message: str) -> None:
-    """For developers: write the next file of migrations/versions from what the tables say."""
+    """For developers: write the next file of migrations/versions from the declared tables."""
     from cloudctl.db import revisions
 
     file = revisions.write(message)
@@ -167,7 +167,7 @@ def revision(message: str) -> None:
 
 @main.group()
 def tasks() -> None:
-    """The work that the cloud has accepted."""
+    """Show and retry the work that the cloud has accepted."""
 
 
 @tasks.command("list")
@@ -175,7 +175,7 @@ def tasks() -> None:
 @click.option("--limit", default=50, show_default=True)
 @click.pass_obj
 def list_tasks(made: config.Config, state: tuple[str, ...], limit: int) -> None:
-    """List tasks, the newest first; those that are open or held unless --state says otherwise."""
+    """List tasks, newest first: those that are open or held, unless --state selects others."""
     found = database(made).transact(True, _rows, state, limit)
     for row in found:
         when = utc(row.submitted_at).isoformat(" ", "seconds")
@@ -191,20 +191,20 @@ def _rows(conn: Any, state: tuple[str, ...], limit: int) -> list[Any]:
 @click.argument("task_id", type=int)
 @click.pass_obj
 def retry(made: config.Config, task_id: int) -> None:
-    """Put a held task back to work."""
+    """Resume a held task."""
     database(made).transact(False, queue.retry, task_id)
     click.echo(f"task {task_id} is queued")
 
 
 @main.group("backups")
 def backups_group() -> None:
-    """Backups of volumes."""
+    """Manage backups of volumes."""
 
 
 @backups_group.command()
 @click.pass_obj
 def move(made: config.Config) -> None:
-    """Have the cloud move those that are in a directory into the object store."""
+    """Have the cloud move backups that are in a directory into the object store."""
     count = database(made).transact(False, moving_backups.move_all, utc(time.time()))
     click.echo(f"{count} backups will be moved")
 
@@ -212,7 +212,7 @@ def move(made: config.Config) -> None:
 @main.command()
 @click.pass_obj
 def events(made: config.Config) -> None:
-    """List who is told of events, how far each is behind, and why one is stuck."""
+    """List the receivers of events, how far behind each one is, and why any of them is stuck."""
     db = database(made)
     last = db.transact(True, outbox.last)
     for row in db.transact(True, receivers.every):
@@ -223,13 +223,13 @@ def events(made: config.Config) -> None:
 
 @main.group("hosts")
 def hosts_group() -> None:
-    """Hosts that are said to be dead, and what their recovery waits for."""
+    """Hosts reported dead, and what their recovery is waiting for."""
 
 
 @hosts_group.command()
 @click.pass_obj
 def waiting(made: config.Config) -> None:
-    """List the notifications that wait, the oldest first, and for what."""
+    """List the waiting notifications, oldest first, and what each one waits for."""
     for row in database(made).transact(True, notifications.held):
         told = f"{row.id}  {row.kind:<10}{row.hostname:<20}{row.message or ''}"
         click.echo(f"{row.created_at.isoformat(' ', 'seconds')}  {told}")
@@ -240,7 +240,7 @@ def waiting(made: config.Config) -> None:
 @click.option("--reason", required=True, help="How it is known: «I pulled its plugs».")
 @click.pass_obj
 def fenced(made: config.Config, name: str, reason: str) -> None:
-    """Say that a host is off. Its servers are started elsewhere: if it is on, two guests write one disk."""
+    """Confirm that a host is off. Its servers are started elsewhere: if it is on, two guests write to one disk."""
     db = database(made)
     found = db.transact(False, fencing.vouch, name, reason, utc(db.clock.seconds()))
     click.echo(f"notification {found.id} goes on")
@@ -250,7 +250,7 @@ def fenced(made: config.Config, name: str, reason: str) -> None:
 @click.argument("name")
 @click.pass_obj
 def approve(made: config.Config, name: str) -> None:
-    """Say that a host may be fenced, although many are dead at once or it may be alive. It is still fenced first."""
+    """Allow recovery from a host even if many are dead at once or it may be alive. It is still fenced first."""
     db = database(made)
     found = db.transact(False, fencing.let_go_on, name, utc(db.clock.seconds()))
     click.echo(f"notification {found.id} goes on")
@@ -258,18 +258,18 @@ def approve(made: config.Config, name: str) -> None:
 
 @main.group()
 def docs() -> None:
-    """For developers: the pages that are written from the code, printed."""
+    """For developers: print the pages that are generated from the code."""
 
 
 @docs.command("api")
 def docs_api() -> None:
-    """Every API call with its rule: docs/api.md."""
+    """Print docs/api.md: every API call with its rule."""
     click.echo(reference.api(reference.sample()), nl=False)
 
 
 @docs.command("policy")
 def docs_policy() -> None:
-    """Every rule as shipped: etc/policy.toml."""
+    """Print etc/policy.toml: every rule as shipped."""
     click.echo(reference.rules(), nl=False)
 
 

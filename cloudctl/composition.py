@@ -1,8 +1,8 @@
-"""What a service is to a cloud: the value that it exports, and what a cloud gives to it.
+"""The contract between services and a cloud: the value that a service exports, and what a cloud gives it.
 
-Each service exports one `Service` as `SERVICE` of its module `service`, and `app.SERVICES` is the tuple of them. Its
-`compose` makes the service's `Part` of one cloud out of the cloud's `Surroundings`; what a service has for itself (a
-store of files, threads, a watch) it makes there, and the cloud learns no more of it than the Part says.
+Each service exports one `Service` as `SERVICE` in its module `service`, and `app.SERVICES` is the tuple of them. Its
+`compose` makes the service's `Part` of one cloud from the cloud's `Surroundings`. What a service needs for itself (a
+file store, threads, a watch) it makes there, and the cloud knows only what the Part exposes.
 """
 
 from __future__ import annotations
@@ -57,31 +57,31 @@ class FirstStart:
 
 @frozen
 class Surroundings:
-    """What a cloud gives to a service. `reactor` is one to come back to from threads, or a stand-in for it."""
+    """What a cloud gives to a service. `reactor` is where threads hand back their results, or a stand-in for it."""
 
     config: Config
     reactor: Any
     clock: IReactorTime
     db: Database
-    in_memory: bool  # no threads, no sockets, and no files but in a temporary directory
+    in_memory: bool  # no threads, no sockets, and no files outside a temporary directory
     hypervisor: IHypervisor
-    volumes: Mapping[str, IVolumeBackend]  # by the names that [drivers] gives them; the one of a single driver is ""
+    volumes: Mapping[str, IVolumeBackend]  # by their names in [drivers]; a single driver has the name ""
     network: INetworkBackend
     objects: IObjectData
-    contents: Callable[[str, str], IObjectData]  # (driver of objects, whose they are) → what keeps data beside objects
+    contents: Callable[[str, str], IObjectData]  # (objects driver, whose data) → a store beside that of the objects
     seal: Seal  # of secrets in the database
     bus: IBus
     policy: Policy
     parts: tuple[Part, ...] = ()  # of the services before this one
-    log_levels: LogLevels | None = None  # None: what the log of this process holds cannot be changed
+    log_levels: LogLevels | None = None  # None: the log levels of this process cannot be changed
 
     def made(self, kind: type[T]) -> T:
-        """What a service before this one made and shows to others. Raises LookupError."""
+        """What an earlier service made and shows to others. Raises LookupError."""
         return made(self.parts, kind)
 
     @property
     def authenticator(self) -> Authenticator:
-        """That of a service before this one. Raises LookupError."""
+        """The authenticator of an earlier service. Raises LookupError."""
         for part in self.parts:
             if part.authenticator is not None:
                 return part.authenticator
@@ -105,7 +105,7 @@ def no_rows(conn: Connection, first: FirstStart) -> None:
 
 @frozen
 class Beside:
-    """Another API of a service. `hosts`: those that it has for itself, where it begins at the root."""
+    """Another API of a service. `hosts`: host names of its own, at which its paths begin at the root."""
 
     api: Callable[[Http], ApiApp]
     hosts: tuple[str, ...] = ()
@@ -115,32 +115,32 @@ class Beside:
 class Part:
     """A service in one cloud.
 
-    `api` is called by the first request for it, and imports what it is made of then: a start does not wait for that.
+    `api` is called by the first request for it and imports its modules only then, so a start does not wait for them.
 
-    `root` is given by the service that answers at the root of the cloud's site, with what else is mounted there.
+    `root` is set by the service that answers at the root of the cloud's site; it is given what else is mounted there.
     """
 
     api: Callable[[Http], ApiApp]
     workflows: Sequence[Workflow] = ()
     checks: Mapping[str, Check] = field(factory=dict)  # of the audit
-    # Called in this order before the start, and not in the reactor. `prepare` raises ConfigError.
+    # Called in this order before the start, outside the reactor. `prepare` raises ConfigError.
     prepare: Callable[[], None] = nothing
     bootstrap: Callable[[Connection, FirstStart], None] = no_rows  # in the transaction of all first rows
     recover: Callable[[], None] = nothing  # from what a killed process left behind
-    # What API and tasks both need, such as threads: started first, stopped last.
+    # What both the API and tasks need, such as threads: started first, stopped last.
     supports: Sequence[IService] = ()
-    # What looks at the backends and serves their guests: runs where tasks are done, from before the first of them.
+    # What watches the backends and serves their guests: runs where tasks run, and starts before the first of them.
     watches: Sequence[IService] = ()
-    # What /metrics shows of it where tasks are done: asked whenever somebody scrapes.
+    # What /metrics shows of it where tasks run: collected at each scrape.
     metrics: Sequence[Source] = ()
-    # What others may be shown; they find it by its class.
+    # What other services may use; they find it by its class.
     shown: Sequence[object] = ()
     # What a cloud needs from one of its services.
     authenticator: Authenticator | None = None
     image_path: Callable[[str], Path] | None = None  # for its drivers: image id → the file with its data
-    near: Callable[[Any], Any] | None = None  # a driver → one for which these files are here when it reads them
-    keeps: Sequence[str] = ()  # the options by which it keeps in the data directory what other processes need
-    # For its drivers: guest id → the hosts that it may be on, first where it shall be.
+    near: Callable[[Any], Any] | None = None  # a driver → one that finds these files on its machine when it reads them
+    keeps: Sequence[str] = ()  # the options that make it keep in the data directory what other processes need
+    # For its drivers: guest id → the hosts that it may be on, the intended one first.
     places: Callable[[Connection, str], Sequence[str]] | None = None
     volume: IVolumeBackend | None = None  # for its drivers: all volume backends as one
     root: Callable[[Http, Sequence[tuple[str, Any]]], ApiApp] | None = None
@@ -157,18 +157,18 @@ class Service:
     title: str  # for people: "Image"
     compose: Callable[[Surroundings], Part]
     mount: str = ""  # the first segment of its paths
-    apart: bool = False  # also at the root of listeners of its own, [server] ha_listen
-    options: type | None = None  # its section of the configuration, which has its name
+    apart: bool = False  # also served at the root of its own listeners, [server] ha_listen
+    options: type | None = None  # its section of the configuration, named after it
     catalog: tuple[CatalogEntry, ...] = ()
 
     def __attrs_post_init__(self) -> None:
-        # Its API is imported by the first request, and a table that nobody has imported is in no schema.
+        # Its API is imported only by the first request, and a table that is not imported is in no schema.
         if find_spec(f"{self.package}.tables") is not None:
             import_module(f"{self.package}.tables")
 
     @property
     def name(self) -> str:
-        """Of its section and of its rules: "image"."""
+        """The name of its section and of its rules: "image"."""
         return self.package.rpartition(".")[2]
 
 

@@ -1,7 +1,7 @@
-"""The configuration: a TOML file and the command line → one frozen Config. All problems are told at once.
+"""The configuration: a TOML file and the command line → one frozen Config. All problems are reported at once.
 
-`etc/cloudctl.toml` shows each option with its default. A service has a section of its own, described by the class that
-its `Service` names; a driver's options are in `[driver.KIND.NAME]` and read by the driver.
+`etc/cloudctl.toml` shows each option with its default. A service has its own section, described by the class that its
+`Service` names; a driver's options are in `[driver.KIND.NAME]` and read by the driver.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def positive(_instance: object, attribute: Any, value: float) -> None:
         raise ValueError("must be greater than 0")
 
 
-# What a process can be there for.
+# The roles that a process can have.
 API, ENGINE = "api", "engine"
 ROLES = (API, ENGINE)
 
@@ -73,7 +73,7 @@ def are_fernet_keys(_instance: object, attribute: Any, value: list[str]) -> None
 
 @frozen
 class Address:
-    """What an endpoint string says of where clients connect."""
+    """Where clients connect, according to an endpoint string."""
 
     scheme: str  # http, https
     host: str
@@ -81,7 +81,7 @@ class Address:
 
 
 def address(endpoints: Iterable[str]) -> Address | None:
-    """Of the first endpoint that has a port; None if there is no such."""
+    """The address of the first endpoint that has a port; None if there is none."""
     for endpoint in endpoints:
         kind, *arguments = endpoint.replace("\\:", "\0").split(":")
         named = dict(argument.split("=", 1) for argument in arguments if "=" in argument)
@@ -100,14 +100,14 @@ class ServerOptions:
     roles: list[str] = field(factory=lambda: list(ROLES), validator=are_roles)
     # Twisted endpoint strings: tcp:8780:interface=127.0.0.1, ssl:…, unix:… (see the documentation of serverFromString).
     listen: list[str] = field(factory=lambda: ["tcp:8780:interface=127.0.0.1"])
-    # The same for the instance-HA API by itself; an empty list: it is only below the others, at /instance-ha.
+    # The same for the instance-HA API by itself; an empty list: it is served only beside the others, at /instance-ha.
     ha_listen: list[str] = field(factory=lambda: ["tcp:15868:interface=127.0.0.1"])
-    # What the catalog says; needed behind a reverse proxy. Empty: what each request's Host header says.
+    # The address in the catalog; needed behind a reverse proxy. Empty: that of each request's Host header.
     public_url: str = field(default="", validator=is_public_url)
     ha_public_url: str = field(default="", validator=is_public_url)
     # Addresses of proxies whose X-Forwarded-Proto, -Host and -Prefix are believed.
     trusted_proxies: list[str] = field(factory=list)
-    # Where images, backups, objects and what drivers keep are: the same for all processes. Empty: the state directory.
+    # Where images, backups, objects and drivers' data are: the same for all processes. Empty: the state directory.
     data_dir: str = ""
     # Seconds after which an idle connection is closed.
     idle_timeout: float = field(default=65.0, validator=positive)
@@ -116,9 +116,9 @@ class ServerOptions:
 
     @property
     def ha_url(self) -> str:
-        """Where clients reach the instance-HA API. `{scheme}` and `{host}` are those by which they reach the others.
+        """Where clients reach the instance-HA API. `{scheme}` and `{host}` are those of the other APIs.
 
-        Empty: beside those.
+        Empty: it is served only beside them.
         """
         found = address(self.ha_listen)
         if self.ha_public_url or found is None:
@@ -128,22 +128,22 @@ class ServerOptions:
 
 @frozen
 class AdmissionOptions:
-    """[admission]: how much clients may ask for. What is of one address does not hold for `trusted_proxies`."""
+    """[admission]: how much clients may ask for. Limits per address do not apply to `trusted_proxies`."""
 
     # Connections at once.
     connections: int = field(default=2000, validator=positive)
     connections_per_address: int = field(default=500, validator=positive)
     # Seconds in which the head of a request must arrive.
     header_timeout: float = field(default=20.0, validator=positive)
-    # Bytes a second at which a body must arrive, on the average, once it took longer than so many seconds.
+    # Bytes per second at which a body must arrive on average, once it has taken longer than this many seconds.
     body_rate: float = field(default=1024.0, validator=positive)
     body_patience: float = field(default=30.0, validator=positive)
-    # Bytes of bodies that are in memory and have not arrived in full.
+    # Bytes of bodies in memory that have not arrived in full.
     body_memory: int = field(default=2**26, validator=positive)
     body_memory_per_address: int = field(default=2**24, validator=positive)
     # Whether requests are counted, and answered 429 over these rates.
     rates: bool = False
-    # Requests a second, and how many may come at once after a rest: of one project, and of one address.
+    # Requests per second, and how many may come at once after a rest: of one project, and of one address.
     project_rate: float = field(default=50.0, validator=positive)
     project_burst: float = field(default=200.0, validator=positive)
     address_rate: float = field(default=100.0, validator=positive)
@@ -157,8 +157,8 @@ class DatabaseOptions:
     # An SQLAlchemy URL, e.g. postgresql+psycopg://user:password@host/name. Empty: SQLite in the state directory.
     url: str = field(default="", validator=is_database_url)
     threads: int = field(default=8, validator=positive)
-    # Fernet keys that seal secrets in the database: the first one seals, each opens. None: the file sealing-key in the
-    # state directory does.
+    # Fernet keys that seal secrets in the database: the first one seals, any opens. Empty: the one in the file
+    # sealing-key in the state directory.
     sealing_keys: list[str] = field(factory=list, validator=are_fernet_keys)
 
 
@@ -166,7 +166,7 @@ class DatabaseOptions:
 class TaskOptions:
     """[tasks]"""
 
-    # How many tasks run at once in this process. One project has at most three quarters of those that others leave.
+    # How many tasks run at once in this process. One project gets at most three quarters of the slots others leave.
     slots: int = field(default=32, validator=positive)
     # Seconds after which another process takes over the tasks of one that is stuck.
     lease: float = field(default=30.0, validator=positive)
@@ -199,18 +199,18 @@ class DriversOptions:
     # of a backend are in [driver.volume.NAME]. Types choose by `volume_backend_name`.
     volume: str | dict[str, str] = field(default="fake", validator=filled)
     network: str = "fake"
-    # What proves that a host is off, before its servers run elsewhere: one driver, or several, of which the first that
-    # can does. Empty: "fake" where the hypervisor is; else nothing but an operator's word.
+    # What proves that a host is off before its servers run elsewhere: one driver, or several, tried in order until one
+    # can. Empty: "fake" if the hypervisor is "fake"; otherwise nothing but an operator's word.
     fencer: str | list[str] = ""
-    # Where the data of objects are.
+    # Where the data of objects is kept.
     objects: str = "file"
 
-    # By which services tell one another what happened: "internal", or "amqp" for a broker that others share.
+    # How services tell one another what happened: "internal", or "amqp" for a broker that others share.
     bus: str = "internal"
 
     @property
     def fencers(self) -> list[str]:
-        """The names of all of them, in the order in which they are asked."""
+        """The names of all of them, in the order in which they are tried."""
         if not self.fencer:
             return ["fake"] if self.hypervisor == "fake" else []
         return [self.fencer] if isinstance(self.fencer, str) else self.fencer
@@ -242,7 +242,7 @@ class Config:
         return Path(self.server.data_dir).absolute() if self.server.data_dir else self.state_dir
 
     def sealing_keys(self) -> list[str]:
-        """As configured, or the state directory's own, which is made when it is first asked for."""
+        """As configured, or the state directory's own key, which is made when it is first needed."""
         return self.database.sealing_keys or [state_dir.sealing_key(self.state_dir)]
 
     @property

@@ -1,7 +1,7 @@
 """What can go wrong, in the words of the domain.
 
 A rule raises one of these; `rest.faults` alone turns it into a status code and the error body of the service that was
-asked. `type` is the networking API's exception name; the other services ignore it.
+called. `type` is the networking API's exception name; the other services ignore it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Conflict(CloudError):
 
 
 class Gone(CloudError):
-    """It was there when the call began."""
+    """It existed when the call began."""
 
     status = 410
     type = "HTTPGone"
@@ -108,7 +108,7 @@ class OverQuota(CloudError):
 
 
 class UnsupportedMediaType(CloudError):
-    """The body's Content-Type or its format is not one that is taken."""
+    """The body's Content-Type or its format is not accepted."""
 
     status = 415
     type = "HTTPUnsupportedMediaType"
@@ -122,14 +122,14 @@ class RangeNotSatisfiable(CloudError):
 
 
 class Unprocessable(CloudError):
-    """What came is not what was announced."""
+    """The data is not what was announced."""
 
     status = 422
     type = "HTTPUnprocessableEntity"
 
 
 class TooMany(CloudError):
-    """The client asks more often than it may. Carries `Retry-After`."""
+    """The client sends more requests than it may. Carries `Retry-After`."""
 
     status = 429
     type = "OverLimit"

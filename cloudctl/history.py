@@ -1,7 +1,7 @@
 """What each microversion of an API changes, collected from the spans that the API declares.
 
-Operations, their bodies and parameters say it themselves; views (`rest.views.Fields`), the attributes of declared
-resources and gates (spans with a `what`) are found in the modules of the API's package, so that none has to be listed
+Operations, their bodies and parameters carry their own spans; views (`rest.views.Fields`), the attributes of declared
+resources and gates (spans with a `what`) are found in the modules of the API's package, so none has to be listed
 anywhere.
 """
 
@@ -26,7 +26,7 @@ from cloudctl.rest.views import Fields
 
 @frozen
 class Fact:
-    """Something that is so at some microversions: «`tags`» «in the body of» «`POST /servers`»."""
+    """Something that holds at some microversions: «`tags`» «in the body of» «`POST /servers`»."""
 
     span: Span
     name: str
@@ -36,7 +36,7 @@ class Fact:
 
 @frozen
 class Step:
-    """What one microversion brings and ends."""
+    """What one microversion adds and removes."""
 
     new: list[Fact] = field(factory=list)
     gone: list[Fact] = field(factory=list)
@@ -59,7 +59,7 @@ def steps(api: ApiApp, package: str, prefix: str = "") -> dict[Version, Step]:
 
 
 def facts(api: ApiApp, package: str, prefix: str = "") -> Iterator[Fact]:
-    """Everything that is not so at every microversion."""
+    """Everything that does not hold at every microversion."""
     for path, operation in api.operations:
         yield from _of_operation(prefix + path, operation)
     seen: set[int] = set()
@@ -118,7 +118,7 @@ def _of_body(call: str, version: Version, before: Body | None, body: Body) -> It
 
 
 def _keys(body: Body) -> Iterable[str]:
-    """Of a body that is an object with fields of its own, and no list or map."""
+    """The keys of a body that is an object with its own fields, and not a list or a map."""
     return wire_names(body.type) if attrs.has(body.type) else ()
 
 
@@ -129,7 +129,7 @@ def shown(operation: Operation, path: str) -> str:
 
 
 def sentences(found: Iterable[Fact]) -> list[str]:
-    """Facts in words: what is said of one call is said together, and of all calls of which the same is said."""
+    """Facts in words: the facts about one call are joined, and so are all calls with the same facts."""
     names: dict[tuple[str, str], list[str]] = {}
     for fact in found:
         names.setdefault((fact.place, fact.whose), []).append(fact.name)

@@ -1,9 +1,10 @@
-"""What of the log is written: levels of namespaces of loggers, which can change while the process runs.
+"""Which events are written to the log: a level per namespace of loggers, which can change while the process runs.
 
     levels = LogLevels(LogLevel.info)
     levels.set("cloudctl.volume", LogLevel.debug)      # and of all below it
 
-A predicate of Twisted's FilteringLogObserver. Who begins the log of a process puts it there, and gives it to the Cloud.
+A predicate for Twisted's FilteringLogObserver. The code that begins a process's log installs it there, and passes it
+to the Cloud.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class LogLevels:
         return result
 
     def of(self, namespace: str) -> NamedConstant:
-        """The level of a namespace, or of the nearest one above it that something was said of."""
+        """The level that was set for a namespace or for the nearest one above it, or the default."""
         while namespace:
             if namespace in self.said:
                 return self.said[namespace]
@@ -38,7 +39,7 @@ class LogLevels:
         return self.default
 
     def set(self, prefix: str, level: NamedConstant) -> None:
-        """Of the namespace and all below it; empty: of all."""
+        """Set the level of the namespace and all below it; empty: of all."""
         for namespace in list(self.said):
             if not prefix or namespace == prefix or namespace.startswith(f"{prefix}."):
                 del self.said[namespace]
@@ -48,7 +49,7 @@ class LogLevels:
             self.default = level
 
     def told(self, modules: Mapping[str, ModuleType], prefix: str) -> dict[str, NamedConstant]:
-        """Namespace → level, of the loggers that these modules have, and of what something was said of."""
+        """Namespace → level, for the loggers that these modules have and for the namespaces that were set."""
         found = {
             each.namespace for module in list(modules.values()) for each in vars(module).values() if _is_logger(each)
         }
@@ -56,5 +57,5 @@ class LogLevels:
 
 
 def _is_logger(value: object) -> bool:
-    # Not isinstance: a lazy module would load what it stands for.
+    # Not isinstance: that would make a lazy module load what it stands for.
     return type(value) is Logger

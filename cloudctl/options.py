@@ -18,7 +18,7 @@ from cloudctl.errors import ConfigError
 
 T = TypeVar("T", bound=attrs.AttrsInstance)
 
-# Metadata of a field that is no option: it follows from another section.
+# Metadata of a field that is not an option: its value follows from another section.
 DERIVED = {"derived": True}
 
 SCALARS: dict[Any, tuple[tuple[type, ...], str]] = {
@@ -108,7 +108,7 @@ def _table(table: Mapping[str, Any], cls: type[T], path: str) -> T:
         try:
             values[name] = _value(table[name], option.type, f"{path}.{name}")
             if option.validator is not None:
-                # A validator of an option sees the option alone: there is no instance before all are right.
+                # A validator sees only its own option: there is no instance until all options are right.
                 option.validator(None, option, values[name])
         except Wrong as wrong:
             problems += wrong.lines
@@ -118,5 +118,5 @@ def _table(table: Mapping[str, Any], cls: type[T], path: str) -> T:
         raise Wrong(*problems)
     try:
         return cls(**values)
-    except ValueError as error:  # options that are right one by one and do not go together
+    except ValueError as error:  # options that are right one by one but do not go together
         raise Wrong(f"{path}: {error}") from None

@@ -1,7 +1,7 @@
-"""The pages that are written from the code: the list of API calls (docs/api.md) and that of rules (etc/policy.toml).
+"""The pages generated from the code: the list of API calls (docs/api.md) and the list of rules (etc/policy.toml).
 
-`cloudctl docs` prints them, `make docs` writes them into the tree. What they say is read from the Operations and rules
-of a cloud as it is composed, so they list what is served and nothing else.
+`cloudctl docs` prints them, `make docs` writes them into the tree. They are read from the Operations and rules of a
+composed cloud, so they list what is served and nothing else.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ POLICY_HEAD = """\
 
 
 def sample() -> Cloud:
-    """A cloud in memory with the default configuration, to look at; it is never started."""
+    """A cloud in memory with the default configuration, for inspection; it is never started."""
     return Cloud.in_memory(config.build({}, app.SECTIONS, Path("state")), Clock())
 
 
@@ -90,7 +90,7 @@ def _service(cloud: Cloud, served: Served) -> str:
 
 
 def _microversions(served: Served) -> Iterator[str]:
-    """What each of them changes."""
+    """What each microversion changes."""
     (package,) = (service.package for service in app.SERVICES if service.title == served.title)
     steps = history.steps(served.api, f"{package}.api", served.prefix)
     if not steps:

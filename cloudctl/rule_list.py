@@ -11,10 +11,10 @@ from cloudctl.rest import policy
 
 
 def lines(cloud: Cloud, override: Path | None, service: str | None = None) -> Iterator[str]:
-    """The rules with those of an operator's file, by service; only those of one service if it is named.
+    """The rules in force, with the overrides of an operator's file; only those of `service` if it is given.
 
-    `cloud` is any cloud as it is composed: its Operations are listed. A rule that guards no call by itself is asked
-    within calls, or named by other rules. Raises ConfigError: a file or a rule that cannot be understood.
+    `cloud` is any composed cloud: its Operations are the calls listed. A rule that guards no call by itself is checked
+    inside calls or named by other rules. Raises ConfigError if a file or a rule cannot be understood.
     """
     packages = [each.package for each in cloud.offered]
     shipped = {**policy.PERSONAS, **policy.shipped(packages)}
@@ -32,7 +32,7 @@ def lines(cloud: Cloud, override: Path | None, service: str | None = None) -> It
 
 
 def guarded(cloud: Cloud) -> Mapping[str, list[str]]:
-    """Rule → the calls that ask for it: `GET /identity/v3/users`."""
+    """Rule → the calls that it guards: `GET /identity/v3/users`."""
     found: dict[str, list[str]] = {}
     for prefix, api in [*((each.prefix, each.api) for each in cloud.served), ("", cloud.root_api)]:
         for path, operation in api.operations:

@@ -1,4 +1,4 @@
-"""AWS's Signature Version 4: what is signed of a request, and with which key. Pure functions, for both ends of it.
+"""AWS's Signature Version 4: which parts of a request are signed, and with which key. Pure functions, for both ends.
 
 Reference: identity.md, section 8; object-store.md, B1.
 """
@@ -15,7 +15,7 @@ COMPACT = "%Y%m%dT%H%M%SZ"
 
 
 def signing_key(secret: str, scope: str) -> bytes:
-    """What signs for one day, region and service: `20260102/RegionOne/s3/aws4_request`."""
+    """The key for one day, region and service: `20260102/RegionOne/s3/aws4_request`."""
     key = f"AWS4{secret}".encode()
     for part in scope.split("/"):
         key = hmac.digest(key, part.encode(), "sha256")
@@ -27,14 +27,14 @@ def encoded(raw: bytes, safe: str = "") -> str:
 
 
 def query(parameters: Mapping[str, str]) -> str:
-    """As it is sent."""
+    """The query string as it is sent."""
     return "&".join(f"{name}={encoded(value.encode())}" for name, value in parameters.items())
 
 
 def canonical(method: str, path: bytes, query: bytes, headers: Sequence[tuple[str, str]], payload: str) -> str:
-    """`path` and `query` as they are sent; `headers`: those that are signed, by lower-case names, in order.
+    """`path` and `query` as they are sent; `headers`: the signed ones, by lower-case names, in order.
 
-    `payload`: the hash of the body, or what is said in its place.
+    `payload`: the hash of the body, or the word that stands for it.
     """
     return "\n".join(
         (
@@ -60,7 +60,7 @@ def _unquoted(raw: bytes) -> bytes:
 
 
 def signature(secret: str, when: str, scope: str, canonical: str) -> str:
-    """Of a canonical request."""
+    """The signature of a canonical request."""
     hashed = hashlib.sha256(canonical.encode("utf-8", "surrogateescape")).hexdigest()
     return signed(secret, scope, "\n".join((V4, when, scope, hashed)))
 

@@ -1,8 +1,8 @@
-"""The state directory: whatever made it, and whatever the umask, nobody else enters it.
+"""The state directory: whatever created it, and whatever the umask, no other user can enter it.
 
-The database in it holds user data and passwords of guests, `clouds.yaml` those of the first users. What all processes
-of a cloud must share (images, backups, objects, what drivers keep) is in its data directory, which is the same one
-unless [server] data_dir names another, and has the cloud's id in a file: see `belongs_to`.
+The database in it holds user data and passwords of guests, `clouds.yaml` the passwords of the first users. What all
+processes of a cloud must share (images, backups, objects, drivers' data) is in its data directory. That is the state
+directory unless [server] data_dir names another, and a file in it holds the cloud's id: see `belongs_to`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from cloudctl.errors import ConfigError
 
 OTHERS = 0o077
 DATABASE = "cloudctl.sqlite"
-# What tells that a directory is a cloud's; and files that hold secrets, or lead to them.
+# The files that identify a directory as a cloud's, and those that hold secrets or lead to them.
 SEALING_KEY, CLOUD_ID = "sealing-key", "cloud-id"
 OURS = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", "clouds.yaml", "lock", SEALING_KEY, CLOUD_ID)
 
 
 def prepare(directory: Path, option: str = "state_dir") -> None:
-    """It is there, with mode 0700, and so are its files with 0600. Raises ConfigError.
+    """Ensure that the directory exists with mode 0700, and its files have mode 0600. Raises ConfigError.
 
-    One that others may enter is closed to them if it is empty or a cloud's; any other one is refused, since it may be
-    somebody's home.
+    A directory that others may enter is closed to them if it is empty or a cloud's; any other one is refused, since it
+    may be somebody's home.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -53,10 +53,10 @@ def touch_database(directory: Path) -> None:
 
 
 def sealing_key(directory: Path) -> str:
-    """What seals secrets in the database where no option does: made when it is first needed."""
+    """The key that seals secrets in the database if no option names one: made when it is first needed."""
     path = directory / SEALING_KEY
     if not path.exists():
-        # Of processes that start at the same moment the first one's is taken.
+        # Of processes that start at the same moment, the first one's key wins.
         fresh = directory / f".{SEALING_KEY}.{os.getpid()}"
         _write(fresh, Fernet.generate_key())
         with suppress(FileExistsError):
@@ -70,7 +70,7 @@ def sealing_key(directory: Path) -> str:
 
 
 def propose(directory: Path, cloud_id: str) -> None:
-    """The directory will be that of a cloud, if the transaction that names the cloud commits. Raises ConfigError."""
+    """Mark the directory as the cloud's, if the transaction that names the cloud commits. Raises ConfigError."""
     other = _content(directory / CLOUD_ID)
     if other is not None and other != cloud_id:
         raise ConfigError([f"server.data_dir: {directory} is that of another cloud, {other}"])
@@ -78,10 +78,10 @@ def propose(directory: Path, cloud_id: str) -> None:
 
 
 def belongs_to(directory: Path, cloud_id: str, keeping: Sequence[str], alone: bool) -> None:
-    """Raises ConfigError unless the directory is that of this cloud: two processes with different ones would diverge.
+    """Raises ConfigError unless the directory is this cloud's: two processes with different ones would diverge.
 
-    `keeping`: by what there is something in it that others need; if nothing, each process has one of its own. `alone`:
-    no other process can have another directory, so one that says nothing is taken for it.
+    `keeping`: the options that put into it what other processes need; if none do, each process has its own directory.
+    `alone`: no other process can have another directory, so an unmarked one is taken to be the cloud's.
     """
     mark = directory / CLOUD_ID
     found = _content(mark)
@@ -110,7 +110,7 @@ def _content(path: Path) -> str | None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """The file holds this, also after a power cut, or what it held before."""
+    """Replace the file: even after a power cut it holds this content, or what it held before."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(content)

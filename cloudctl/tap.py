@@ -20,7 +20,7 @@ from twisted.python import usage
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """What is imported stays: the garbage collector need not walk through it, neither now nor later."""
+    """Keep what is imported out of garbage collections, now and later: it is there to stay."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -39,7 +39,7 @@ with kept():
 
 
 class Options(usage.Options):
-    """What the command line can say; the rest is in the configuration file."""
+    """What the command line can set; the rest is in the configuration file."""
 
     synopsis = "[options]"
     longdesc = "Run a whole OpenStack-compatible cloud. etc/cloudctl.toml shows every option of the configuration file."
@@ -66,7 +66,7 @@ class Options(usage.Options):
         raise SystemExit(0)
 
     def parseOptions(self, options: list[str] | None = None) -> None:
-        """As usage.Options has it, but what is wrong is told in one line, without the whole usage after it."""
+        """As in usage.Options, but a mistake is reported in one line, without the whole usage after it."""
         try:
             super().parseOptions(options)
         except usage.UsageError as error:
@@ -96,7 +96,7 @@ class Options(usage.Options):
 
 
 def check_endpoints(made: config.Config) -> None:
-    """Raises ConfigError for each listener that is no endpoint string."""
+    """Raises ConfigError with a line for each listener that is not an endpoint string."""
     from twisted.internet import reactor
 
     problems = []
@@ -111,23 +111,23 @@ def check_endpoints(made: config.Config) -> None:
 
 
 def announce(made: config.Config) -> None:
-    """What a newcomer copies, as it is: `twist` turns what is printed into lines of its log."""
+    """Print what a newcomer copies, as it is: `twist` turns ordinary output into lines of its log."""
     if sys.__stderr__ is not None:
         print(bootstrap.first_lines(made), file=sys.__stderr__, flush=True)
 
 
 def collect_from_now_on() -> None:
-    """The start is over. Modules, classes and statements stay out of garbage collections.
+    """The start is over: collect garbage again, but leave modules, classes and statements out of it.
 
-    A page of 1,000 servers sets off several. Done here and not in `app.Cloud`: this process is ours, one that embeds a
-    cloud is not.
+    A page of 1,000 servers sets off several collections. Done here and not in `app.Cloud`: this process is ours, one
+    that embeds a cloud is not.
     """
     gc.freeze()
     gc.enable()
 
 
 def filter_log(options: Options) -> LogLevels | None:
-    """Have `twist`, whose log begins after makeService, write what these levels let through; None without it."""
+    """Have `twist`, whose log begins after makeService, write what these levels let through. None without `twist`."""
     twist = options.parent
     if twist is None or "fileLogObserverFactory" not in twist:
         return None
@@ -139,7 +139,7 @@ def filter_log(options: Options) -> LogLevels | None:
 
 
 def writer(factory: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """`json_log` and `text_log` in the place of Twisted's own; what writes another log stays as it is."""
+    """`json_log` and `text_log` in place of Twisted's own; any other writer stays as it is."""
     ours: dict[Any, Callable[[Any], Any]] = {
         jsonFileLogObserver: json_log.observer,
         textFileLogObserver: text_log.observer,
@@ -148,20 +148,20 @@ def writer(factory: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def stop(why: str, status: int = os.EX_USAGE) -> NoReturn:
-    """One line, and the exit status: by default that of a wrong command line (64)."""
+    """Print one line and exit: by default with the status for a wrong command line (64)."""
     print(f"cloudctl: {why}", file=sys.stderr)
     raise SystemExit(status)
 
 
 class CloudProcess(app.Cloud):
-    """The cloud as all that this process is for: if it cannot be reached, nothing is left running."""
+    """The cloud as the sole purpose of this process: if it cannot listen, nothing is left running."""
 
     def startService(self) -> None:
         try:
             super().startService()
         except CannotListenError as error:
             print(f"cloudctl: {error}", file=sys.stderr, flush=True)
-            # Threads run already, and the reactor without which they cannot be stopped does not. As with a kill,
+            # Threads are already running, and cannot be stopped without the reactor, which is not. As with a kill,
             # nothing is lost.
             os._exit(os.EX_UNAVAILABLE)
 
@@ -169,14 +169,14 @@ class CloudProcess(app.Cloud):
 def makeService(options: Options) -> IService:
     """The cloud, ready to start. If it cannot work: the reason in one line, and SystemExit with 64.
 
-    One line and 69 if the database does not answer. So it is with a port that is taken, which is found at the start.
+    One line and 69 if the database does not answer, or if a port is taken, which is only found at the start.
     """
     from twisted.internet import reactor as installed
 
     reactor: Any = installed
     assert options.config is not None
     levels = filter_log(options)
-    # Whatever this process makes, programs that it runs included, is its own: what others are to read says so.
+    # What this process and the programs it runs create is private; what others are to read is opened explicitly.
     os.umask(0o077)
     passwords = {user: os.environ.get(f"CLOUDCTL_{user.upper()}_PASSWORD") or None for user in ("admin", "demo")}
     # Until `collect_from_now_on`: what a start makes is there to stay.

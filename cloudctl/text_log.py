@@ -1,8 +1,8 @@
-"""One line of text an event, as Twisted's text log observer writes it, for a quarter of the time.
+"""One line of text per event, as Twisted's text log observer writes it, in a quarter of the time.
 
-As in `json_log`: lines of events that hold text and numbers are made here, the others (a failure, an object) are left
-to Twisted, and a reader of the log cannot tell who wrote a line. Paths, names and complaints are what users sent: what
-is no letter, such as a terminal's commands, is written as its number.
+As in `json_log`, lines of events that hold text and numbers are made here, the others (a failure, an object) are left
+to Twisted, and a reader of the log cannot tell which of the two wrote a line. Paths, names and error texts may be what
+users sent, so unprintable characters, such as a terminal's commands, are written as their numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cloudctl.json_log import EXPECTED, flattened
 
 
 def observer(out: IO[Any]) -> FileLogObserver:
-    """Instead of `twisted.logger.textFileLogObserver`."""
+    """A replacement for `twisted.logger.textFileLogObserver`."""
 
     def written(event: LogEvent) -> str | None:
         line = flat(event) or formatEventAsClassicLogText(event)
@@ -26,7 +26,7 @@ def observer(out: IO[Any]) -> FileLogObserver:
 
 
 def harmless(lines: str) -> str:
-    """With nothing in it that moves a cursor, hides text, or is no text at all. Lines and tabs stay."""
+    """The text without anything that moves a cursor, hides text, or is not text. Newlines and tabs stay."""
     if lines[:-1].isprintable():
         return lines
     return "".join(each if each.isprintable() or each in "\n\t" else _written(each) for each in lines)
@@ -37,7 +37,7 @@ def _written(character: str) -> str:
 
 
 def flat(event: LogEvent) -> str | None:
-    """The line of an event whose values are plain; None for another one, and for one without text."""
+    """The line of an event whose values are plain; None for any other event, and for one without text."""
     if not EXPECTED.issuperset(map(type, event.values())):
         return None
     log_format = event.get("log_format")
@@ -46,7 +46,7 @@ def flat(event: LogEvent) -> str | None:
     try:
         text = log_format.format_map(event)
     except (KeyError, TypeError, ValueError):
-        # The format names what is not there, or a number's format is a text's.
+        # The format names a missing value, or applies a number's format to a text.
         return None
     when, level, system = event.get("log_time"), event.get("log_level"), event.get("log_system")
     if system is None:
@@ -58,11 +58,11 @@ def flat(event: LogEvent) -> str | None:
 
 
 def rounded(when: float) -> int:
-    """The second that is shown of it: a `datetime` has microseconds."""
+    """The second that is shown of this time, which a `datetime` first rounds to microseconds."""
     return int(when) + (round(when % 1 * 1_000_000) == 1_000_000)
 
 
 @lru_cache(maxsize=4)
 def second(when: int) -> str:
-    """Many events are of the same second, and no more of their time is shown."""
+    """Cached, as many events fall into the same second and no more of their time is shown."""
     return formatTime(when)

@@ -1,9 +1,9 @@
-"""Connection: how the functions of a transaction speak to the database. Statements are SQLAlchemy's, rows are records.
+"""Connection: how the functions of a transaction talk to the database. Statements are SQLAlchemy's, rows are records.
 
     conn.execute(select(Server).where(Server.id == id)).first()      # Server | None
     for id, name in conn.execute(select(Server.id, Server.name)):    # str, str
 
-A result holds all of its rows: nothing of it is bound to the transaction.
+A result holds all of its rows: nothing in it is tied to the transaction.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Rows(Generic[Item]):
     def __init__(self, rows: Sequence[Item], rowcount: int = -1, key: Any = None) -> None:
         self._rows = rows
         self.rowcount = rowcount
-        # The first column of the key of the row that was inserted, where the database chose it.
+        # The first column of the inserted row's key, where the database chose it.
         self.key = key
 
     def __iter__(self) -> Iterator[Item]:
@@ -73,7 +73,7 @@ class Rows(Generic[Item]):
         return Rows([row[0] for row in self._rows], self.rowcount)
 
     def scalar(self: Rows[tuple[T]]) -> T | None:
-        """The value of the first row; None without one."""
+        """The value of the first row; None if there are no rows."""
         return self._rows[0][0] if self._rows else None
 
     def scalar_one(self: Rows[tuple[T]]) -> T:
@@ -101,7 +101,7 @@ class Savepoint:
 
 
 class Connection:
-    """The transaction that a function runs in. Only `Database` makes them."""
+    """The transaction that a function runs in. Only `Database` and its `Group` make them."""
 
     __slots__ = (
         "_clock",
@@ -122,7 +122,7 @@ class Connection:
         self.read_only = read_only
         self.wishes = wishes  # the types of events that somebody wants to hear of
         self._clock = clock
-        self.driver = held.driver  # the DB-API's connection
+        self.driver = held.driver  # the DB-API connection
         self.channels: set[str] = set()
         # Names of the tables that were written.
         self.written: set[str] = set()
@@ -174,17 +174,17 @@ class Connection:
         return rows.scalars()
 
     def scalar(self, statement: TypedReturnsRows[T], parameters: Parameters | None = None) -> T | None:
-        """The value in the first row of a statement that selects one column; None without a row."""
+        """The value in the first row of a statement that selects one column; None if there are no rows."""
         rows: Rows[Any] = self.execute(statement, parameters)
         value: T | None = rows.scalar()
         return value
 
     def now(self) -> float:
-        """Seconds since the epoch by the clock that all processes share: PostgreSQL's, or ours alone with SQLite."""
+        """Seconds since the epoch by the clock that all processes share: PostgreSQL's, or with SQLite our own."""
         return self._clock.seconds() if self.is_sqlite else float(self.execute(CLOCK).scalar_one())
 
     def begin_nested(self) -> Savepoint:
-        """A savepoint: `with conn.begin_nested():` what may fail without failing the transaction."""
+        """A savepoint: what runs in `with conn.begin_nested():` may fail without failing the transaction."""
         self._savepoints += 1
         return Savepoint(self._held, f"s{self._savepoints}")
 

@@ -1,4 +1,4 @@
-"""Connections to the driver, one a thread, kept open: SQLAlchemy opens them, transactions are begun and ended here."""
+"""Driver connections, one per thread, kept open: SQLAlchemy opens them, transactions are begun and ended here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cloudctl.db.wishes import Wishes
 
 # PostgreSQL: serialization_failure, deadlock_detected, lock_not_available, invalid_sql_statement_name.
 RETRYABLE_SQLSTATES = {"40001", "40P01", "55P03", "26000"}
-# What `json` refuses is refused, and not written in some way of its own.
+# What `json` refuses is refused, rather than written in orjson's own way.
 AS_PYTHONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 # Statements that a connection keeps prepared.
 PREPARED = 1024
@@ -29,10 +29,10 @@ PREPARED = 1024
 
 def create(url: str) -> Engine:
     """An Engine with the settings that durability needs."""
-    # A page of a thousand records holds thousands of JSON values. What a statement was given may be a secret.
+    # A page of a thousand records holds thousands of JSON values. A statement's parameters may be secrets.
     options: dict[str, Any] = {"json_deserializer": orjson.loads, "json_serializer": as_json, "hide_parameters": True}
     if not url.startswith("sqlite"):
-        # Positional, as SQLite's: one kind of plan for both.
+        # Positional, as with SQLite: one kind of plan for both.
         return create_engine(url, poolclass=NullPool, paramstyle="format", **options)
     options["connect_args"] = {
         "check_same_thread": False,
@@ -61,12 +61,12 @@ def as_json(value: Any) -> str:
     try:
         return orjson.dumps(value, option=AS_PYTHONS).decode()
     except TypeError:
-        # Integers beyond 64 bits, keys that are no text, halves of surrogate pairs; or what is no JSON at all.
+        # Integers beyond 64 bits, keys that are not text, halves of surrogate pairs; or what is not JSON at all.
         return json.dumps(value)
 
 
 class Held:
-    """An open connection. Its SQLAlchemy half believes that it is in one endless transaction, and ends none."""
+    """An open connection. Its SQLAlchemy half believes that it is in one endless transaction, and never ends it."""
 
     def __init__(self, engine: Engine) -> None:
         self.alchemy: Alchemy = engine.connect()
@@ -86,14 +86,14 @@ class Held:
     def begin(self, read_only: bool) -> None:
         if self.is_sqlite:
             if not (read_only or self._has_written):
-                # What a savepoint may give back is a file of its own otherwise, made and removed in each transaction
-                # that changes some pages. Not where only reads are made: a large sort would be held in memory, too.
+                # Otherwise SQLite keeps what a savepoint may restore in a file, made and removed in each transaction
+                # that changes some pages. Not on a connection that only reads: a large sort would be in memory, too.
                 self.command("PRAGMA temp_store = MEMORY")
                 self._has_written = True
             # With the default, two claims of one row can both succeed.
             self.command("BEGIN" if read_only else "BEGIN IMMEDIATE")
         elif self.driver.autocommit is not read_only:
-            # A statement sees one state either way, and without a transaction a read costs no round trip more.
+            # A statement sees one state either way, and without a transaction a read costs no extra round trips.
             self.driver.autocommit = read_only
 
     def commit(self) -> None:
@@ -106,7 +106,7 @@ class Held:
             raise self.translated("COMMIT", error) from error
 
     def rollback(self) -> None:
-        """Nothing to do where the connection is gone, or where SQLite has given up the transaction itself."""
+        """Roll back. Does nothing if the connection is gone, or if SQLite has rolled back by itself."""
         if self.is_sqlite:
             if self.driver.in_transaction:
                 self.command("ROLLBACK")
@@ -128,7 +128,7 @@ class Held:
             raise self.translated(text, error) from error
 
     def translated(self, text: str, error: Exception) -> BaseException:
-        """The driver's error as SQLAlchemy's. What was asked with stays out of it: it may hold secrets."""
+        """The driver's error as SQLAlchemy's. The parameters stay out of it: they may be secrets."""
         dialect = self.plans.dialect
         gone = dialect.is_disconnect(cast(Any, error), self.driver, None)
         return DBAPIError.instance(
@@ -141,7 +141,7 @@ class Held:
 
 
 class Connections:
-    """The held connections of one database: one a thread, or a single one where the database lives in it."""
+    """The held connections of one database: one per thread, or a single one if the database lives in memory."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -172,12 +172,12 @@ class Connections:
 
 
 def plans_of(dialect: Dialect) -> Plans:
-    """The plans of all databases of a process that speak this dialect: a plan holds nothing of any of them."""
+    """The plans shared by all databases of a process that speak this dialect: a plan holds nothing of any of them."""
     return _plans(dialect.name, getattr(dialect, "server_version_info", None), dialect.paramstyle, _Same(dialect))
 
 
 class _Same:
-    """A dialect as an argument that is not a part of the key."""
+    """A dialect as an argument that does not count in the cache's key."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect

@@ -1,8 +1,8 @@
-"""Group commit: calls that wait for SQLite's one writer become one transaction, each of them a savepoint in it.
+"""Group commit: calls that wait for SQLite's single writer run in one transaction, each in its own savepoint.
 
-A disk takes longer to keep a commit than a call takes to make its changes, so calls share the wait. One that fails is
-rolled back alone and its neighbours do not notice; if the commit fails, all of them fail. What a call tells of can be
-followed up before the commit: then it costs no transaction of its own.
+Making a commit durable takes a disk longer than a call takes to make its changes, so calls share the wait. A call that
+fails is rolled back alone, unnoticed by its neighbours; if the commit fails, all of them fail. A follower handles what
+calls notify before the commit, so that costs no transaction of its own.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from cloudctl.db.driver import Connections, Held, is_transient
 from cloudctl.db.threads import Threads
 
 ATTEMPTS = 8
-# Calls of one transaction at most: the first of them waits for the last.
+# Calls in one transaction, at most: the first of them waits for the last.
 MOST = 64
 
 
 @define(eq=False)
 class Call:
-    """A function that waits for the writer, and who waits for its result."""
+    """A function that waits for the writer, and the Deferred of its result."""
 
     fn: Callable[..., Any]
     args: tuple[Any, ...]
@@ -41,7 +41,7 @@ class Call:
     context: Context = field(factory=copy_context)  # the request id
     answer: Deferred[Any] = field(factory=Deferred)
     attempts: int = 0
-    alone: bool = False  # it shares no transaction
+    alone: bool = False  # it shares its transaction with no other call
     result: Any = None  # a Failure if it failed
     channels: frozenset[str] = frozenset()
     written: frozenset[str] = frozenset()  # tables
@@ -49,11 +49,11 @@ class Call:
 
 @frozen
 class Follower:
-    """What is done about a channel in the transaction that tells of it, in the place of its listeners."""
+    """Handles a channel inside the transaction that notifies it, in place of the channel's listeners."""
 
-    # In the writer's thread. None: it is left to the listeners.
+    # Called in the writer's thread. Returns None to leave the channel to its listeners.
     fn: Callable[[Connection], Any]
-    # In the reactor's thread, with what `fn` returned, once it is on the disk; with None if it never will be.
+    # Called in the reactor's thread: with what `fn` returned once that is on the disk, with None if it never will be.
     then: Callable[[Any], object]
 
 
@@ -64,12 +64,12 @@ class Followed:
     channel: str
     then: Callable[[Any], object]
     result: Any  # None if the transaction failed
-    channels: frozenset[str]  # those that it told of itself
+    channels: frozenset[str]  # those that it notified itself
     written: frozenset[str]  # tables
 
 
 class Group:
-    """The writer's queue. `submit` is called in the reactor's thread; everything else happens in the writer's."""
+    """The writer's queue. Calls are submitted and answered in the reactor's thread, and run in the writer's."""
 
     def __init__(
         self,
@@ -97,19 +97,19 @@ class Group:
         self.threads.callInThread(self._write)
 
     def stop(self) -> None:
-        """What was submitted is done first."""
+        """End the writer once it has run what was submitted."""
         self._bell.put(False)
         self.threads.stop()
 
     def submit(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Deferred[Any]:
-        """The result of `fn(conn, …)`, once it is on the disk."""
+        """Fires with the result of `fn(conn, …)` once that is on the disk."""
         call = Call(fn, args, kwargs)
         self._queue.append(call)
         self._bell.put(True)
         return call.answer
 
     def _write(self) -> None:
-        """One thread does nothing else: to hand each transaction to a thread costs as much as a small one."""
+        """The writer's thread runs only this: handing each transaction to a thread costs as much as a small one."""
         while self._bell.get():
             while calls := self._next():
                 self.reactor.callFromThread(self._deliver, *self._transaction(calls))
@@ -121,7 +121,7 @@ class Group:
         return calls
 
     def _transaction(self, calls: list[Call]) -> tuple[list[Call], list[Followed]]:
-        """Run them. Those that have ended, the others are in the queue again; and what followed."""
+        """Run calls in one transaction. Returns those that have ended, and what followed; the rest are queued again."""
         following: list[Followed] = []
         try:
             held = self.connections.get()
@@ -133,18 +133,18 @@ class Group:
             except BaseException:
                 held.rollback()
                 raise
-        except BaseException:  # as a ThreadPool has it: whoever waits is told
+        except BaseException:  # as in a ThreadPool: it goes to whoever waits
             for call in calls:
                 call.result = Failure()
             for each in following:
                 each.result = None
         finally:
-            # Also when COMMIT failed: it may have been done all the same.
+            # Even if COMMIT failed: it may have taken effect all the same.
             self._changed(frozenset().union(*(call.written for call in calls), *(each.written for each in following)))
         return [call for call in calls if not self._tried_again(call)], following
 
     def _each(self, held: Held, calls: list[Call]) -> list[Call]:
-        """The calls whose fate is that of the transaction now."""
+        """Run each call in its savepoint. Returns the calls that now share the fate of the transaction."""
         for position, call in enumerate(calls):
             conn = Connection(held, self.clock, wishes=self.connections.wishes)
             try:
@@ -156,8 +156,8 @@ class Group:
                     raise
                 call.result = Failure()
                 if not held.driver.in_transaction:
-                    # SQLite has given up the whole transaction, on a full disk for example. It was this call's doing
-                    # or nobody's: the others are run again, each alone.
+                    # SQLite has rolled back the whole transaction, on a full disk for example. Either this call caused
+                    # it or none did, so the others are run again, each alone.
                     self._again(calls[:position] + calls[position + 1 :])
                     held.begin(False)
                     return [call]
@@ -176,7 +176,7 @@ class Group:
             except Exception:
                 if result is not None or not held.driver.in_transaction:
                     raise
-                # It is left to the listeners, and they tell of what is wrong.
+                # It is left to the listeners, and they will report what is wrong.
 
     def _again(self, calls: list[Call]) -> None:
         for call in reversed(calls):

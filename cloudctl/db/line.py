@@ -1,8 +1,9 @@
-"""The line of a process to the others on one PostgreSQL: a connection of its own that stays open.
+"""The line of a process to the others on one PostgreSQL: a dedicated connection that stays open.
 
-What happened is said and heard on it (LISTEN, NOTIFY), so that nobody has to look all the time. Whoever holds a name on
-it (an advisory lock of the session) is there: PostgreSQL sees a connection close, and lets go of the name at once, also
-if the process was killed. A word may be lost with the connection, so it is never all that leads to something.
+Processes announce what happened and hear it on their lines (LISTEN, NOTIFY), so that none has to poll all the time. A
+process that holds its name on its line (an advisory lock of the session) is alive: PostgreSQL sees the connection close
+and releases the name at once, even if the process was killed. A notice may be lost with the connection, so nothing
+depends on notices alone.
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ from twisted.logger import Logger
 
 log = Logger()
 
-# Of PostgreSQL: where all processes listen. A payload is the channels that something happened on.
+# PostgreSQL's channel, to which all processes listen. A payload lists our own channels that something happened on.
 NOTICES = "cloudctl"
 SAY = f"SELECT pg_notify('{NOTICES}', %s)"
-# The name's place among PostgreSQL's advisory locks; `tasks.peers` asks for it in the same way.
+# The advisory lock that stands for a name; `tasks.peers` computes it in the same way.
 HOLD = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
 
 # Seconds. Between two attempts to hold a name that an ended connection of ours still holds.
 AGAIN = 1.0
-# Before a connection follows one that failed: short at first, since others take a process without a line for dead, and
-# twice as long each time that the next one does not last either.
+# Before connecting again: short at first, since others take a process without a line for dead, and twice as long each
+# time that the new connection does not last either.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 LASTING = 10.0
-# What is said within this time of the last word is said together, so that many commits do not cost a word each.
+# Notices that come within this time of the last one are sent together, so that many commits do not cost one each.
 PAUSE = 0.02
 
-# The server hears of a machine that is gone, too. Another session's words need not wait for the disk.
+# The server also notices a machine that is gone. Notices of other sessions' commits need not wait for the disk.
 SETTINGS = (
     "SET application_name = 'cloudctl line'",
     "SET tcp_keepalives_idle = 3",
@@ -48,9 +49,10 @@ SETTINGS = (
 
 
 class Line:
-    """`heard(channels)` and `changed(up)` are called in the reactor's thread: words of others, and whether it is open.
+    """Announces commits and hears of others'. Its thread owns the connection; `say` and `stop` set a mark and wake it.
 
-    Its thread owns the connection; `say` and `stop` leave a mark and wake it.
+    `heard(channels)`, for notices of other processes, and `changed(up)`, when the line opens or closes, are called in
+    the reactor's thread.
     """
 
     def __init__(
@@ -76,7 +78,7 @@ class Line:
         self._woken.setblocking(False)
 
     def hold(self, name: str) -> None:
-        """Hold this name for as long as the line is open. Before the start."""
+        """Hold this name for as long as the line is open. Call it before the start."""
         self._names.append(name)
 
     def start(self) -> None:
@@ -84,7 +86,7 @@ class Line:
         self._thread.start()
 
     def stop(self) -> None:
-        """Say what is left to say, and close. Blocks for that long, while the server answers."""
+        """Send what is left to send, and close. Blocks until then, but no longer than 5 seconds."""
         self._stopping = True
         self._ring()
         if self._thread is not None:
@@ -92,7 +94,7 @@ class Line:
         self._wake.close()
 
     def say(self, channels: Iterable[str]) -> None:
-        """Tell the other processes, soon. What cannot be said is dropped: they look by themselves, too."""
+        """Notify the other processes, soon. What cannot be sent is dropped: they also look by themselves."""
         with self._lock:
             first = not self._words
             self._words.update(channels)
@@ -102,20 +104,20 @@ class Line:
     def _ring(self) -> None:
         try:
             self._wake.send(b"\0")
-        except BlockingIOError:  # it is rung already
+        except BlockingIOError:  # the thread has been woken already
             pass
 
     # -- in the line's thread
 
     def _run(self) -> None:
-        told = False  # in the log, that it is not open
+        told = False  # whether the log says that the line is down
         pause = FIRST_PAUSE
         while not self._stopping:
             began = self._clock.seconds()
             try:
                 with closing(self._connect()) as driver:
                     self._open(driver)
-            except Exception as error:  # whatever the driver raises: it is tried again, and said once
+            except Exception as error:  # whatever the driver raises: tried again, and logged once
                 if self._clock.seconds() - began > LASTING:
                     told, pause = False, FIRST_PAUSE
                 told = self._tell_trouble(told, error)
@@ -157,7 +159,7 @@ class Line:
                 driver.execute(setting)
             for name in self._names:
                 while not self._stopping and not driver.execute(HOLD, (name,)).fetchone()[0]:
-                    # The connection before this one: the server has not missed it yet.
+                    # The connection before this one still has it: the server has not missed that yet.
                     self._sleep(AGAIN)
         except BaseException:
             driver.close()
@@ -165,7 +167,7 @@ class Line:
         return driver
 
     def _serve(self, driver: Any) -> None:
-        """Hear and say until the connection breaks or the line is stopped."""
+        """Receive and send notices until the connection breaks or the line is stopped."""
         with selectors.DefaultSelector() as selector:
             selector.register(driver.fileno(), selectors.EVENT_READ)
             selector.register(self._woken, selectors.EVENT_READ)
@@ -191,7 +193,7 @@ class Line:
                 time.sleep(PAUSE)
 
     def _hear(self, own: int, sender: int, payload: str) -> None:
-        """A word, which is our own if `sender` is the session that is ours."""
+        """Pass on a notice, unless it is our own: then `sender` is our session, `own`."""
         if sender != own:
             self._reactor.callFromThread(self._heard, payload.split(","))
 

@@ -1,12 +1,12 @@
-"""Plans: SQLAlchemy Core is the language, the driver is called directly.
+"""Plans: statements are written in SQLAlchemy Core and executed by calling the driver directly.
 
-A statement is compiled once into a Plan: its text, where each of its parameters comes from, and a function that makes
-rows of what the driver gives. To run it again costs one call of the driver; SQLAlchemy's own execution costs thirty
-times that. A statement that is built once, at module level, carries its plan; one that is built at the call is looked
-up by its cache key.
+A statement is compiled once into a Plan: its text, where each of its parameters comes from, and a function that turns
+the driver's rows into ours. Running it again costs one driver call; SQLAlchemy's own execution costs thirty times that.
+A statement that is built once, at module level, carries its plan; one that is built for each call is looked up by its
+cache key.
 
-What has no plan (raw SQL text, DDL, a tuple in an IN, …) is executed by SQLAlchemy on the same driver connection. Plans
-use names of SQLAlchemy's inside; tests/db holds them against its own results, statement by statement.
+A statement without a plan (raw SQL text, DDL, a tuple in an IN, …) is executed by SQLAlchemy on the same driver
+connection. Plans use SQLAlchemy's internals; tests/db compares them with its own results, statement by statement.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from cloudctl.db.rows import Columns, Maker, Shape, shapes
 Parameters = Mapping[str, Any]
 Convert = Callable[[Any], Any]
 
-# Plans of statements that are built at the call; what filters and sort keys a client combines is its own choice.
+# Plans that are kept for look-up: clients combine filters and sort keys as they like.
 MOST_PLANS = 2048
-# Of one plan, whose IN lists have as many lengths as callers like.
+# Texts that one plan keeps: its IN lists have as many lengths as callers like.
 MOST_TEXTS = 16
 # Where an IN list goes into the text: its name, and what is written around each of its values.
 LIST = re.compile(r"__\[POSTCOMPILE_([^\]~]+)(?:~~(.*?)~~REPL~~(.*?)~~)?\]")
@@ -44,8 +44,8 @@ class Unplanned(Exception):
 class Parameter:
     """One placeholder of a plan, and where its value comes from.
 
-    `given`: its name among the values of a call; else it is `default`'s; else the statement holds it: `position` is its
-    place among those that the statement itself has, or None for one that was compiled into the plan, in `bound`.
+    `given` is its name among the values of a call; without one, `default` provides the value. With neither, the
+    statement holds it: at `position` among its own parameters or, if that is None, compiled into the plan as `bound`.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Parameter:
 
 @frozen
 class ListText:
-    """An IN list: how each of its values is written, and what an empty one is."""
+    """An IN list: how each of its values is written, and what stands for an empty list."""
 
     each: str
     empty: str
@@ -71,13 +71,13 @@ class ListText:
 
 @frozen
 class Default:
-    """A value that the table gives where the call has none."""
+    """A column's default, for a call that gives no value."""
 
     value: Any
     is_callable: bool
 
 
-# The values of a call, and those that its statement holds → what the driver is given, and the lengths of the IN lists.
+# The values of a call, and those that its statement holds → the driver's arguments, and the lengths of the IN lists.
 Fill = Callable[[Parameters, Sequence[Any]], tuple[Sequence[Any], tuple[int, ...]]]
 
 
@@ -87,20 +87,20 @@ class Plan:
 
     text: str
     parameters: tuple[Parameter, ...]
-    # The text between the IN lists, and the lists; None without any.
+    # The text around the IN lists, and the lists; None if there are none.
     pieces: tuple[str | ListText, ...] | None
-    columns: Columns | None  # None: no rows
+    columns: Columns | None  # None: it returns no rows
     # The first column of a new row's key comes back by RETURNING.
     returns_key: bool
     writes: str | None  # the table that it changes
     fill: Fill
-    # Depends on what the driver says of its columns, so the first execution makes it.
+    # Depends on how the driver describes the columns, so the first execution makes it.
     make: Maker | None = None
     # The whole text by the lengths of its lists.
     texts: dict[tuple[int, ...], str] = field(factory=dict)
 
     def held(self, values: Sequence[Any]) -> list[Any]:
-        """What a statement with these values brings to each call. Raises InvalidRequestError, Unplanned."""
+        """The arguments that a statement holding these values brings itself. Raises InvalidRequestError, Unplanned."""
         return [_held(each, values) for each in self.parameters if each.is_held]
 
     def expanded(self, lengths: tuple[int, ...]) -> str:
@@ -116,7 +116,7 @@ class Plan:
 
 @frozen
 class Bound:
-    """A plan, and what one statement brings to each execution of it."""
+    """A plan, and the arguments that one statement brings to each execution of it."""
 
     plan: Plan
     held: Sequence[Any]
@@ -139,7 +139,7 @@ def _held(parameter: Parameter, values: Sequence[Any]) -> Any:
 
 
 def _fill(parameters: Sequence[Parameter]) -> Fill:
-    """One expression for all arguments: no loop, no question. It is made of counts, never of names or values."""
+    """One expression for all arguments: no loop, no branch. Its source is made from counts, never names or values."""
     used: dict[str, Any] = {}
     cells: list[str] = []
     lists = held = 0
@@ -184,10 +184,10 @@ class Plans:
         self._known: dict[Any, Plan | None] = {}
 
     def bind(self, statement: Executable, given: Parameters | None, many: bool) -> Bound:
-        """The plan of a statement that is executed with values of these names. Raises Unplanned."""
+        """The plan of a statement, for execution with values of the names in `given`. Raises Unplanned."""
         names = tuple(given) if given else ()
         carried: tuple[ReferenceType[Any], dict[Any, Bound | None]] | None = statement.__dict__.get(CARRIED)
-        # A statement that was made of another has a copy of what that carried.
+        # A statement that was derived from another has a copy of what that one carried.
         if carried is not None and carried[0]() is statement:
             try:
                 bound = carried[1][self, names, many]
@@ -247,7 +247,7 @@ def _plan(compiled: SQLCompiler, bindparams: Sequence[Any], names: Collection[st
     statement: Any = compiled.statement
     shown = bool(compiled._result_columns) and (not is_change or bool(statement._returning))
     if not is_change and not shown:
-        raise Unplanned  # raw text: what it returns is not known
+        raise Unplanned  # raw text: the columns it returns are not known
     pieces = _pieces(compiled)
     parameters = tuple(_parameters(compiled, bindparams, names))
     return Plan(
@@ -282,7 +282,7 @@ def _parameters(compiled: SQLCompiler, bindparams: Sequence[Any], names: Collect
 
 
 def _defaults(compiled: SQLCompiler) -> Iterable[tuple[str, Default]]:
-    """By the names of their columns."""
+    """The defaults, by the names of their columns."""
     fetched = compiled.insert_prefetch if compiled.isinsert else compiled.update_prefetch if compiled.isupdate else ()
     for column in fetched:
         default: Any = column.default if compiled.isinsert else column.onupdate
@@ -292,7 +292,7 @@ def _defaults(compiled: SQLCompiler) -> Iterable[tuple[str, Default]]:
 
 
 def _pieces(compiled: SQLCompiler) -> tuple[str | ListText, ...] | None:
-    """The text around the IN lists, and the lists; None without any."""
+    """The text around the IN lists, and the lists; None if there are none."""
     if not compiled.post_compile_params:
         return None
     pieces: list[str | ListText] = []
