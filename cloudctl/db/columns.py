@@ -21,7 +21,7 @@ metadata = MetaData(
 
 
 class JsonText(sqlite.JSON):
-    """SQLite's, read by one call: its own makes three for each value, and a page holds thousands."""
+    """SQLite's JSON, read by one call: SQLAlchemy's makes three for each value, and a page holds thousands."""
 
     def result_processor(self, dialect: Any, coltype: object) -> Any:
         loads = dialect._json_deserializer
@@ -47,7 +47,7 @@ class Field(Generic[T]):
 
         def __get__(self, instance: object | None, owner: type[Any]) -> Column[T] | T: ...
 
-        # What a record is made of; nothing can be set afterwards.
+        # For the values that a record is made of; nothing can be set afterwards.
         def __set__(self, instance: object, value: T) -> None: ...
 
 
@@ -72,7 +72,7 @@ def new_hex_id() -> str:
 
 
 def column(type_: Any, *options: Any, **named: Any) -> Any:
-    """A column, with the options of SQLAlchemy's Column. Its name, and whether it may be NULL, are the field's."""
+    """A column, with the options of SQLAlchemy's Column. The field gives its name and whether it may be NULL."""
     return Column(type_, *options, **named)
 
 

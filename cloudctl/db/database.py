@@ -1,10 +1,10 @@
-"""One store, its threads, and `run`: a plain function in one transaction.
+"""One store, its threads, and `run`: a plain function run in one transaction.
 
     rows = await db.run(servers.create, call, spec)
 
-The function gets a Connection first. It is run again when the database says that another transaction was in the way, so
-it may touch nothing but the connection. SQLite transactions that write begin IMMEDIATE (with the default two claims of
-one row can both succeed); those that read begin DEFERRED, so readers never wait for a writer.
+The function gets a Connection first. It is run again when the database reports that another transaction was in the way,
+so it must touch nothing but the connection. SQLite transactions that write begin IMMEDIATE (with the default, two
+claims of one row can both succeed); those that read begin DEFERRED, so readers never wait for a writer.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ SQLITE_READERS = 2
 class Database(Service):
     """The store of one cloud. Start it before what uses it, stop it after.
 
-    Three kinds of work. `run` may write; with SQLite the calls that wait for its one writer meanwhile become one
-    transaction, each of them a savepoint in it, so that they share the wait for the disk. `read` is for a few rows that
-    an index finds: with SQLite it runs where it is called, as a hop to a thread costs more than it does. `scan` is for
+    It does three kinds of work. `run` may write; with SQLite, the calls that queue for its single writer run in one
+    transaction, each in its own savepoint, so that they share the wait for the disk. `read` is for a few rows that an
+    index finds: with SQLite it runs in the calling thread, as a hop to another costs more than the read. `scan` is for
     pages, counts and searches, and never runs in the reactor's thread.
     """
 
@@ -69,17 +69,17 @@ class Database(Service):
         self._elsewhere: dict[str, list[Callable[[], object]]] = {}
         self.connections = Connections(engine)
         self.wishes = self.connections.wishes
-        # Of SQLite in a file: the queue before the one thread that writes.
+        # For SQLite in a file: the queue of the one thread that writes.
         self.group: Group | None = None
         if writer is not None:
             self.group = Group(self.connections, writer, reactor, clock, self.count_changes, self.tell)
-        # To the other processes of a cloud on PostgreSQL. Without one, what they are to hear goes with the commit.
+        # To the other processes of a cloud on PostgreSQL. Without it, notices to them are part of the transaction.
         self.line: Line | None = None
-        self.is_told = False  # of what other processes commit, without looking
+        self.is_told = False  # whether other processes' commits are announced to this one
 
     @classmethod
     def open(cls, url: str, reactor: Any, threads: int = 8) -> Database:
-        """`url` is an SQLAlchemy URL: `sqlite:///FILE` or `postgresql+psycopg://…`. `threads`: of PostgreSQL."""
+        """`url` is an SQLAlchemy URL: `sqlite:///FILE` or `postgresql+psycopg://…`. `threads`: for PostgreSQL only."""
         if url.startswith("sqlite"):
             readers, writer = ThreadPool(1, SQLITE_READERS, name="database"), ThreadPool(1, 1, name="database writer")
             return cls(create(url), readers, reactor, reactor, writer)
@@ -110,28 +110,28 @@ class Database(Service):
         self.close()
 
     def close(self) -> None:
-        """Close every connection, whichever thread opened it. What is asked later opens new ones."""
+        """Close every connection, whichever thread opened it. Later calls open new ones."""
         self.connections.close()
         self.engine.dispose()
 
     def on_commit(
         self, channel: str, callback: Callable[[], object], *, elsewhere: Callable[[], object] | None = None
     ) -> None:
-        """Have `callback()` called in the reactor's thread after each commit that told of `channel` by `notify`.
+        """Have `callback()` called in the reactor's thread after each commit that notified `channel`.
 
-        `elsewhere` is called where another process may have committed such a thing, or not: it looks. Commits may go by
-        untold while the line to the others is down; see `is_told`.
+        `elsewhere()` is called when another process may have made such a commit, or not: it has to look. Commits may go
+        unannounced while the line to the others is down; see `is_told`.
         """
         self._listeners.setdefault(channel, []).append(callback)
         if elsewhere is not None:
             self._elsewhere.setdefault(channel, []).append(elsewhere)
 
     def follow(self, channel: str, fn: Callable[[Connection], T | None], then: Callable[[T | None], object]) -> None:
-        """Have `fn(conn)` called before each commit that tells of `channel`, where one transaction is run at a time.
+        """Have `fn(conn)` called before each commit that notifies `channel`, if there is a single writer (`Group`).
 
-        It runs in the writer's thread. Where it returns something the listeners of `channel` are not called, but
-        `then(…)` in the reactor's thread: with what it returned once that is on the disk, with None if it will not be.
-        It is a part of the transaction that can fail alone; then the listeners are called. The one of a channel.
+        It runs in the writer's thread. If it returns a value, the listeners of `channel` are not called; instead,
+        `then(…)` is called in the reactor's thread: with that value once it is on the disk, with None if it never will
+        be. It has its own savepoint and can fail alone; then the listeners are called. A channel has one follower.
         """
         if self.group is not None:
             self.group.followers[channel] = Follower(fn, then)
@@ -163,7 +163,7 @@ class Database(Service):
         )
 
     def transact(self, read_only: bool, fn: Any, *args: Any, **kwargs: Any) -> Any:
-        """The same, in the calling thread. For start-up, operator commands and tests."""
+        """As `run` and `read`, but in the calling thread. For start-up, operator commands and tests."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 result, channels = self._once(read_only, fn, args, kwargs)
@@ -190,7 +190,7 @@ class Database(Service):
             held.rollback()
             raise
         finally:
-            # Also when COMMIT failed: it may have been done all the same.
+            # Even if COMMIT failed: it may have taken effect all the same.
             if conn.written:
                 self.count_changes(conn.written)
         return result, conn.channels
@@ -203,24 +203,24 @@ class Database(Service):
 
     @property
     def generation(self) -> int | None:
-        """Raised by every transaction that wrote; None if other processes write, too."""
+        """A counter that every transaction that wrote increments; None if other processes write, too."""
         return self._written if self.is_sqlite else None
 
     def changes(self, tables: Iterable[str]) -> tuple[int, ...] | None:
-        """Counters that are others after each commit that changed one of the tables. To be asked before they are read.
+        """Counters that differ after each commit that changed one of the tables. Take them before reading the tables.
 
-        None where other processes write, too: then nobody here can tell.
+        None if other processes write, too: then this process cannot tell.
         """
         return tuple(self._changes[table] for table in tables) if self.is_sqlite else None
 
     def _committed(self, channels: set[str]) -> None:
-        """A transaction of this process told of these channels."""
+        """A transaction of this process has notified these channels."""
         self.tell(channels)
         if self.line is not None and (shared := channels & self._elsewhere.keys()):
             self.line.say(shared)
 
     def _hear(self, channels: Iterable[str]) -> None:
-        """One of another process did."""
+        """A transaction of another process has notified them."""
         for channel in channels:
             for callback in self._elsewhere.get(channel, ()):
                 callback()
@@ -228,7 +228,7 @@ class Database(Service):
     def _line_is(self, is_open: bool) -> None:
         self.is_told = is_open
         if is_open:
-            # Nobody here heard what was said before.
+            # What was announced before went unheard here.
             self._hear(self._elsewhere)
 
     def tell(self, channels: Iterable[str]) -> None:
@@ -238,15 +238,15 @@ class Database(Service):
                 callback()
 
     def now(self, conn: Connection) -> float:
-        """Seconds since the epoch by the clock that all processes share: PostgreSQL's, or ours alone with SQLite."""
+        """Seconds since the epoch by the clock that all processes share: PostgreSQL's, or with SQLite our own."""
         return conn.now()
 
 
 def now(conn: Connection) -> float:
-    """`Database.now` of the database that this transaction belongs to, for those who have the connection alone."""
+    """`Database.now` of the database that this transaction belongs to, for callers that have only the connection."""
     return conn.now()
 
 
 def notify(conn: Connection, channel: str) -> None:
-    """Tell the listeners of `channel` once this transaction has committed."""
+    """Call the listeners of `channel` once this transaction has committed."""
     conn.channels.add(channel)

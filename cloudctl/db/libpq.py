@@ -1,7 +1,7 @@
-"""PostgreSQL's own library, called directly: a statement that comes again costs a quarter of what a cursor takes.
+"""PostgreSQL's own library, called directly: a repeated statement costs a quarter of what it costs through a cursor.
 
-psycopg opens the connection, turns values into what the server reads and back, and makes its errors; between these, one
-call of libpq runs the statement, and waits in C without the interpreter's lock. Nothing can interrupt that wait, so the
+psycopg opens the connection, converts values to and from the server's format, and makes the errors; in between, one
+libpq call runs the statement and waits in C without the interpreter's lock. Nothing can interrupt that wait, so the
 main thread, where signals are handled, stays with psycopg's cursors.
 """
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from psycopg import Connection, abc
     from psycopg.pq.abc import PGresult
 
-# Statements that came too seldom to be prepared; they are counted anew when there are more.
+# Statements counted because they have come too seldom to be prepared; beyond this many, counting starts over.
 MOST_SEEN = 1024
 PLACEHOLDER = re.compile("%[s%]")
 
 
 class Answer(NamedTuple):
-    """What a DB-API cursor has after it ran a statement, as far as anybody looks."""
+    """What a DB-API cursor has after it ran a statement, as far as it is used here."""
 
     result: PGresult
     reads: abc.Transformer
@@ -52,7 +52,7 @@ class Answer(NamedTuple):
 
 
 class Prepared:
-    """Runs statements on a connection of psycopg's; those that come again are prepared, the least used are forgotten.
+    """Runs statements on a psycopg connection; repeated ones are prepared, the least recently used are forgotten.
 
     For one thread at a time. Begins a transaction as psycopg does: with the first statement, unless in autocommit.
     """
@@ -65,7 +65,7 @@ class Prepared:
         self._known: OrderedDict[tuple[str, tuple[int, ...]], bytes] = OrderedDict()
         self._seen: dict[tuple[str, tuple[int, ...]], int] = {}
         self._threshold, self._most = driver.prepare_threshold, driver.prepared_max
-        # With what its own cursors have prepared, psycopg now and then has the server forget these as well.
+        # When psycopg discards what its own cursors have prepared, it can have the server forget these as well.
         driver.prepare_threshold = None
 
     def execute(self, text: str, arguments: Sequence[Any]) -> Answer:
@@ -84,12 +84,12 @@ class Prepared:
         return Answer(result, self._values)
 
     def _name(self, text: str, types: tuple[int, ...]) -> bytes | None:
-        """Of the prepared statement; None for one that has not come often enough yet."""
+        """The prepared statement's name; None for a statement that has not come often enough yet."""
         key = (text, types)
         if (name := self._known.get(key)) is not None:
             self._known.move_to_end(key)
             return name
-        if self._threshold is None:  # a pooler stands between that knows of none
+        if self._threshold is None:  # a pooler in between does not support prepared statements
             return None
         if (seen := self._seen.get(key, 0)) < self._threshold:
             if len(self._seen) >= MOST_SEEN:
@@ -110,9 +110,9 @@ class Prepared:
             return
         error = error_from_result(result, encoding=self._driver.info.encoding)
         if isinstance(error, InvalidSqlStatementName):
-            # Somebody had the server forget them all. The transaction is run again: see `is_transient`.
+            # Something made the server forget them all. The transaction is run again: see `is_transient`.
             self._known.clear()
-        # libpq's own errors have no code: what psycopg says of a connection that is gone.
+        # libpq's own errors have no SQLSTATE: raise what psycopg raises for a connection that is gone.
         raise OperationalError(str(error)) if self._driver.closed else error
 
 

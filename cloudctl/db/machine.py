@@ -7,7 +7,7 @@ A state is what the column `status` holds, or several columns by their names:
 
     "start": Move({"vm_state": sources("stopped"), "task_state": sources(None)}, {"task_state": "powering-on"})
 
-Of two requests that want to move one record at once exactly one does.
+If two requests try to move one record at once, exactly one succeeds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ R = TypeVar("R", bound=Record)
 
 @frozen
 class Sources:
-    """The values of a column from which a move begins; `but`: those from which it does not. None is NULL."""
+    """The values of a column from which a move may begin; with `but`, those from which it may not. None is NULL."""
 
     values: frozenset[str | None]
     but: bool = False
@@ -40,7 +40,7 @@ class Sources:
         words = sorted(value for value in self.values if value is not None)
         null = None in self.values
         if self.but:
-            # In SQL, NULL is not unlike any word.
+            # In SQL, NULL does not satisfy NOT IN.
             unlike = column.not_in(words) if words else column.is_not(None)
             return unlike if null else or_(column.is_(None), unlike)
         like = column.in_(words)
@@ -65,9 +65,9 @@ def _to(target: str | Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 @frozen
 class Move:
-    """From these sources to what `target` says, each of the status or by columns. None: from anywhere; to no state.
+    """From these sources to this target, each given for the status or by columns. None: from anywhere; to no state.
 
-    `refusal` may name any column, the `move`, and the first `column` whose `value` does not allow it.
+    `refusal` may name any column, the `move`, and the first `column` whose `value` does not allow the move.
     """
 
     sources: Mapping[str, Sources] = field(converter=_from)
@@ -83,8 +83,8 @@ class Move:
 class Machine(Generic[R]):
     """The moves of one kind of record, which has an `id` and an `updated_at`.
 
-    `not_found` words the refusal of an id that names nothing, `refusal` that of a move that has no words of its own.
-    `only`: records that do not meet it are as if they were not there.
+    `not_found` makes the error for an id that names nothing; `refusal` is the text for moves without one of their own.
+    `only`: records that do not meet it are treated as absent.
     """
 
     record: type[R]
@@ -92,7 +92,7 @@ class Machine(Generic[R]):
     not_found: Callable[[str], NotFound]
     refusal: str
     only: ColumnElement[bool] | None = None
-    # Built once: what else a move sets comes with the parameters.
+    # Built once: other columns that a move sets come with the parameters.
     _updates: Mapping[str, Update] = field(init=False, eq=False, repr=False)
 
     @_updates.default
@@ -116,7 +116,7 @@ class Machine(Generic[R]):
     ) -> None:
         """Make a move, and set `values` with it, if the state and `where` allow.
 
-        Raises Conflict in the words of the table, NotFound.
+        Raises Conflict, in the words of the table, or NotFound.
         """
         if not self.try_move(conn, id, name, now, *where, **values):
             raise self.refused(conn, id, name)
@@ -124,14 +124,14 @@ class Machine(Generic[R]):
     def try_move(
         self, conn: Connection, /, id: str, name: str, now: datetime, *where: ColumnElement[bool], **values: Any
     ) -> bool:
-        """As `move`; False where that raises."""
+        """As `move`, but returns False where that raises."""
         changed = self._updates[name]
         if where:
             changed = changed.where(*where)
         return conn.execute(changed, {"of_id": id, "updated_at": now, **values}).rowcount > 0
 
     def allows(self, conn: Connection, id: str, name: str, *where: ColumnElement[bool]) -> bool:
-        """Whether `try_move` would be done. Only of use while the record is locked."""
+        """Whether `try_move` would succeed. Only meaningful while the record is locked."""
         found = select(self.record.table.c.id).where(self._it, *self._from(self.moves[name]), *where)
         return conn.execute(found, {"of_id": id}).first() is not None
 
@@ -141,7 +141,7 @@ class Machine(Generic[R]):
             raise self._worded(record, name)
 
     def refused(self, conn: Connection, id: str, name: str) -> Conflict | NotFound:
-        """What a move is refused with now."""
+        """The error that refuses this move now."""
         found: Select[R] = select(self.record).where(self._it)
         record = conn.execute(found, {"of_id": id}).first()
         return self.not_found(id) if record is None else self._worded(record, name)

@@ -7,9 +7,9 @@
     Index("ix_keypairs_name", Keypair.name)
 
 The class stands for the table: `Keypair.name` is its column, `select(Keypair)` reads whole records, `Keypair.table` is
-SQLAlchemy's Table. An instance is one row: `keypair.name` is a `str`, and a name that is no column is a type error in
-both places. Instances are tuples, as cheap to make and to read as the driver's own rows; a page of a thousand servers
-reads 45,000 fields.
+SQLAlchemy's Table. An instance is one row: `keypair.name` is a `str`, and a name that is not a column is a type error
+in both places. Instances are tuples, as cheap to make and to read as the driver's own rows; a page of a thousand
+servers reads 45,000 fields.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cloudctl.db import columns
 
 
 class Unread:
-    """Stands in a record for a column that its query left out. It has no JSON form: none is shown by mistake."""
+    """Stands in a record for a column that its query left out. It has no JSON form, so none is shown by mistake."""
 
     def __repr__(self) -> str:
         return "UNREAD"
@@ -42,7 +42,7 @@ class RecordType(type):
     table: Table
     # The class of the rows: a named tuple that has the properties and methods of the declaration, too.
     row: type[Any]
-    # Of a record made here: what each column has by default, in order, and those defaults that are made for each.
+    # For records made here: what each column has by default, in order, and those defaults that are made per record.
     _constants: dict[str, Any]
     _makers: list[tuple[str, Callable[[None], Any]]]
 
@@ -53,7 +53,7 @@ class RecordType(type):
         inherited = {key: value for base in reversed(bases) for key, value in getattr(base, "_declared", {}).items()}
         declared = {key: value for key, value in body.items() if isinstance(value, Column)}
         for key, value in declared.items():
-            # The type says it already. Annotations are texts: every module with records postpones them.
+            # The annotation says it already. It is a text: every module with records postpones annotations.
             value.nullable = not value.primary_key and body["__annotations__"][key].endswith("| None]")
         body |= {"__slots__": (), "_declared": inherited | declared}
         cls = super().__new__(mcls, name, bases, body)
@@ -75,7 +75,7 @@ class RecordType(type):
         made = Table(name, columns.metadata, *own)
         cls._constants = {column.key: _default(column) for column in own}
         cls._makers = [(name, value) for name, value in cls._constants.items() if callable(value)]
-        # The names are not known before: mypy cannot check them here, and sees them as Field instead.
+        # The names are only known at run time: mypy cannot check them here, and sees them as Field instead.
         fields = namedtuple(cls.__name__, [column.key for column in own])  # type: ignore[misc]
         cls.table = made
         cls.row = RecordType(
@@ -87,7 +87,7 @@ class RecordType(type):
         return cls.table
 
     def __call__(cls, **values: Any) -> Any:
-        """A record made here, not read. What is not given is the column's default, or None."""
+        """A record made here, not read. A value that is not given is the column's default, or None."""
         filled = cls._constants | values
         if len(filled) > len(cls._constants):
             raise TypeError(f"{cls.__name__} has no {', '.join(values.keys() - cls._constants.keys())}")
@@ -121,7 +121,7 @@ class Record(metaclass=RecordType):
 
 
 def select_without(record: type[R], *left_out: Column[Any]) -> Select[R]:
-    """Select whole records but for these columns, which nobody may ask them for: UNREAD stands there."""
+    """Select whole records except for these columns, which nobody may read from them: they hold UNREAD."""
     kept = [column for column in cast(RecordType, record).table.c if not any(column is each for each in left_out)]
     return cast("Select[R]", select(*kept).execution_options(**{RECORD: record}))
 

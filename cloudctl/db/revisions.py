@@ -1,4 +1,4 @@
-"""For developers: the next file of migrations/versions, from what the tables say and the files so far do not make."""
+"""For developers: the next file of migrations/versions, from what the tables declare and no file makes yet."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from cloudctl.errors import ConfigError
 
 
 def write(message: str, tables: MetaData = metadata, directory: Path | None = None) -> Path | None:
-    """The file that was written; None if the migrations make all that the tables say.
+    """The file that was written; None if the migrations already make all that the tables declare.
 
     Raises ConfigError, and leaves no file, if a migration cannot be written from the tables alone.
     """
@@ -46,7 +46,7 @@ def write(message: str, tables: MetaData = metadata, directory: Path | None = No
             fill_rows_that_exist(script.upgrade_ops, tables)
             for each in operations(script.upgrade_ops):
                 if isinstance(each, CreateTableOp):
-                    # Which record declares it: of the code, not of the schema.
+                    # It names the record that declares the table, which is code and not schema.
                     each.info = {}
             if script.upgrade_ops.is_empty():
                 directives.clear()
@@ -70,7 +70,7 @@ def write(message: str, tables: MetaData = metadata, directory: Path | None = No
 
 
 def changed_conditions(conn: Connection, tables: MetaData, found: UpgradeOps) -> Iterator[ModifyTableOps]:
-    """The indexes whose WHERE is another one now: alembic compares only their columns."""
+    """The indexes whose WHERE has changed: alembic compares only their columns."""
     done = {each.index_name for each in operations(found) if isinstance(each, CreateIndexOp | DropIndexOp)}
     found_sql = conn.exec_driver_sql("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql <> ''")
     made = {str(name): str(sql) for name, sql in found_sql}
@@ -83,9 +83,9 @@ def changed_conditions(conn: Connection, tables: MetaData, found: UpgradeOps) ->
 
 
 def fill_rows_that_exist(found: UpgradeOps, tables: MetaData) -> None:
-    """Give new columns that may not be null their default in the database, too. Raises ConfigError where there is none.
+    """Give new columns that may not be null their default in the database, too. Raises ConfigError if one has none.
 
-    The defaults that the tables say are given by the code that inserts, so rows that exist would have nothing.
+    The defaults that the tables declare are applied by the code that inserts, so existing rows would have nothing.
     """
     problems = []
     for each in operations(found):

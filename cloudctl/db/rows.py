@@ -1,4 +1,4 @@
-"""What a statement gives back: records where it selects whole ones, named tuples of values where it does not."""
+"""What a statement returns: records where it selects whole ones, named tuples of values where it does not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Maker = Callable[[list[Any]], list[Any]]
 
 @frozen
 class Shape:
-    """One item of a row: a record of so many columns, or a value. `read`: which fields of the record they are."""
+    """One item of a row: a record of `width` columns, or a value. `read`: which fields of the record those are."""
 
     name: str
     width: int = 1
@@ -45,7 +45,7 @@ class Columns:
     shapes: tuple[Shape, ...]
 
     def maker(self, dialect: Dialect, codes: Sequence[Any]) -> Maker:
-        """`codes`: what the driver calls the types of its columns; None for each where it has no word for them."""
+        """`codes`: the driver's codes for the types of its columns; None for each if it has none."""
         converts = [type._cached_result_processor(dialect, code) for type, code in zip(self.types, codes, strict=True)]
         return _maker(self.shapes, converts)
 
@@ -70,7 +70,7 @@ def shapes(selected: Sequence[Any], names: Sequence[str]) -> tuple[Shape, ...]:
 
 
 def _maker(items: tuple[Shape, ...], converts: Sequence[Convert | None]) -> Maker:
-    """One expression for a row: no loop, no look-up of a name. It is made of counts, never of names or values."""
+    """One expression for a row: no loop, no name look-up. Its source is made from counts, never names or values."""
     used: dict[str, Any] = {"new": tuple.__new__}
     cells = []
     for at, convert in enumerate(converts):

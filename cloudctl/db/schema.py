@@ -1,7 +1,7 @@
-"""The schema of the database: brought up to date at start, and refused when it is from a release that we cannot read.
+"""The schema of the database: brought up to date at start, or refused if it is from a release that we cannot read.
 
 Two numbers are kept in the database: the version of the schema, and the oldest version whose code can still work with
-it. So going back one release works, or says that it does not; it never corrupts.
+it. So going back one release works or is refused; it never corrupts data.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class SchemaVersion(Record, table="schema_version"):
 
 
 def prepare(db: Database) -> bool:
-    """Bring the schema up to VERSION; whether anything had to be done. Blocks.
+    """Bring the schema up to VERSION. Returns whether anything had to be done. Blocks.
 
-    Raises ConfigError if a newer release made it such that this one must not touch it.
+    Raises ConfigError if a newer release has changed it so that this one must not touch it.
     """
     found = db.transact(True, found_version)
     if found is not None:
@@ -60,7 +60,7 @@ def prepare(db: Database) -> bool:
 
 
 def complaint(error: OperationalError) -> str:
-    """What the database's driver says, without its advice and SQLAlchemy's."""
+    """The message of the database's driver, without its advice and SQLAlchemy's."""
     return str(error.orig).partition("\n")[0]
 
 
@@ -74,9 +74,9 @@ def found_version(conn: Connection) -> tuple[int, int] | None:
 
 @contextmanager
 def references_unchecked(db: Database) -> Iterator[None]:
-    """For SQLite, which changes a table by copying and dropping it: to drop one deletes what refers to its rows.
+    """For SQLite, which changes a table by copying and dropping it: dropping it deletes the rows that refer to it.
 
-    It holds for transactions in this thread that begin and end within it.
+    This applies to transactions of this thread that begin and end within it.
     """
     if not db.is_sqlite:
         yield
@@ -105,7 +105,7 @@ def upgrade(conn: Connection, directory: Path = MIGRATIONS) -> None:
 
 
 def lock(conn: Connection) -> None:
-    """Until the end of this transaction, no other process prepares the database. With SQLite there is none."""
+    """Until the end of this transaction, no other process prepares the database. SQLite has no other process."""
     if conn.dialect.name == "postgresql":
         conn.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
 

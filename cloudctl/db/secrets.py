@@ -1,7 +1,7 @@
 """Secrets that all processes of a cloud share: rows, sealed by a key that is not in the database.
 
-A purpose has numbered secrets. Whoever reads the database alone learns none of them, and a process that was given
-another key learns that it was.
+A purpose has numbered secrets. Reading the database alone reveals none of them, and a process that was given the wrong
+key is told so.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Seal:
 
     @classmethod
     def of(cls, keys: Iterable[str | bytes]) -> Seal:
-        """Raises ValueError: one of them is no Fernet key, or there are none."""
+        """Raises ValueError if one of them is not a Fernet key, or if there are none."""
         return cls(MultiFernet([Fernet(key) for key in keys]))
 
 
@@ -54,13 +54,13 @@ def read(conn: Connection, seal: Seal, purpose: str) -> dict[int, bytes]:
 
 
 def write(conn: Connection, seal: Seal, purpose: str, secrets: Mapping[int, bytes]) -> None:
-    """These, and no others, are the secrets of this purpose; all are sealed with the first key."""
+    """Make these the only secrets of this purpose, all sealed with the first key."""
     conn.execute(delete(Secret).where(Secret.purpose == purpose))
     for number, secret in secrets.items():
         conn.execute(insert(Secret).values(purpose=purpose, number=number, sealed=seal.fernet.encrypt(secret)))
 
 
 def reseal(conn: Connection, seal: Seal) -> None:
-    """Whatever an older key sealed is sealed with the first one."""
+    """Seal with the first key whatever an older one sealed."""
     for purpose in sorted(set(conn.scalars(select(Secret.purpose)))):
         write(conn, seal, purpose, read(conn, seal, purpose))

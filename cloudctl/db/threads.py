@@ -1,4 +1,4 @@
-"""Threads for blocking work, and what stands for them in a test."""
+"""Threads for blocking work, and their stand-in for tests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Inline:
     def callInThreadWithCallback(self, onResult: Any, func: Any, *args: Any, **kw: Any) -> None:
         try:
             result = func(*args, **kw)
-        except BaseException:  # as a ThreadPool has it
+        except BaseException:  # as in a ThreadPool
             onResult(False, Failure())
         else:
             onResult(True, result)

@@ -2,9 +2,10 @@
 
     Total("servers.cores", Server.project_id, Server.vcpus, where=COUNTED)
 
-It is said beside the table, as an index is. Triggers keep the sum in the transaction that changes a row, whoever
-changes it and however, so it is as right as the rows are; to read it costs the same for one row and for a million.
-Migrations run between `remove` and `install`: SQLite makes tables anew, PostgreSQL keeps what a trigger names as it is.
+It is declared beside the table, as an index is. Triggers keep the sum in the transaction that changes a row, whoever
+changes it and however, so it is as right as the rows are; reading it costs the same for one row and for a million.
+Migrations run between `remove` and `install`: SQLite recreates tables, and PostgreSQL refuses to change what a trigger
+names.
 """
 
 from __future__ import annotations
@@ -51,14 +52,14 @@ class Kept(Record, table="totals"):
 
 
 OPERATIONS = ("INSERT", "UPDATE", "DELETE")
-_TABLES = "totals"  # what is summed of a table, in its `info`
+_TABLES = "totals"  # the key of a table's Totals in its `info`
 
 
 @frozen(init=False, eq=False)
 class Total:
     """For each project the sum of `amount` over its rows that meet `where`. Tables that share a name are added up.
 
-    `owner` is the column of the project; a row without one counts for nobody. Only columns of its table may be named.
+    `owner` is the column of the project; a row without one counts for nobody. Only columns of its table may be used.
     """
 
     name: str
@@ -84,7 +85,7 @@ class Total:
 
     @property
     def columns(self) -> list[str]:
-        """Those that it depends on."""
+        """The columns that it depends on."""
         found: dict[str, None] = {self.owner.name: None}
 
         def see(element: Any, **_: Any) -> None:
@@ -103,7 +104,7 @@ _all_mine = select(Kept.name, Kept.amount).where(
 
 
 def total(name: str, tables: MetaData = metadata) -> Callable[[Connection, str], int]:
-    """Reads one sum of a project. Raises LookupError if no table says what that is."""
+    """A function that reads one sum of a project. Raises LookupError if no table declares it."""
     if all(each.name != name for each in _declared(tables.tables.values())):
         raise LookupError(f"there is no Total called {name}")
 
@@ -123,12 +124,12 @@ def totals(conn: Connection, project_id: str, names: Sequence[str]) -> dict[str,
 
 
 def tables(of: MetaData = metadata) -> list[str]:
-    """The names of the tables of which sums are kept, and of that where they are."""
+    """The names of the tables whose rows are summed, and of the table that holds the sums."""
     return [Kept.table.name, *(name for name, table in of.tables.items() if table.info.get(_TABLES))]
 
 
 def differences(conn: Connection, tables: MetaData = metadata) -> list[tuple[str, str, int, int]]:
-    """(name, project, what is kept, what the rows say) wherever the two are not the same. It reads all rows."""
+    """(name, project, what is kept, what the rows say) wherever the two differ. Reads all rows."""
     counted = _counted(conn, tables)
     kept = {(row.name, row.project_id): row.amount for row in conn.execute(select(Kept))}
     return [
@@ -139,7 +140,7 @@ def differences(conn: Connection, tables: MetaData = metadata) -> list[tuple[str
 
 
 def mend(conn: Connection) -> list[tuple[str, str, int, int]]:
-    """Put right what differs; what did. Nobody changes what is counted meanwhile."""
+    """Put right what differs, and return what did. Nobody changes what is counted meanwhile."""
     if not conn.is_sqlite:
         conn.execute(text("LOCK TABLE totals IN EXCLUSIVE MODE"))
     found = differences(conn)
@@ -183,14 +184,14 @@ _ours = {
 
 
 def remove(conn: Connection) -> None:
-    """Remove all triggers that there are."""
+    """Remove all of our triggers."""
     dialect = conn.dialect.name
     for name, table in conn.execute(text(_ours[dialect])).all():
         conn.execute(text(f"DROP TRIGGER {name}" + (f" ON {table}" if dialect == "postgresql" else "")))
 
 
 def install(conn: Connection, tables: MetaData = metadata) -> None:
-    """Make the triggers of all tables where there are none, and count what is there."""
+    """Make the triggers of all tables, of which there must be none yet, and count the existing rows."""
     for table in tables.tables.values():
         _install(table, conn.alchemy)
     count_anew(conn, tables)
@@ -215,14 +216,14 @@ def _install(table: Table, connection: Any) -> None:
 
 
 def triggers(table: Table, operation: str, dialect: Dialect) -> list[str]:
-    """The statements that make what follows an INSERT, UPDATE or DELETE of a row."""
+    """The statements that create the trigger for an INSERT, UPDATE or DELETE of a row."""
     declared: list[Total] = table.info[_TABLES]
     quote = dialect.identifier_preparer.quote
     name = f"totals_of_{table.name}_{operation.lower()}"
     body = "\n".join(f"{_change(each, operation, dialect)};" for each in declared)
     when = operation
     if operation == "UPDATE":
-        # Others may change as often as they like.
+        # Changes of other columns do not fire it.
         when += " OF " + ", ".join(dict.fromkeys(quote(column) for each in declared for column in each.columns))
     if dialect.name == "sqlite":
         return [f"CREATE TRIGGER {name} AFTER {when} ON {quote(table.name)} BEGIN\n{body}\nEND"]
@@ -243,7 +244,7 @@ def _change(total: Total, operation: str, dialect: Dialect) -> str:
         f" WHERE {_of(total.where, row, dialect)}"
         for row, sign in sides
     ]
-    # What comes to nothing is not written: an UPDATE of PostgreSQL's holds the row until the commit.
+    # A change that comes to nothing is not written: in PostgreSQL an UPDATE locks the row until the commit.
     return (
         f"INSERT INTO totals (name, project_id, amount)"
         f" SELECT '{total.name}', changes.project, sum(changes.amount) FROM ({' UNION ALL '.join(parts)}) AS changes"

@@ -1,4 +1,4 @@
-"""Which changes somebody wants to hear of, by the types of their events: nobody writes down what nobody wants.
+"""Which changes somebody wants to hear of, by the types of their events: events that nobody wants are not written.
 
 db.wishes.add("instance.*")
 if conn.wants("instance.create.end"): …
@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 
 class Wishes:
-    """Patterns of one cloud, as the shell has them. They are added before the first transaction."""
+    """The patterns of one cloud, as in the shell. They are added before the first transaction."""
 
     def __init__(self) -> None:
         self._patterns: tuple[str, ...] = ()
