@@ -1,9 +1,9 @@
 """Durable work: a task is a row, its steps are named, and each step looks before it acts.
 
-`kind` says what a task is called, `workflow` how its work is done, `tables` what is stored. `queue` submits, cancels
-and reads tasks inside the caller's transaction. `claims` takes and leases them, `engine` decides what runs when, `run`
+`kind` names tasks, `workflow` defines how their work is done, `tables` what is stored. `queue` submits, cancels and
+reads tasks inside the caller's transaction. `claims` takes and leases them, `engine` decides what runs when, `run`
 drives one task, `claimed` writes its row, `children` are tasks that a task waits for. `audit` compares drivers with the
-database. Nothing here knows a resource.
+database. Nothing here knows any particular resource.
 """
 
 from cloudctl.tasks.kind import Action, Kind, Origin, Phase, Told, Unasked

@@ -1,7 +1,7 @@
 """The audit: every few minutes, what a backend has is compared with what the database says.
 
 A check asks a driver for its inventory once, compares, submits tasks for what can be mended, and reports the rest; it
-never acts on a backend itself. What a backend has and nobody knows is reported, never deleted.
+never acts on a backend itself. What a backend has and the database does not know is reported, never deleted.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ Mend = Callable[[Connection, Sequence[tuple[str, str]]], set[str]]
 
 
 async def mended(database: Database, mend: Mend, findings: Sequence[Finding]) -> list[Finding]:
-    """The findings, without those of which `submitted` says that a task shall mend them, and none was submitted.
+    """Submit tasks for the findings marked `submitted`. Returns the findings, without those that then got no task.
 
-    The tasks are submitted in short pieces: a comparison of everything keeps nobody from writing, nor do they.
+    The tasks are submitted in small batches: like the comparison of everything, they keep nobody from writing.
     """
     wanted = list(dict.fromkeys((each.resource_type, each.resource_id) for each in findings if each.submitted))
     done: set[str] = set()
@@ -55,9 +55,9 @@ async def mended(database: Database, mend: Mend, findings: Sequence[Finding]) ->
 
 @define
 class Well:
-    """By what a check has last found all to be well: while that is the same it need not read everything again.
+    """The state in which a check last found all to be well: while it is the same, the check need not read it all again.
 
-    Tables are there by the counters of `Database.changes`, asked before they were read. Where these are None other
+    Tables are represented by the counters of `Database.changes`, taken before they were read. If these are None, other
     processes write, too, and every round reads.
     """
 
@@ -98,7 +98,7 @@ class Audit(Service):
         self._calls.start(self.period, now=False)
 
     def stopService(self) -> Deferred[None]:
-        """The check that is under way ends; no other one begins."""
+        """Let the check that is under way end; begin no other."""
         super().stopService()
         if self._calls is not None and self._calls.running:
             self._calls.stop()
@@ -110,7 +110,7 @@ class Audit(Service):
         return stopped
 
     def run(self) -> Deferred[None]:
-        """A round now, or the end of the one that is under way."""
+        """Begin a round now, or wait for the end of the one that is under way."""
         done: Deferred[None] = Deferred()
         if self._round is None:
             self._round = Deferred()

@@ -1,4 +1,4 @@
-"""Tasks that a task waits for: each is submitted once under a key of its parent, and wakes the parent as it ends."""
+"""Tasks that a task waits for: each is submitted once under a key of its parent, and wakes the parent when it ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def find(conn: Connection, parent: Task, key: str) -> Any | None:
 
 
 def submit(conn: Connection, parent: Task, key: str, kind: Kind, resource_id: str, args: Mapping[str, Any]) -> None:
-    """In the name of the parent's user."""
+    """Submit a child in the name of the parent's user."""
     child = {"parent_id": parent.id, "child_key": _stored(parent, key)}
     queue.insert_task(conn, kind, resource_id, parent, args, kind.deadline, **child)
 

@@ -2,7 +2,7 @@
 
 Each function here is part of a transaction. `write` changes the row if this claim is still the last one and raises Lost
 (and so rolls everything back) if not. A transaction touches the resource's rows first and the task's row last, as API
-calls do, so that they do not lock each other out.
+calls do, so that they do not deadlock.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cloudctl.tasks.workflow import ERROR, REASON, TRIED, Lost, Reason, Task, Wo
 # Results in the log of steps.
 SUCCESS, FAILURE, UNDONE = "success", "error", "undone"
 
-# Of a task that this process lets go of.
+# The values of a task that this process lets go of.
 NOBODYS: Mapping[str, Any] = {"owner": None, "lease_until": None}
 
 Log = tuple[Mapping[str, Any], ...]
@@ -52,7 +52,7 @@ _park = _write.values(not_before=func.coalesce(TaskRow.not_before, bindparam("wa
 class Place(NamedTuple):
     """Where the task stands once a transaction has committed."""
 
-    position: int  # of the step to do or undo; -1: only the end of an undoing is left
+    position: int  # of the step to do or undo; -1: nothing is left to undo, only the end
     undoing: bool
     log: Log
     attempts: int = 0
@@ -71,14 +71,14 @@ class Claimed:
     workflow: Workflow
     memo: dict[str, Any]
     fence: int
-    cancelled: bool  # seen in the row, once for all
+    cancelled: bool  # seen in the row; never reset
 
     def write(self, conn: Connection, **values: Any) -> None:
         """Change the row and store the memo. Raises Lost."""
         self._execute(conn, _write, values)
 
     def _execute(self, conn: Connection, statement: ReturningUpdate[Any], values: Mapping[str, Any]) -> Sequence[Any]:
-        """What the statement returns beside the wish to stop. Raises Lost."""
+        """What the statement returns besides whether to cancel. Raises Lost."""
         mine = {"of_task": self.task.id, "by": self.owner, "at_fence": self.fence}
         row = conn.execute(statement, {"memo": self.memo, **mine, **values}).first()
         if row is None:
@@ -90,7 +90,7 @@ class Claimed:
     # -- borders between steps
 
     def step_over(self, conn: Connection, place: Place) -> Place:
-        """The step, or its undo, at `place` is over: on to the next, or the end."""
+        """The step, or its undo, at `place` is over: go on to the next, or to the end."""
         steps = self.workflow.steps
         if place.undoing:
             log = closed(place.log, self.clock.seconds(), UNDONE)
@@ -115,7 +115,7 @@ class Claimed:
     def turn_back(
         self, conn: Connection, place: Place, why: Reason, message: str, error: Exception | None = None
     ) -> Place:
-        """Begin to undo at `place`. Raises the fence: a transaction of an interrupted step may still be in a thread."""
+        """Begin to undo at `place`, under a new fence: an interrupted step's transaction may still be in a thread."""
         log = closed(place.log, self.clock.seconds(), FAILURE)
         self.memo[REASON] = why.value
         if error is not None:
@@ -184,7 +184,7 @@ class Claimed:
         return place._replace(log=log, let_go=HELD)
 
     def park(self, conn: Connection, place: Place, delay: float, state: str) -> Place:
-        """Give up the slot for `delay` seconds, not past the deadline; a wake-up that came while this ran counts."""
+        """Give up the slot for `delay` seconds, not past the deadline; a wake-up that came meanwhile counts."""
         wake = self.db.now(conn) + delay
         if not place.undoing and self.task.deadline is not None:
             wake = min(wake, self.task.deadline)
@@ -208,7 +208,7 @@ class Claimed:
 
 
 def opened(log: Log, step: str, now: float) -> Log:
-    """The log with an entry for `step` that has not ended; the one that is there already if the step goes on."""
+    """The log with an open entry for `step`: the last one, if that is already open for it."""
     if log and log[-1]["step"] == step and log[-1]["ended_at"] is None:
         return log
     return (*log, {"step": step, "started_at": now, "ended_at": None, "result": None})

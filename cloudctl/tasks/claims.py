@@ -1,4 +1,4 @@
-"""Which task runs next, and whose it is. Times are the database's: several processes may share it."""
+"""Which tasks run next, and which process owns them. Times are the database's: several processes may share it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy import bindparam, case, exists, func, or_, select, update
 from cloudctl.db import Connection
 from cloudctl.tasks.tables import OPEN, RUNNING, UNDOING, TaskRow
 
-# So many times what it leaves to others, a project may have of the slots.
+# A project may have this many times as many slots as it leaves to others.
 PORTION = 3
 
 _older = TaskRow.table.alias("older")
@@ -76,10 +76,10 @@ _release_expired = _release.where(TaskRow.owner != bindparam("by"), TaskRow.leas
 
 
 def may_have(running: int, free: int) -> int:
-    """How many of `free` slots a project gets that has so many already.
+    """How many of the `free` slots a project may take that has `running` already.
 
-    It has at most PORTION times as many as it leaves free, so however long its tasks take, the next project finds some.
-    One that has none is kept from nothing.
+    It gets at most PORTION times as many as it leaves free, so however long its tasks take, the next project finds
+    some. A project that has none may take at least one, if one is free.
     """
     return max(PORTION * (running + free) // (PORTION + 1) - running, 0 if running else min(free, 1))
 
@@ -94,12 +94,13 @@ def claim(
     busy: Collection[int] = (),
     running: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[list[TaskRow], bool]:
-    """Take up to `limit` due tasks of these queues (None: of all): raise their fence and lease them. Rows of `tasks`,
-    and whether any were left to other slots because their project has its share.
+    """Take up to `limit` due tasks of these queues (None: of all): increment their fences and lease them.
 
-    Due: open, its time has come, nobody has it, and no older open task of the same resource. The ids in `busy` are
-    left alone: this process still runs them under a lease that it lost. `running`: how many tasks of each project it
-    runs. What is nobody's has no share.
+    Returns their rows, and whether any due task was passed over because its project has its share of the slots.
+
+    A task is due if it is open, its time has come, no process owns it, and its resource has no older open task. The ids
+    in `busy` are skipped: this process still runs them under a lease that it lost. `running`: how many tasks of each
+    project it runs. Tasks without a project are not limited.
     """
     taken: list[TaskRow] = []
     having, full = Counter(running), set[str]()
@@ -127,7 +128,7 @@ def claim(
 def _due_tasks(
     conn: Connection, now: float, most: int, queues: Sequence[str] | None, full: Collection[str]
 ) -> list[tuple[int, str]]:
-    """Ids and projects, not of those that are `full`."""
+    """Ids and projects of due tasks, except those of the projects in `full`."""
     values: dict[str, Any] = {"now": now, "most": most}
     if queues is not None:
         values["queues"] = list(queues)
@@ -140,12 +141,12 @@ def _due_tasks(
 
 
 def has_work(conn: Connection, owner: str, now: float) -> bool:
-    """Whether `claim` or `release_expired` may find something: a look that changes nothing, and disturbs nobody."""
+    """Whether `claim` or `release_expired` may find something: a read, which disturbs nobody."""
     return bool(conn.scalar(_work, {"now": now, "by": owner}))
 
 
 def next_due(conn: Connection, now: float) -> float | None:
-    """When the next parked task wants to run, after `now`; or None."""
+    """When the next parked task is due, after `now`; or None."""
     return conn.scalar(_next_due, {"now": now})
 
 
@@ -155,26 +156,26 @@ def oldest_due(conn: Connection, now: float) -> float | None:
 
 
 def renew(conn: Connection, owner: str, ids: Collection[int], now: float, lease: float) -> set[int]:
-    """Lengthen the leases of these tasks. The ids that were asked to cancel."""
+    """Extend the leases of these tasks. Returns the ids of those that were asked to cancel."""
     rows = conn.execute(_renew, {"by": owner, "ids": list(ids), "until": now + lease})
     return {id for id, cancel in rows if cancel}
 
 
 def release_all(conn: Connection, now: float) -> int:
-    """Give up everybody's leases: for the start of the only process that uses this database."""
+    """Release every lease: for the start of the only process that uses this database."""
     return conn.execute(_release, {"now": now}).rowcount
 
 
 def release(conn: Connection, owner: str, ids: Collection[int], now: float) -> int:
-    """Give up the leases that `owner` has on these tasks."""
+    """Release the leases that `owner` has on these tasks."""
     return conn.execute(_release_some, {"by": owner, "ids": list(ids), "now": now}).rowcount
 
 
 def release_owned(conn: Connection, owners: Collection[str], now: float) -> int:
-    """Give up the leases of processes that are gone."""
+    """Release the leases of processes that are gone."""
     return conn.execute(_release_owned, {"owners": list(owners), "now": now}).rowcount
 
 
 def release_expired(conn: Connection, owner: str, now: float) -> int:
-    """Give up the leases of processes other than `owner` that were not renewed in time."""
+    """Release the leases of processes other than `owner` that were not renewed in time."""
     return conn.execute(_release_expired, {"by": owner, "now": now}).rowcount

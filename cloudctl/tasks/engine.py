@@ -1,9 +1,9 @@
-"""The engine: claims due tasks, runs them in its slots, keeps their leases, and loses gracefully to another process.
+"""The engine: claims due tasks, runs them in its slots, renews their leases, and loses gracefully to another process.
 
-It looks for due tasks when a commit here or in another process says so (with SQLite before that commit), when a parked
-task's time has come, and now and then by itself, once a second where nobody tells of others' commits. A task runs under
-a lease. If this process dies, another (or the next) one takes the task over when the lease ends, or as soon as the
-process is missed (`peers`), and repeats the step that it finds.
+It looks for due tasks when a commit here or in another process announces some (with SQLite already before that commit),
+when a parked task is due, and now and then by itself: once a second where other processes' commits are not announced. A
+task runs under a lease. If this process dies, another one (or the next) takes the task over when the lease ends, or as
+soon as the process is missed (`peers`), and repeats the step that it finds.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ log = Logger()
 LEASE = 30.0
 RENEW = 10.0
 POLL = 1.0
-# Where other processes tell of what they commit.
+# Where other processes announce their commits.
 TOLD_POLL = 5.0
 SLOTS = 32
 
 
 @define
 class Counts:
-    """What the engine did since it was made. `ended` is by (kind, last state), `started` by kind."""
+    """What the engine has done since it was made. `ended` is by (kind, last state), `started` by kind."""
 
     started: Counter[str] = field(factory=Counter)
     ended: Counter[tuple[str, str]] = field(factory=Counter)
-    # Runs that gave a task back before its end: it waits, is tried again later or elsewhere.
+    # Runs that gave a task back before its end: to wait, or to be tried again later or elsewhere.
     parked: Counter[str] = field(factory=Counter)
     lost: int = 0
-    # Seconds for which the oldest task that could run has been waiting for a slot, at the last look.
+    # Seconds for which the oldest task that could run has been waiting for a slot, at the last sweep.
     oldest_due: float = 0.0
 
 
 @frozen
 class Found:
-    """What one look into the table brought."""
+    """What one look at the table found."""
 
     rows: list[TaskRow]
     is_all: bool  # False: there may be more, for which there was no slot
@@ -72,10 +72,10 @@ class Found:
 class Engine(Service):
     """Drives the tasks of one database in this process. Any number of processes may share the database.
 
-    `exclusive`: no other process drives tasks of this database (SQLite), so a lease found at the start is a dead one.
-    `queues`: the names of the queues to serve, all if None. `expected`: exceptions of steps that are no bugs; they are
-    logged without traceback. `probe(point, task, step)` is called wherever a process may die, and `chance()` gives the
-    jitter of back-offs, 0 … 1; both are for tests.
+    `exclusive`: no other process drives tasks of this database (SQLite), so any lease found at the start is dead.
+    `queues`: the names of the queues to serve, all if None. `expected`: exceptions of steps that are not bugs; they are
+    logged without a traceback. `probe(point, task, step)` is called wherever a process may die, and `chance()` returns
+    the jitter of back-offs, 0 … 1; both are for tests.
     """
 
     def __init__(
@@ -110,9 +110,9 @@ class Engine(Service):
         self._leases_are_dead = exclusive
         self._running: dict[int, Run] = {}
         self._driving: dict[int, Deferred[None]] = {}
-        self._dropped: set[int] = set()  # still leased to this process, but not run any more
+        self._dropped: set[int] = set()  # still leased to this process, but no longer run by it
         self._starved = False  # there may be due tasks for which there was no slot
-        # Whose turn it is to claim: the engine's own, or that of a transaction that told of work, in another thread.
+        # The turn to claim: held by the engine, or in another thread by a transaction that announced work.
         self._turn = Lock()
         self._again = False
         self._troubled = False
@@ -146,7 +146,7 @@ class Engine(Service):
         self.nudge()
 
     def stopService(self) -> Deferred[None]:
-        """Claim no more, let the running steps end (the service above sets a limit), give the tasks back."""
+        """Claim no more, let the running steps end (the parent service sets a limit), give the tasks back."""
         super().stopService()
         self._stop_clocks()
         for run in self._running.values():
@@ -183,12 +183,12 @@ class Engine(Service):
     # -- looking for work
 
     def nudge(self) -> None:
-        """Look for due tasks in the reactor's next turn. Cheap to call often."""
+        """Look for due tasks in the reactor's next iteration. Cheap to call often."""
         self._told = True
         self._look_in(0.0)
 
     def look(self) -> None:
-        """The same, where somebody else may have found it already: it looks before it claims."""
+        """The same, where another process may already have taken the work: it reads before it claims."""
         self._look_in(0.0)
 
     @property
@@ -207,7 +207,7 @@ class Engine(Service):
     def _look(self) -> None:
         if not self._turn.acquire(blocking=False):
             self._again = True
-            # Whoever has the turn looks once more, unless the transaction that has it comes to nothing.
+            # Whoever has the turn looks once more, except a transaction that then claims nothing: hence the delay.
             self._look_in(self._poll)
             return
         ensureDeferred(self._claim()).addBoth(self._claimed)
@@ -222,7 +222,7 @@ class Engine(Service):
                 self._starved = True
                 break
             dropped = frozenset(self._dropped)
-            # Told of work, it claims; otherwise it looks whether there is any.
+            # If told of work, it claims; otherwise it first reads whether there is any.
             told, self._told = self._told, False
             found = None
             if not (told or dropped or self._leases_are_dead):
@@ -234,7 +234,7 @@ class Engine(Service):
             self._settle(found, sweep)
 
     def _rest(self, conn: Connection) -> Found | None:
-        """What `_find` would find where there is nothing to do. Clients poll, and this is looked at each second."""
+        """What `_find` would return if there is nothing to do, else None. Clients poll, and this runs each second."""
         now = conn.now()
         if claims.has_work(conn, self.owner, now):
             return None
@@ -253,7 +253,7 @@ class Engine(Service):
         rows: list[TaskRow] = []
         are_left = False
         if free > 0:
-            # A copy: tasks end in another thread meanwhile.
+            # A copy: tasks end in the reactor's thread meanwhile.
             of_projects = Counter(run.task.project_id for run in [*self._running.values()])
             claimed = claims.claim(conn, self.owner, now, self.lease, free, self.queues, running, of_projects)
             rows, are_left = claimed
@@ -263,15 +263,15 @@ class Engine(Service):
         return Found(rows, is_all, now, claims.next_due(conn, now), oldest)
 
     def _claim_within(self, conn: Connection) -> Found | None:
-        """In the transaction that told of work, in the writer's thread: what it submitted is on the disk as claimed.
+        """Claim in the transaction that announced work, in the writer's thread: what it submits commits as claimed.
 
-        None where there is more to do than that; then the engine does it in its own time.
+        None if there is more to do than that, or if it is not its turn; then the engine claims in its own time.
         """
         if not self.running or self._leases_are_dead or self._dropped or not self._turn.acquire(blocking=False):
             return None
         found = None
         try:
-            # Until its turn ends nobody starts a task: there are no fewer slots than that.
+            # Until this turn ends nothing starts a task: at least this many slots stay free.
             free = self.slots - len(self._running)
             if free > 0:
                 found = self._find(conn, free, self._running.keys(), frozenset(), False)
@@ -281,7 +281,7 @@ class Engine(Service):
         return found
 
     def _claimed_within(self, found: Found | None) -> None:
-        """None: the transaction failed, and nothing was claimed."""
+        """Start what was claimed. None: the transaction failed, and nothing was."""
         if found is not None and not self.dead:
             self._settle(found, False)
         self._turn.release()
@@ -395,7 +395,7 @@ class Engine(Service):
             self.counts.lost += 1
             log.info("task {id} ({kind}) was taken over by another process", id=task.id, kind=task.kind)
         else:
-            # The database is gone, or this is a bug of the engine. The next claim that works releases the task.
+            # The database is gone, or the engine has a bug. The next claim that succeeds releases the task.
             log.failure("task {id} ({kind}) was interrupted; it will be resumed", failure, id=task.id, kind=task.kind)
             self._dropped.add(task.id)
 
@@ -420,7 +420,7 @@ class Engine(Service):
         try:
             cancelled = await self.db.run(self._renew_rows, frozenset(self._running))
         except Exception:
-            # Whatever it is, the next renewal may work; if none does, the fence keeps the data right.
+            # Whatever it is, the next renewal may work; if none does, the fence protects the data.
             log.failure("renewing leases failed; tasks whose leases expire will be run again")
             return
         for task_id in cancelled & self._running.keys():

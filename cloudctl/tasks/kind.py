@@ -1,4 +1,4 @@
-"""What a task is called: each service declares its kinds once, and all others name the value."""
+"""What tasks are called: each service declares its kinds once, and all other code refers to the value."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from cloudctl.db import Connection
 
 @frozen
 class Action:
-    """How the log of what users did to a resource calls a task, and the one event that it is."""
+    """The name of a task in the log of what users did to a resource, and the one event in it."""
 
     name: str
     event: str
 
 
 class Phase(StrEnum):
-    """What becomes of a task that others hear of."""
+    """The phases of a task that others are told of."""
 
     START = "start"
     END = "end"
@@ -31,7 +31,7 @@ class Phase(StrEnum):
 
 @frozen
 class Told:
-    """That a task began, or has ended. `message`: why it failed."""
+    """The news that a task has begun or ended. `message`: why it failed."""
 
     by: Origin
     resource_id: str
@@ -48,9 +48,9 @@ class Kind:
     name: str
     resource: str
     deadline: float | None = None  # seconds from submission
-    action: Action | None = None  # None: users are not told of it
-    # Called in the transactions that claim it first and that end it: what services tell to the outside. It is no part
-    # of what a kind is.
+    action: Action | None = None  # None: users do not see it
+    # Called in the transactions that first claim it and that end it: what services tell to the outside. It is not part
+    # of a kind's identity.
     tell: Callable[[Connection, Told], None] | None = field(default=None, eq=False, repr=False)
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class Kind:
 
 
 class Origin(Protocol):
-    """In whose name a task runs. Whoever makes a request is one, and so is a Task: what it submits is its user's."""
+    """In whose name a task runs. A Caller is one, and so is a Task: what it submits runs in its user's name."""
 
     @property
     def user_id(self) -> str: ...
@@ -72,7 +72,7 @@ class Origin(Protocol):
 
 @frozen
 class Unasked:
-    """The origin of work that no user asked for, but an audit, say. `project_id`: whose resource it is."""
+    """The origin of work that no user asked for, but for example an audit. `project_id`: the resource's project."""
 
     project_id: str = ""
     user_id: str = ""

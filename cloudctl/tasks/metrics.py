@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class TaskMetrics:
-    """Reads the counts that are kept anyway, when somebody asks: a Collector in the sense of `prometheus_client`."""
+    """Reads the counts that are kept anyway, at each scrape: a Collector in the sense of `prometheus_client`."""
 
     def __init__(self, engine: Engine, audit: Audit) -> None:
         self.engine = engine
         self.audit = audit
 
     def collect(self) -> Iterator[Metric]:
-        # Not before somebody scrapes: a start does not need it.
+        # Imported at the first scrape: a start does not need it.
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         counts = self.engine.counts

@@ -1,8 +1,8 @@
-"""Who works on the tasks of a database that several processes share, and whose work is taken over at once.
+"""The processes that work on the tasks of a shared database; the tasks of a dead one are taken over at once.
 
-Each such process has a row and holds its name on its line to the others: PostgreSQL lets go of the name when the
-process dies, long before the leases of its tasks end. A name that stays nobody's is one of the dead. What has
-no row (a process of an older release, or one whose line is down) is missed by its leases alone.
+Each such process has a row and holds its name on its line to the others: PostgreSQL releases the name when the process
+dies, long before the leases of its tasks end. A name that stays free belongs to a dead process. A process without a row
+(of an older release, or with its line down) is only missed when its leases end.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from cloudctl.tasks.rounds import Rounds
 log = Logger()
 
 PERIOD = 1.0
-# Seconds for which a name must have been nobody's: connections break, and PostgreSQL is started anew, without a death.
+# Seconds for which a name must have been free: connections break and PostgreSQL restarts without any process dying.
 GRACE = 1.5
-CHANNEL = "processes"  # nobody tells of it: it is heard of when the line opens
+CHANNEL = "processes"  # never notified: it is heard when the line opens
 
 
 class Process(Record, table="task_processes"):
-    """One that works on tasks. `owner` is what their rows name."""
+    """A process that works on tasks. `owner` is its name in their rows."""
 
     owner: Field[str] = text(64, primary_key=True)
     host: Field[str] = text()
@@ -44,26 +44,26 @@ class Process(Record, table="task_processes"):
 
 
 def name(owner: str) -> str:
-    """What the process holds on its line."""
+    """The name that the process holds on its line."""
     return f"process/{owner}"
 
 
-# In a transaction that ends at once, so the question is no hold.
+# A lock that ends with the query's own transaction, so asking does not hold the name.
 _is_nobodys = func.pg_try_advisory_xact_lock_shared(func.hashtextextended(func.concat("process/", Process.owner), 0))
 _own_and_nobodys = select(Process.owner).where(or_(Process.owner == bindparam("own"), _is_nobodys))
 
 
 class Peers(Rounds):
-    """Tells the others that this process is there, and takes over from those that are not there any more."""
+    """Shows the others that this process is alive, and takes over the tasks of those that are dead."""
 
     def __init__(self, db: Database, line: Line, owner: str) -> None:
         super().__init__(db.clock, PERIOD, "looking after the other processes failed")
         self.db = db
         self.owner = owner
         self._there = False  # its row is written, and its name is held
-        self._missed: dict[str, float] = {}  # owner → when it was first found to be nobody's
+        self._missed: dict[str, float] = {}  # owner → when its name was first found free
         line.hold(name(owner))
-        # What it claims before its row is there is missed by its lease alone.
+        # What it claims before its row is written is only missed when the leases end.
         db.on_commit(CHANNEL, self._opened, elsewhere=self._opened)
 
     def _opened(self) -> None:
@@ -72,7 +72,7 @@ class Peers(Rounds):
 
     async def look(self) -> None:
         if not self.db.is_told:
-            # Its name may be nobody's: others take it for dead, and so its row goes.
+            # Its name may be free: others then take it for dead and delete its row.
             self._there = False
             self._missed.clear()
             return
@@ -80,7 +80,7 @@ class Peers(Rounds):
             await self.db.run(enter, self.owner, utc(self.clock.seconds()))
             self._there = True
         found = set(await self.db.read(_found, self.owner))
-        # The others may have missed it while its line was down.
+        # The others may have taken it for dead while its line was down.
         self._there = self.owner in found
         now = self.clock.seconds()
         self._missed = {owner: self._missed.get(owner, now) for owner in found - {self.owner}}
@@ -100,7 +100,7 @@ class Peers(Rounds):
 
 
 def enter(conn: Connection, owner: str, now: datetime) -> None:
-    """The process is there. That its name is held comes first."""
+    """Write the row of a process, which must already hold its name."""
     row = {"owner": owner, "host": socket.gethostname(), "pid": os.getpid(), "release": __version__, "started_at": now}
     conn.execute(insert(Process.table).values(row).on_conflict_do_nothing())
 
@@ -110,7 +110,7 @@ def leave(conn: Connection, owners: Collection[str]) -> None:
 
 
 def take_over(conn: Connection, owners: Collection[str]) -> int:
-    """What these had is due, for whoever claims it first. How many tasks."""
+    """Make the tasks of these processes due, for whichever process claims them first. Returns how many."""
     leave(conn, owners)
     released = claims.release_owned(conn, owners, conn.now())
     notify(conn, queue.CHANNEL)
@@ -118,5 +118,5 @@ def take_over(conn: Connection, owners: Collection[str]) -> int:
 
 
 def _found(conn: Connection, owner: str) -> list[str]:
-    """`owner` itself, if its row is there, and those that are nobody's."""
+    """`owner` itself, if it has a row, and the owners whose names are free."""
     return list(conn.scalars(_own_and_nobodys, {"own": owner}))

@@ -14,12 +14,12 @@ from cloudctl.tasks.kind import Kind, Origin
 from cloudctl.tasks.tables import HELD, OPEN, QUEUED, RUNNING, UNDOING, TaskRow
 from cloudctl.tasks.workflow import reason
 
-# Told at each commit after which a task may be due.
+# Notified by each commit after which a task may be due.
 CHANNEL = "tasks"
-# Told at each commit that asks running tasks to stop.
+# Notified by each commit that asks running tasks to stop.
 CANCELS = "tasks.cancel"
 
-# PostgreSQL's own time, written where it is needed without asking for it first. The same in all of a statement.
+# PostgreSQL's own time, written without querying it first. The same throughout a statement.
 _its_now = extract("epoch", func.statement_timestamp()).cast(Float)
 # Built once: building a statement costs more than running it.
 _new = insert(TaskRow)
@@ -57,7 +57,7 @@ def submit(
     deadline: float | None = None,
     queue: str = "any",
 ) -> int:
-    """Insert a task that is due at once; it runs after the older open tasks of its resource. Its id.
+    """Insert a task that is due at once; it runs after the older open tasks of its resource. Returns its id.
 
     `deadline`: seconds, in place of the kind's.
     """
@@ -99,7 +99,7 @@ def insert_task(
 def submit_once(
     conn: Connection, kind: Kind, resource_id: str, by: Origin, *, args: Mapping[str, Any] | None = None
 ) -> int | None:
-    """As `submit`, unless a task of this kind waits for its first claim already: it will see the newest wish."""
+    """As `submit`, unless a task of this kind already waits for its first claim: that one will see the newest wish."""
     lock_resource(conn, kind.resource, resource_id)
     if conn.execute(_waiting, {"resource": kind.resource, "of": resource_id, "wanted": kind.name}).first() is not None:
         return None
@@ -107,16 +107,16 @@ def submit_once(
 
 
 def supersede(conn: Connection, kind: Kind, resource_id: str, by: Origin, *, keep: Sequence[Kind] = ()) -> int:
-    """As `submit`, once all that is open of the resource was asked to stop, but the kinds in `keep`. It goes last."""
+    """As `submit`, after asking every open task of the resource to stop, except the kinds in `keep`. It runs last."""
     cancel_open(conn, kind.resource, resource_id, keep)
     return submit(conn, kind, resource_id, by)
 
 
 def cancel_open(conn: Connection, resource: str, resource_id: str, keep: Sequence[Kind] = ()) -> int:
-    """Ask every open task of the resource to stop, but those of the kinds in `keep`. How many there are.
+    """Ask every open task of the resource to stop, except those of the kinds in `keep`. Returns how many there are.
 
-    Each is undone by the engine and ends CANCELLED, at once if it waits or never ran, after its present step if it
-    runs; one whose last step ends first is DONE. What was submitted later goes after it.
+    The engine undoes each one and ends it CANCELLED: at once if it waits or never ran, after its present step if it
+    runs; one whose last step ends first is DONE. Tasks submitted later run after it.
     """
     values: dict[str, Any] = {"resource": resource, "of": resource_id}
     if keep:
@@ -141,13 +141,13 @@ def _cancel(conn: Connection, which: Update, values: Mapping[str, Any]) -> int:
 
 
 def wake(conn: Connection, resource: str, resource_id: str) -> None:
-    """What is open of the resource and waits looks at once: what it waits for may have come."""
+    """Have the waiting tasks of the resource look again at once: what they wait for may have come."""
     conn.execute(update(TaskRow).where(of_resource(resource, resource_id)).values(not_before=_now(conn)))
     notify(conn, CHANNEL)
 
 
 def has_open(conn: Connection, resource: str, resource_id: str, kinds: Sequence[Kind] = ()) -> bool:
-    """Whether a task of the resource is open: of one of these kinds, or any if there are none."""
+    """Whether a task of the resource is open: of one of these kinds, or of any if none are given."""
     query = select(TaskRow.id).where(of_resource(resource, resource_id))
     if kinds:
         query = query.where(TaskRow.kind.in_(_names(kinds)))
@@ -199,7 +199,7 @@ def listing(
     before: int | None = None,
     limit: int = 100,
 ) -> list[TaskRow]:
-    """Rows of `tasks`, the newest first; those older than the id `before`. Nothing given: all.
+    """Rows of `tasks` that meet every condition given, newest first. `before`: only those older than this id.
 
     `resource` is (type, id, …). With it this is the action log of a resource, or of several of a type.
     """
@@ -221,7 +221,7 @@ def retry(conn: Connection, task_id: int) -> None:
     """Put a held task back to work where it stood, with fresh attempts and as much time as it had at first.
 
     Raises NotFound if there is no such task, Conflict if it is not held or if newer work of its resource is open: that
-    began on the grounds that this one had stopped, so it must end first.
+    work began because this task had stopped, so it must end first.
     """
     row = get(conn, task_id)
     if row is None:

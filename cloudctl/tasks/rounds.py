@@ -1,4 +1,4 @@
-"""What looks at something again and again: one round after the other, and none under way once it has stopped."""
+"""A service that looks at something again and again: one round after the other, none under way once it has stopped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = Logger()
 
 
 class Rounds(Service):
-    """Calls `look` every `period` seconds; `at_once`: at the start, too. `trouble`: said in the log if one fails."""
+    """Calls `look` every `period` seconds; `at_once`: at the start, too. `trouble`: logged if a round fails."""
 
     def __init__(self, clock: IReactorTime, period: float, trouble: str, *, at_once: bool = True) -> None:
         self.clock = clock
@@ -26,7 +26,7 @@ class Rounds(Service):
 
     @abstractmethod
     async def look(self) -> None:
-        """One round. What it raises is logged, and the next one comes all the same."""
+        """One round. What it raises is logged, and the next round comes all the same."""
 
     def startService(self) -> None:
         super().startService()
@@ -42,7 +42,7 @@ class Rounds(Service):
         return self._round
 
     def look_now(self) -> None:
-        """The next round comes at once; after the one under way, if there is one."""
+        """Begin the next round at once, unless one is under way: then the next comes in its time."""
         if self._calls is not None and self._calls.running and (self._round is None or self._round.called):
             self._calls.reset()
             self._look()

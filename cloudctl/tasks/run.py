@@ -40,7 +40,7 @@ BACKOFF_FIRST, BACKOFF_MOST = 0.5, 60.0
 
 
 def backoff(attempt: int, chance: float) -> float:
-    """Seconds before attempt `attempt + 1`: exponential, with half of it left to chance (0 … 1)."""
+    """Seconds before attempt `attempt + 1`: exponential, with half of it left to `chance` (0 … 1)."""
     full = min(BACKOFF_MOST, BACKOFF_FIRST * 2.0 ** (attempt - 1))
     return float(full * (0.5 + chance / 2))
 
@@ -51,7 +51,7 @@ class Crash(BaseException):
 
 @frozen
 class Workplace:
-    """What all runs of a process have in common; `Engine` says what each is."""
+    """What all runs of a process have in common; `Engine` documents each."""
 
     db: Database
     clock: IReactorTime
@@ -64,7 +64,7 @@ class Workplace:
 
 
 class Run:
-    """Drives one claimed task; the `Runner` behind its Context. `stop`, `cancel` and `die` may come at any time."""
+    """Drives one claimed task; the `Runner` behind its Context. `stop`, `cancel`, `die` may be called at any time."""
 
     def __init__(self, at: Workplace, task: Task, workflow: Workflow, position: int) -> None:
         self.at = at
@@ -81,7 +81,7 @@ class Run:
         self._committed = False
         self._doing: Deferred[Any] | None = None
 
-    # -- what the engine may say
+    # -- what the engine may call
 
     def stop(self) -> None:
         """Give the task back when its present step has ended."""
@@ -92,7 +92,7 @@ class Run:
         self._cancelled = True
 
     def die(self) -> None:
-        """Write nothing any more, as if the process were killed."""
+        """Write nothing from now on, as if the process were killed."""
         self._dead = True
 
     # -- driving
@@ -200,7 +200,7 @@ class Run:
     async def _turn_back(self, position: int, why: Reason, message: str, error: Exception | None = None) -> None:
         place = self.place._replace(position=position)
         self.place = await self._transaction(self.claimed.turn_back, place, why, message, error)
-        # What an interrupted step left in a thread holds the old fence, and so commits nothing any more.
+        # A transaction that an interrupted step left in a thread holds the old fence, and can no longer commit.
         self.claimed = evolve(self.claimed, fence=self.claimed.fence + 1)
 
     # -- backward
@@ -218,7 +218,7 @@ class Run:
         except Lost:
             raise
         except Exception as error:
-            # The same: an undo or a hook may raise anything, and the task must not be forgotten.
+            # As forward: an undo or a hook may raise anything, and the task must not be forgotten.
             await self._undo_failed(name, error)
 
     async def _undo(self, step: Step) -> None:
@@ -257,7 +257,7 @@ class Run:
         self.place = await self._transaction(self.claimed.hold, self.place, why)
 
     async def _later(self, most: int, state: str, message: str | None) -> bool:
-        """The same again after a back-off; False if its attempts are used up."""
+        """Park, to do the same again after a back-off; False if the attempts are used up."""
         attempts = self.place.attempts + 1
         if attempts >= most:
             return False
@@ -269,14 +269,14 @@ class Run:
         self.place = await self._transaction(self.claimed.park, self.place, delay, state)
 
     def _tell(self, error: Exception, text: str, step: str) -> None:
-        """A refusal is in the task's row and its resource's fault; anything unforeseen wants its traceback."""
+        """Log it. A refusal is in the task's row and its resource's fault; anything unforeseen needs its traceback."""
         why = str(error) or type(error).__name__
         if isinstance(error, (TryElsewhere, *self.at.expected)):
             log.warn(text, id=self.task.id, step=step, why=why)
         else:
             log.failure(text, id=self.task.id, step=step, why=why)
 
-    # -- what a Context asks for
+    # -- what a Context calls
 
     @property
     def drivers(self) -> Any:

@@ -1,6 +1,6 @@
-"""The `tasks` table: one row a task, kept after its end as the resource's action log.
+"""The `tasks` table: one row per task, kept after its end as the resource's action log.
 
-`not_before` is when the task wants to run: NULL while it runs and nobody wakes it, and once it has ended or is held.
+`not_before` is when the task is due: NULL while it runs and nothing wakes it, and once it has ended or is held.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ class TaskRow(Record, table="tasks"):
     log: Field[list[Any]] = json(list)
 
 
-# No open task can be forgotten: somebody runs it, or it wants to run at some time.
+# No open task can be forgotten: a process runs it, or it is due at some time.
 TaskRow.table.append_constraint(
     CheckConstraint(
         "owner IS NOT NULL OR not_before IS NOT NULL OR ended_at IS NOT NULL OR state = 'held'", name="ck_tasks_wanted"
     )
 )
-# The conditions are such that both databases see that a claim's query implies them.
+# The conditions are written so that both databases see that a claim's query implies them.
 Index(
     "ix_tasks_due",
     TaskRow.not_before,

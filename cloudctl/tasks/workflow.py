@@ -1,14 +1,14 @@
-"""What a workflow is: named steps, each with what it does and how it is undone.
+"""Workflows: named steps, each with what it does and how it is undone.
 
 A step's `do(ctx)` is level-triggered: it ensures a state, so running it again after a crash is harmless. It returns a
 memo (a JSON object, readable by later steps as `ctx.memo[step]`) or `Wait`, or raises:
 
-* `Transient`: the same step again after a back-off, until its attempts or the workflow's deadline end;
+* `Transient`: run the step again after a back-off, until its attempts are used up or the deadline has passed;
 * `TryElsewhere`: undo everything, then start again, while restarts are left;
 * anything else: undo the steps in reverse, then `on_failure`.
 
-`undo(ctx)` ensures that the effect of `do` is absent, whether or not `do` got that far. What it raises is tried again;
-an undo that keeps failing leaves the task `held` for an operator.
+`undo(ctx)` ensures that the effect of `do` is absent, whether or not `do` got that far. If it raises, it is tried
+again; an undo that keeps failing leaves the task `held` for an operator.
 
 A task that is asked to cancel lets its present step end (a driver call is not interrupted; a long step may look at
 `ctx.cancelled` and raise `Cancelled`), then undoes. At the deadline the present step's Deferred is cancelled.
@@ -60,8 +60,8 @@ class Reason(StrEnum):
 
 # What the engine keeps in a task's memo, beside what its steps remember: an undo may outlive the process.
 REASON = "_why"  # a Reason
-ERROR = "_error"  # the name of the class of what made it turn back, if that was an exception
-TRIED = "_failed"  # what the steps of starts that failed remembered, oldest first
+ERROR = "_error"  # the class name of the exception that made it turn back, if one did
+TRIED = "_failed"  # what the steps remembered in starts that failed, oldest first
 
 
 def reason(memo: Mapping[str, Any]) -> Reason | None:
@@ -100,7 +100,7 @@ class Workflow:
     kind: Kind
     steps: tuple[Step, ...] = field(converter=_in_order)
     restarts: int = 0
-    # In the transaction that ends the task, and with its time; a failure also with what it says.
+    # Called in the transaction that ends the task, with the time; `on_failure` also with the error's message.
     on_failure: Callable[[Connection, Task, str, datetime], None] | None = None
     on_cancel: Callable[[Connection, Task, datetime], None] | None = None
 
@@ -113,7 +113,7 @@ class Workflow:
             )
 
     def index(self, name: str | None) -> int | None:
-        """Position of the step with this name or former name; 0 for None; None if there is none."""
+        """Position of the step with this name or former name; 0 for the name None; None if there is no such step."""
         if name is None:
             return 0
         for position, step in enumerate(self.steps):
@@ -149,7 +149,7 @@ class Task:
     log: Sequence[Mapping[str, Any]] = ()
 
     def failed_by(self, error: type[Exception]) -> bool:
-        """Whether an exception of just this class made it turn back: for hooks, which may run in a later process."""
+        """Whether an exception of exactly this class made it turn back: for hooks, which may run in a later process."""
         return bool(self.memo.get(ERROR) == error.__name__)
 
 
@@ -212,7 +212,7 @@ class Context:
 
     @property
     def tried(self) -> Sequence[Mapping[str, Any]]:
-        """What the steps remembered in starts that ended in `TryElsewhere`, each by its name; the oldest first."""
+        """What the steps remembered, by name, in each start that ended in `TryElsewhere`, oldest first."""
         found: Sequence[Mapping[str, Any]] = self.memo.get(TRIED, ())
         return found
 
@@ -231,27 +231,27 @@ class Context:
         return result
 
     async def commit(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """As `write`, and the step (or its undo) is over in the same transaction: it will not run again.
+        """As `write`, but the same transaction also completes the step (or its undo): it will not run again.
 
-        Once a step, as its last act: what comes after it is lost in a crash, so the step returns None. Use `remember`
+        Once per step, as its last act: what comes after it is lost in a crash, so the step returns None. Use `remember`
         before it. The commit of the last step ends the task.
         """
         result: T = await self._runner.commit(fn, args, kwargs)
         return result
 
     def remember(self, **values: Any) -> None:
-        """Add to this step's memo what the next `write`, `commit` or the end of the step stores.
+        """Add to this step's memo, which the next `write`, `commit` or the end of the step stores.
 
-        The values are JSON, and are read back as JSON gives them: tuples as lists. Raises TypeError for others.
+        The values must be JSON, and are read back as JSON gives them: tuples as lists. Raises TypeError for others.
         """
         if values:
             step = self._runner.step_name
             self.memo[step] = {**self.memo.get(step, {}), **loads(dumps(values))}
 
     async def child(self, key: str, kind: Kind, resource_id: str, args: Mapping[str, Any] | None = None) -> str:
-        """Submit a task of another resource once (`key` is unique below this one); its state now.
+        """Submit a task of another resource, once for each `key` of this task. Returns the child's present state.
 
-        The parent returns `Wait()` while the state is open; it is woken when the child ends or is held. After a
+        The parent returns `Wait()` while that state is open; it is woken when the child ends or is held. After a
         restart (`TryElsewhere`) the same key is a new child.
         """
         return await self._runner.child(key, kind, resource_id, dict(args or {}))
@@ -261,5 +261,5 @@ class Context:
         return await self._runner.child_error(key)
 
     async def cancel_child(self, key: str) -> str | None:
-        """Ask the child to stop if it is open; its state now, None if there is none. For `undo`, which may `Wait`."""
+        """Ask the child to stop if it is open. Its state now, None if there is none. For `undo`, which may `Wait`."""
         return await self._runner.cancel_child(key)
