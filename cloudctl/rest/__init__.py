@@ -1,4 +1,4 @@
 """HTTP machinery: one path for every request, declared Operations, strict bodies, listing, faults, policy, quota.
 
-Nothing here knows a resource. Start with `route` (what an Operation is) and `pipeline` (what happens to a request).
+Nothing here knows any particular resource. Start with `route` (Operations) and `pipeline` (what happens to a request).
 """

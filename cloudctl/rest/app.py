@@ -27,7 +27,7 @@ class ApiApp:
 
     `mounts`: (prefix, resource object) pairs; each resource's class has `routes`.
     `project_in_path`: whether `/v3/{project_id}/volumes` is taken for `/v3/volumes`.
-    `exact`: whether nothing is at `/v2/images/`. Elsewhere, and at roots such as `/v2/`, a trailing slash is dropped.
+    `exact`: whether `/v2/images/` is not found. Otherwise, and at roots such as `/v2/`, a trailing slash is dropped.
     `plain`: (old, present) first segments of paths: `/v2/servers` is `/v2.1/servers` without microversions.
     """
 
@@ -40,7 +40,7 @@ class ApiApp:
         exact: bool = False,
         plain: tuple[bytes, bytes] | None = None,
     ) -> None:
-        """Raises LookupError for an Operation whose rule there is not."""
+        """Raises LookupError for an Operation whose rule does not exist."""
         self.pipeline = pipeline
         self.plain = plain
         self.project_in_path = project_in_path
@@ -66,15 +66,15 @@ class ApiApp:
 
     @cached_property
     def klein(self) -> IResource:
-        """Serves what the router leaves over. It is made when it is first needed: most processes never do."""
+        """Serves what the router does not find. Made when it is first needed: most processes never need it."""
         return tree(self.endpoints)
 
     def find(self, request: Any) -> tuple[Endpoint, dict[str, str]] | None:
-        """The endpoint of a request that has its place, and the variables of its path."""
+        """The endpoint of a request that has its `where`, and the variables of its path."""
         method, path = request.method, request.where.path
         found = self.router.find(method, path)
         if found is None and self.pipeline.verbatim and path.endswith("/"):
-            # No name of its own ends here, so the slash is none's.
+            # The slash is not the end of a name here, so it does not count.
             found = self.router.find(method, path[:-1])
         return found
 
@@ -83,7 +83,7 @@ class ApiApp:
         return await self.pipeline.answer(request, self._bound[endpoint], variables)
 
     def admit(self, request: Any) -> Coroutine[Any, Any, Admitted] | None:
-        """Whether the upload that these headers begin may be: see `Pipeline.admit`. None: they begin no upload."""
+        """Decide whether the upload that these headers begin may come: see `Pipeline.admit`. None: they begin none."""
         found = self.find(request)
         if found is None:
             return None
@@ -107,7 +107,7 @@ class ApiApp:
         return await self._raise(request, error)
 
     async def unknown(self, request: Any) -> bytes | None:
-        """Answer a path that is not there, or not with this method."""
+        """Answer a path that does not exist, or not with this method."""
         if self.pipeline.verbatim and (allowed := self.router.methods(request.where.path)):
             told = {"Allow": ", ".join(allowed)}
             return await self._raise(request, errors.MethodNotAllowed("", headers=told))
@@ -138,8 +138,8 @@ def router(endpoints: Endpoints) -> Router:
 # Compiling these takes a second for all APIs.
 @lru_cache(maxsize=64)
 def tree(endpoints: Endpoints) -> IResource:
-    """The Klein tree of these endpoints. It holds nothing of one cloud: the request says whose ApiApp answers."""
-    # Not before a path is wrong: a tenth of what a start would import.
+    """The Klein tree of these endpoints. It holds nothing of one cloud: the request has the ApiApp that answers."""
+    # Not before a path is wrong: this is a tenth of what a start would import.
     from klein import Klein
     from werkzeug.exceptions import HTTPException
 
@@ -167,9 +167,9 @@ def tree(endpoints: Endpoints) -> IResource:
 
 
 class Tree(Resource):
-    """The APIs of a cloud below one resource; what is not one of them goes to `root`.
+    """The APIs of a cloud below one resource; anything else goes to `root`.
 
-    `hosts`: APIs that have hosts of their own, where they begin at the root: name of the API → names of its hosts.
+    `hosts`: for APIs with hosts of their own, where they begin at the root: name of the API → names of its hosts.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class Tree(Resource):
         self._root = root.resource(named=False)
 
     def admit(self, request: Any) -> Coroutine[Any, Any, Admitted] | None:
-        """As ApiApp's: `request` has its method and its path, and nothing of its body yet."""
+        """As `ApiApp.admit`: `request` has its method and its path, and nothing of its body yet."""
         every = [unquote_to_bytes(each) for each in request.path.lstrip(b"/").split(b"/")]
         if (hosted := self._of_host(request)) is not None:
             return hosted.admit(request, [], every)
@@ -209,9 +209,9 @@ class Tree(Resource):
 
 
 def first_of(request: Any, hosts: Sequence[str]) -> str | None:
-    """What stands before one of the hosts in the name of the request's: `bucket` of `bucket.example.com`.
+    """What precedes one of the hosts in the host name of the request: `bucket` of `bucket.example.com`.
 
-    Empty: it is one of them. None: it is not even below one.
+    Empty: it is one of them. None: it is not below any of them.
     """
     given = request.requestHeaders.getRawHeaders(b"host", [b""])[0].decode("utf-8", "replace")
     name = re.sub(r":\d*$", "", given).lower()
@@ -223,14 +223,14 @@ def first_of(request: Any, hosts: Sequence[str]) -> str | None:
     return None
 
 
-# Stands for a path or a method that is not there: it takes every method and needs no token.
+# Stands for a path or a method that does not exist: it takes every method and needs no token.
 NOWHERE = Operation("", "*", "", "", None)
 
 
 class ApiResource(Resource):
-    """Evens out the path and has it answered: slashes collapse, a trailing one and a project id are dropped.
+    """Normalizes the path and has it answered: slashes collapse, a trailing one and a project id are dropped.
 
-    `api` is asked for its ApiApp by the first request: until then a process need not have imported what it is made of.
+    `api` is called by the first request: until then a process need not have imported what the ApiApp is made of.
     """
 
     isLeaf = True
@@ -251,16 +251,16 @@ class ApiResource(Resource):
         return self._api.takes_uploads
 
     def admit(self, request: Any, above: list[bytes], below: list[bytes]) -> Coroutine[Any, Any, Admitted] | None:
-        """As ApiApp's, of a path in two parts: above this resource, and below it."""
+        """As `ApiApp.admit`, for a path in two parts: above this resource, and below it."""
         self._place(request, above, below)
         return self._api.admit(request)
 
     def is_host(self, request: Any) -> bool:
-        """Whether the request is for one of the hosts that the API has for itself."""
+        """Whether the request is for one of the API's own hosts."""
         return first_of(request, self._hosts) is not None
 
     def _place(self, request: Any, above: list[bytes], below: list[bytes]) -> list[bytes]:
-        """The segments that are left; `request.where` says what they come to."""
+        """Set `request.where`. Returns the segments that are left."""
         if self._api.pipeline.verbatim:
             text = b"/".join(below).decode("utf-8", "surrogateescape")
             prefix, _, name = b"".join(b"/" + each for each in above if each).decode("utf-8").rpartition("/")
@@ -297,7 +297,7 @@ class ApiResource(Resource):
             Answering(request, self._api.respond(request, *found)).start()
             return NOT_DONE_YET
         if self._api.pipeline.verbatim or not names_a_host(request) or request.where.path.endswith("/"):
-            # Klein would fail over the one, with a traceback in the log, and drop the other.
+            # Klein would fail on such a host, with a traceback in the log, and drop the slash.
             Answering(request, self._api.unknown(request)).start()
             return NOT_DONE_YET
         request.postpath = segments or [b""]
@@ -306,7 +306,7 @@ class ApiResource(Resource):
 
 
 def names_a_host(request: Any) -> bool:
-    """Whether the Host header can be one."""
+    """Whether the Host header can name a host."""
     try:
         request.getRequestHostname().decode("utf-8").encode("idna")
     except UnicodeError:

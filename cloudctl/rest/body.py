@@ -10,7 +10,7 @@ Bodies are frozen attrs classes. cattrs does the walking; the hooks here make it
         external: bool | Missing = wire("router:external", default=MISSING)
         mtu: int | Missing = gated(since(2, 7))
 
-A body class holds the fields of every microversion. What is sent at a version that does not have it is as unknown as
+A body class holds the fields of every microversion. A field sent at a version that does not have it is as unknown as
 any other key.
 """
 
@@ -61,7 +61,7 @@ class Body:
     `key`: the envelope's one key (`"server"`); None if the fields are at the top level.
     `bulk`: the plural key under which a list of them may come instead.
     `optional`: the request may have no body at all.
-    `types`: media types that are taken; an empty tuple means JSON.
+    `types`: media types that are accepted; an empty tuple means JSON.
     """
 
     type: Any
@@ -75,13 +75,13 @@ class Body:
 class Problem:
     """One thing wrong with a body: JSONPath-like `path` (`$.server.name`), what is wrong, and the kind.
 
-    Kinds: `syntax`, `type`, `value`, `required`, `unknown`; and what is a class's `__refused__`.
+    Kinds: `syntax`, `type`, `value`, `required`, `unknown`; and the one in a class's `__refused__`.
     """
 
     path: str
     message: str
     kind: str = "value"
-    value: str | None = None  # what stands there, as an error message shows it; None: nothing that is short
+    value: str | None = None  # the value there, as an error message shows it; None: none that is short
 
     @property
     def name(self) -> str:
@@ -114,12 +114,12 @@ def wire(name: str, **options: Any) -> Any:
 
 
 def gated(*spans: Span, name: str | None = None) -> Any:
-    """A field that may be left out, and is taken at these microversions alone. `name`: its key in JSON."""
+    """A field that may be left out, and is accepted only at these microversions. `name`: its key in JSON."""
     return field(default=MISSING, metadata={"spans": spans} | ({} if name is None else {"wire": name}))
 
 
 def extra() -> Any:
-    """A field that collects the keys that no other field takes. At most one a class."""
+    """A field that collects the keys that no other field takes. At most one per class."""
     return field(factory=dict, metadata={"extra": True})
 
 
@@ -127,7 +127,7 @@ def extra() -> Any:
 class Length:
     minimum: int = 0
     maximum: int = 255
-    blank: bool = True  # whether a text of nothing but white space is taken
+    blank: bool = True  # whether a text of nothing but white space is accepted
 
     def __call__(self, value: str) -> str:
         if len(value) < self.minimum:
@@ -217,7 +217,7 @@ def wrong_type(value: Any, name: str) -> ValueProblem:
 
 
 def truth(text: str) -> bool | None:
-    """True or False for the words that OpenStack takes for them, whatever their case; None for others."""
+    """True or False for the words that OpenStack accepts as such, in any case; None for others."""
     word = text.strip().lower()
     return True if word in TRUE else False if word in FALSE else None
 
@@ -369,7 +369,7 @@ def converter() -> Converter:
     scalars: dict[Any, Any] = {str: _str, int: _int, float: _float, bool: _bool, type(None): _none}
     for scalar, hook in scalars.items():
         made.register_structure_hook(scalar, hook)
-    # Later registrations are asked first.
+    # Later registrations are tried first.
     factories: list[tuple[Callable[[Any], bool], Any]] = [
         (attrs.has, _attrs_class),
         (is_sequence, _guarded(list, list_structure_factory)),
@@ -385,7 +385,7 @@ def converter() -> Converter:
 
 
 def _told(error: BaseException, type_: Any) -> str:
-    """One line that `problems` takes apart again: kind, tab, text."""
+    """One line that `structure` takes apart again: kind, tab, text."""
     if isinstance(error, ValueProblem):
         return f"{error.kind}\t{error}"
     if isinstance(error, KeyError):
@@ -416,7 +416,7 @@ def structure(value: Any, type_: Any, path: str = "$", version: Version | None =
 
 @cache
 def spans(type_: Any) -> Mapping[str, tuple[Span, ...]]:
-    """Where in a body of this type a field comes or goes, at any depth (`.networks[].tag`), and its spans."""
+    """The fields in a body of this type that come or go, at any depth (`.networks[].tag`), and their spans."""
     found: dict[str, tuple[Span, ...]] = {}
     if not (isinstance(type_, type) and attrs.has(type_)):
         step = "[]" if get_origin(type_) is list else ""

@@ -2,8 +2,9 @@
 
 request id → project id in the path → token → microversion → Operation → policy → body → handler → status, headers, body
 
-The policy comes before the body, but for `bodies_first`: who may not call learns nothing of what it takes. An error of
-any step becomes the service's error body here and nowhere else; what nobody foresaw is a 500, logged with a traceback.
+The policy comes before the body, except with `bodies_first`: a caller who may not make the call learns nothing of what
+it takes. An error of any step becomes the service's error body here and nowhere else; an unforeseen one is a 500,
+logged with a traceback.
 """
 
 from __future__ import annotations
@@ -64,12 +65,12 @@ TARGETS = ("user_id", "project_id", "domain_id")
 class Where:
     """The path of a request, taken apart: `/{prefix}/{mounted}{path}`, and the project id that was cut out of it."""
 
-    prefix: str  # where the cloud hangs in somebody's site: "" or "/cloud"
+    prefix: str  # where the cloud is mounted in an application's site: "" or "/cloud"
     mounted: str  # the API: "compute"
     path: str  # "/v2.1/servers"
     project_id: str | None = None
-    plain: bool = False  # it came by a path from before microversions, so it has the first one
-    own_host: bool = False  # the API begins at the root of a host of its own
+    plain: bool = False  # it came by a path from before microversions, so it gets the first one
+    own_host: bool = False  # the API begins at the root of its own host
 
 
 @frozen
@@ -82,7 +83,7 @@ class Http:
     metrics: Metrics
     public_url: str = ""  # without a trailing slash; empty: as the request says
     trusted_proxies: tuple[str, ...] = ()  # addresses whose X-Forwarded-* headers are believed
-    answers: Answers | None = None  # where pure answers are kept
+    answers: Answers | None = None  # where pure answers are cached
     admission: Admission | None = None  # how often clients may ask; None: as often as they like
 
     def host_url(self, request: Any) -> str:
@@ -99,7 +100,7 @@ class Http:
         return f"{scheme}://{host}{prefix}"
 
     def client(self, request: Any) -> str:
-        """The address that a request came from, as the nearest proxy that is believed says."""
+        """The address that a request came from, according to the nearest trusted proxy."""
         host = host_of(request.getClientAddress())
         if host in self.trusted_proxies:
             forwarded = request.getHeader("x-forwarded-for") or ""
@@ -109,7 +110,7 @@ class Http:
 
 @frozen
 class Pipeline:
-    """The path of one API's requests."""
+    """The path that every request of one API takes."""
 
     http: Http
     api: str  # the name in logs and metrics: "compute"
@@ -117,24 +118,24 @@ class Pipeline:
     versions: Microversions | None = None
     types: tuple[str, ...] = ()  # what an access rule may call the service, beside `api`
     legacy_request_id: bool = False  # x-compute-request-id too
-    bearer: bool = False  # whether `Authorization: Bearer` is taken, and decides where X-Auth-Token is sent, too
+    bearer: bool = False  # whether `Authorization: Bearer` is accepted, and wins over X-Auth-Token
     media_status: int = 415
     project_mismatch: bool = True  # whether a foreign project id in the path is refused
     vary: str = ""
-    # Whether names in paths are whatever bytes a client sends: slashes stay as they are, bytes that are no UTF-8 come
-    # as surrogates, NUL as itself, and the handlers say what is wrong with them.
+    # Whether names in paths are whatever bytes a client sends: slashes stay as they are, bytes that are not UTF-8 come
+    # as surrogates, NUL as itself, and the handlers report what is wrong with them.
     verbatim: bool = False
-    transaction_id: str = ""  # the header that has one, too
-    # The rule of who is told what is wrong with a body before the policy refuses him: neutron does. "": nobody.
+    transaction_id: str = ""  # the header that carries a transaction id, if any
+    # Callers who pass this rule are told what is wrong with a body before the policy refuses them, as in neutron.
     bodies_first: str = ""
-    lower_case: bool = False  # names of headers of answers: some clients take them as they come
-    signatures: Signatures | None = None  # who asks is said by how a request is signed, and by no token
-    # Names in the query that ask for something else than the path alone does. The Operation must know each that is
-    # sent: without this, `DELETE /bucket?metrics` would delete the bucket.
+    lower_case: bool = False  # names of response headers: some clients do not ignore their case
+    signatures: Signatures | None = None  # callers are identified by signatures of requests, not by tokens
+    # Names in the query that ask for something other than the path alone. The Operation must know each that is sent:
+    # without this, `DELETE /bucket?metrics` would delete the bucket.
     subresources: frozenset[str] = frozenset()
-    # Versions that take no parameter which the Operation does not name.
+    # Versions that refuse a parameter which the Operation does not name.
     strict_query: Span | None = None
-    # Of what it does not let a caller know of, whom the policy refuses is told that it is not there.
+    # When the policy refuses a call, a record that this hides from the caller is reported as not found instead.
     sight: Sight | None = None
 
     async def answer(self, request: Any, bound: Sequence[Bound], variables: Mapping[str, str]) -> bytes | None:
@@ -172,7 +173,7 @@ class Pipeline:
             return self.refuse(request, error)
         except BodyError as error:
             return self._tell(request, *self.faults.of_body(error))
-        except Exception:  # whatever a handler forgot: the client gets a 500, the log its traceback
+        except Exception:  # whatever a handler forgot: the client gets a 500, the log a traceback
             log.failure("{request_id} {api}: unexpected error", request_id=request_id, api=self.api)
             message = UNFORESEEN.format(request_id=request_id)
             return self._tell(request, 500, self.faults.envelope(500, message, "HTTPInternalServerError"))
@@ -183,8 +184,8 @@ class Pipeline:
             context.client.reset(client)
 
     async def admit(self, request: Any, bound: Bound, variables: Mapping[str, str]) -> Admitted:
-        """Whether an upload may be, by its headers alone. Raises what it would be answered with, were it sent."""
-        # Here, and not again when its body is there.
+        """Decide by its headers alone whether an upload may come. Raises what it would be answered with if not."""
+        # Counted here, and not again when its body has come.
         request.counted = True
         if self.http.admission is not None:
             self.http.admission.of_address(host_of(request.getClientAddress()), self.http.clock.seconds())
@@ -262,7 +263,7 @@ class Pipeline:
         return result if isinstance(result, Reply) else Reply(result)
 
     async def _pure(self, request: Any, call: Call, chosen: Bound, variables: Mapping[str, str]) -> bytes | None:
-        """The kept answer, or a new one that is kept while nothing is written."""
+        """The cached answer, or a new one that is cached until something is written."""
         answers = self.http.answers
         generation = answers.generation if answers is not None else None
         key = (self.api, request.uri, call.host_url, call.version, call.identity, call.header("X-Subject-Token"))
@@ -295,7 +296,7 @@ class Pipeline:
         return identity
 
     async def _lets_in(self, request: Any, call: Call) -> bool:
-        """Whether the caller would be let in still."""
+        """Whether the caller would still be let in."""
         try:
             identity = await self._authenticate(request)
         except Unauthorized:
@@ -343,7 +344,7 @@ class Pipeline:
         self._check_subresources(call, offered[0].operation if offered else None)
         if not offered:
             if any(b.operation.offered(call.version) for b in found):
-                # With a subresource alone, and none is named.
+                # Only with a subresource, and the query names none.
                 raise MethodNotAllowed("")
             raise NotFound(self.faults.unknown_path)
         if offered[0].operation.action is None:
@@ -356,7 +357,7 @@ class Pipeline:
             if candidate.operation.action == key:
                 return candidate, value[key]
         if any(b.operation.action == key for b in found):
-            # Of another version: here it is as any path that there is not.
+            # An action of another version: at this one it is like any unknown path.
             raise NotFound(self.faults.unknown_path)
         raise Invalid(f"There is no such action: {key[:64]}")
 
@@ -371,7 +372,7 @@ class Pipeline:
     async def _let(
         self, request: Any, call: Call, operation: Operation, variables: Mapping[str, str], action: Any = None
     ) -> None:
-        """Raises Forbidden; before that what is wrong with the body, and NotFound, where these are told first."""
+        """Raises Forbidden, or in its place what is wrong with the body, or NotFound, where these come first."""
         try:
             self._authorize(call, operation)
         except Forbidden:
@@ -385,14 +386,14 @@ class Pipeline:
     def _authorize(self, call: Call, operation: Operation) -> None:
         assert operation.policy is not None
         call.rule, caller = operation.policy, call.caller
-        if operation.anonymous:  # Also for a caller whom the rule does not name: others may have opened it to him.
+        if operation.anonymous:  # Even for a caller whom the rule does not name: others may have opened it to him.
             return
         if caller.may(operation.policy):
             caller.decided.add(operation.policy)
         elif not self.http.policy.might(operation.policy, caller.identity, caller.target):
             knows = operation.sight is None or caller.may(operation.sight)
             raise forbidden(operation.policy) if knows else NotFound(self.faults.unknown_path)
-        # Else what decides is not in the path: the handler reads the record and calls `require`.
+        # Otherwise what decides is not in the path: the handler reads the record and calls `require`.
 
     # -- bodies
 
@@ -471,7 +472,7 @@ class Pipeline:
 
     def _tell(self, request: Any, status: int, body: JsonObject) -> bytes:
         """An error body, in the form that the client asked for."""
-        # It may be no text: then that is what is told.
+        # The header may not be text: then just that is being reported.
         accept = b",".join(request.requestHeaders.getRawHeaders(b"accept", ())).decode("ascii", "replace")
         form = self.faults.form_of(body, accept)
         told = form.write(body)

@@ -51,21 +51,21 @@ class Operation:
     body: Bodies | None = field(default=None, converter=_bodies)
     status: Mapping[Version, int] = field(default=200, converter=_statuses)
     action: str | None = None  # the body's single key, for paths that end in /action
-    # The name in the query that makes a request this call and not another one of its path, as in S3: `?acl`.
+    # The name in the query that makes a request this call and not another one of the same path, as in S3: `?acl`.
     subresource: str = ""
     since: Version | None = None
     until: Version | None = None  # inclusive
-    # Names that the handler reads; at versions outside of its span a name is as good as not sent.
+    # Names that the handler reads; at versions outside its span a name is treated as not sent.
     query: Mapping[str, Span] = field(default=(), converter=_parameters)
-    # The rule of who may know of what it is about: to others, should they not pass `policy`, that does not exist.
+    # The rule for who may know of what the call is about: to others who do not pass `policy`, that does not exist.
     sight: str | None = None
     # The answer depends on the database, the caller and the request alone: see `rest.answers`.
     pure: bool = False
     raw: bool = False  # the handler reads the request's content itself
-    # Who brings no valid token is let through as nobody, and the handler decides: what he asks for may be public.
+    # A caller without a valid token is let through as ANONYMOUS, and the handler decides: the data may be public.
     anonymous: bool = False
-    # Of one that takes an upload: the method, of the handler's arguments, that says whether it may, before a byte of it
-    # is kept. It returns an Admitted, or raises what the handler would.
+    # For uploads: the name of the method, with the handler's arguments, that decides whether one may come before a byte
+    # of it is kept. It returns an Admitted, or raises what the handler would.
     admits: str = ""
     summary: str = ""
     span: Span = field(init=False, default=Factory(lambda self: Span(self.since, self.until), takes_self=True))
@@ -84,7 +84,7 @@ class Operation:
         return " ".join(filter(None, (self.method, path, self.action)))
 
     def is_meant(self, names: Collection[str]) -> bool:
-        """Whether a query with these names may mean it."""
+        """Whether a query with these names may mean this call."""
         return not self.subresource or self.subresource in names
 
     def offered(self, version: Version) -> bool:
@@ -116,7 +116,7 @@ class Bound:
 
 
 def meant(bound: Sequence[Bound], names: Iterable[str]) -> list[Bound]:
-    """Those of one path that a query with these names may mean, the most particular ones first."""
+    """The calls of one path that a query with these names may mean, the most specific ones first."""
     named = set(names)
     return sorted((b for b in bound if b.operation.is_meant(named)), key=lambda b: not b.operation.subresource)
 

@@ -2,7 +2,7 @@
 
 twisted.web takes a whole body before a resource runs, however large, into the default temporary directory. Here a body
 over its limit is answered 413 as soon as that is known, and an upload goes to the directory of the store that will keep
-it, so that keeping it is a hard link and no copy.
+it, so that keeping it is a hard link and not a copy.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ log = Logger()
 # Bytes over the limit that are read and thrown away, so that the answer is the service's own.
 PATIENCE = 4 * 2**20
 
-# Bytes of an upload that are in memory until all have come, where there is room: less work than to ask first whether
-# they may come, and to find a file for them. Whoever answers asks by himself.
+# An upload of no more bytes stays in memory until all have come, where there is room: less work than first asking
+# whether it may come, and finding a file for it. The handler then asks by itself.
 SMALL = 2**14
 
-# Bytes of an upload that are read at once. Many small ones at a time cost more to come by and give back than to fill.
+# Bytes of an upload that are read at once. Many small buffers cost more to allocate and free than to fill.
 UPLOAD_READ = 2**19
 
 BUSY = "Too many requests are being received now."
@@ -50,18 +50,18 @@ TOO_LARGE_BODY = b'{"error":{"code":413,"title":"Request Entity Too Large","mess
 
 
 class LimitedRequest(Request):
-    """A request whose body cannot grow past its limit, and whose upload is kept once it is known that it may be."""
+    """A request whose body cannot grow past its limit, and whose upload is kept once it is known to be allowed."""
 
     limit = JSON_LIMIT
     received = 0
     # Its body is over the limit: the rest of it is thrown away, and the pipeline answers 413.
     too_large = False
-    # What the pipeline is to answer, whatever else comes: the upload may not be. Its body is thrown away.
+    # What the pipeline answers, whatever else comes: the upload is refused. Its body is thrown away.
     refusal: CloudError | None = None
-    # Its client's rates know of it.
+    # It has been counted in its client's rates.
     counted = False
     hung_up = False
-    # A request that has been answered has none.
+    # None once the request has been answered.
     channel: Any = None
     _uploads: Uploads | None = None
     where: Where
@@ -130,7 +130,7 @@ class LimitedRequest(Request):
         return not isinstance(channel, Channel) or channel.hold(size)
 
     def _takes(self, size: int, site: CloudSite) -> bool:
-        """Whether a body of so many bytes, if they are known, may come without a word, as it does in most requests."""
+        """Whether a body of this size (0: unknown) may come without asking, as it does in most requests."""
         small = 0 < size <= min(SMALL, *(each.limit for each in site.uploads.values()))
         self._taken = small and not self.requestHeaders.hasHeader(b"expect") and self._holds(size)
         return self._taken
@@ -142,7 +142,7 @@ class LimitedRequest(Request):
         self.channel.loseConnection()
 
     def _refuse_with(self, error: CloudError) -> None:
-        """The answer is this error; nothing of the body is kept any longer."""
+        """Have this error answered, and keep nothing of the body any longer."""
         self.refusal = error
         cast(IO[bytes], self.content).close()
         self.content = self.body = cast(IO[bytes], BytesIO())
@@ -151,7 +151,7 @@ class LimitedRequest(Request):
             self._end(None, self._uploads)
 
     def _answer_early(self) -> None:
-        """The rest of the body is not worth reading. Not from within the one who hands its parts over."""
+        """Answer now: the rest of the body is not worth reading. Not from within the code that delivers its parts."""
         if not self._answering:
             self._answering = True
             self.channel.callLater(0, self._answer)
@@ -165,7 +165,7 @@ class LimitedRequest(Request):
     # -- uploads
 
     def _ask(self, site: CloudSite, length: int) -> None:
-        """Have the Operation say whether this upload may be. Until it has, nothing more is read from the client."""
+        """Ask the Operation whether this upload may come. Until it answers, nothing more is read from the client."""
         # As they will be when the body is complete.
         self.method, self.uri = self.channel._command, self.channel._path
         self.path = self.uri.partition(b"?")[0]
@@ -204,7 +204,7 @@ class LimitedRequest(Request):
             return
         self._refuse_with(error)
         if self.requestHeaders.hasHeader(b"expect"):
-            # The client waits for a word before it sends the body, and gets the last one.
+            # The client waits for `100 Continue` before it sends the body, and gets the final answer instead.
             self.requestHeaders.removeHeader(b"expect")
             self._answer_early()
 
@@ -214,7 +214,7 @@ class LimitedRequest(Request):
 
     @property
     def waits(self) -> bool:
-        """Whether it is not the client who keeps the body from coming."""
+        """Whether it is this side, and not the client, that holds up the body."""
         return self._asking or self._stalled
 
     def _go_on(self) -> None:
@@ -283,7 +283,7 @@ class CloudSite(Site):
             requestFactory=LimitedRequest,
             reactor=clock,
             timeout=idle,
-            # Nobody here takes a form: one is refused by the pipeline, and no content type is taken apart for it.
+            # No API takes a form: the pipeline refuses one, and no content type is parsed for it.
             parsePOSTFormSubmission=False,
         )
         self.uploads = uploads or {}
@@ -295,7 +295,7 @@ class CloudSite(Site):
         return self.resource.admit(request) if isinstance(self.resource, Tree) else None
 
     def buildProtocol(self, addr: Any) -> Any:
-        """None, and the connection is closed, where there are too many already."""
+        """None, which closes the connection, if there are too many already."""
         if not self.connections.admits(self.connections.client_of(addr)):
             return None
         channel: Any = super().buildProtocol(addr)

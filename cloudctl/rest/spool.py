@@ -1,7 +1,7 @@
-"""An upload on its way to its file: what comes is gathered to larger pieces, which a thread writes one after the other.
+"""An upload on its way to its file: data is gathered into larger pieces, which a thread writes one after the other.
 
 So the reactor neither waits for a disk nor hashes, and the next piece comes while one is written. What is in memory is
-bounded, for one upload and for all: whoever sends faster than the disk takes it has to wait.
+bounded, for one upload and for all: a client that sends faster than the disk writes has to wait.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from twisted.python.threadpool import ThreadPool
 from cloudctl.db.threads import Threads
 from cloudctl.rest import write_back
 
-PIECE = 2**20  # bytes that are worth another thread
+PIECE = 2**20  # bytes that are worth handing to a thread
 ROOM = 2**23  # bytes of one upload that may wait while a piece is written
-ROOM_FOR_ALL = 2**26  # bytes in memory, of all of them
-SMALL = 2**16  # bytes that are written without another thread, where they are all
-AHEAD = 2**23  # bytes after which the system is told to begin with the disk
-WORTH = 2**18  # bytes that are worth a write of their own: to join such pieces costs more than to write each
+ROOM_FOR_ALL = 2**26  # bytes in memory, of all uploads
+SMALL = 2**16  # bytes that are written without a thread, if they are the whole upload
+AHEAD = 2**23  # bytes after which the system is told to start writing to the disk
+WORTH = 2**18  # bytes that are worth a write of their own: joining such pieces costs more than writing each
 
 
 Run = Callable[..., Deferred[None]]
@@ -41,7 +41,7 @@ def in_threads(threads: Threads, reactor: IReactorFromThreads) -> Run:
 
 @define(eq=False)
 class Memory:
-    """What all uploads of a service have in memory: bytes."""
+    """The bytes that all uploads of a service have in memory."""
 
     held: int = 0
 
@@ -52,7 +52,7 @@ class Memory:
 
 @define(eq=False)
 class Spool:
-    """`file` is written to in a thread: `run` calls a function in one.
+    """Writes an upload to `file` in threads: `run` calls a function in one.
 
     `has_room` is called when there is room again; `failed` with what a write raised, after which nothing is written.
     """
@@ -86,7 +86,7 @@ class Spool:
             self._write()
 
     def end(self) -> Deferred[None]:
-        """All has come; fires when it is written and flushed, or will not be. The file is the caller's then."""
+        """All has come. Fires when it is written and flushed, or never will be; the file is then the caller's."""
         if not (self._busy or self._size or self._beside):
             return succeed(None)
         self._ended = Deferred()
@@ -95,7 +95,7 @@ class Spool:
         return self._ended
 
     def close(self) -> None:
-        """Nothing more is written; the file is closed, which is its end."""
+        """Write nothing more, and close the file, which is its end."""
         self._closed = True
         self.memory.held -= self._size
         self._waiting, self._size = [], 0
@@ -119,7 +119,7 @@ class Spool:
             self._written(None, last)
 
     def _put(self, pieces: Sequence[bytes], last: bool) -> None:
-        """In a thread. `last`: nothing follows, and a file that hashes beside is done with it."""
+        """Runs in a thread. `last`: nothing follows, and a file that hashes alongside has to finish."""
         for piece in pieces if self._writing >= len(pieces) * WORTH else (b"".join(pieces),):
             self.file.write(piece)
         self._unsynced += self._writing
