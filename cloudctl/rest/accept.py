@@ -1,4 +1,4 @@
-"""The header Accept: which of the types on offer a client would rather have. RFC 9110, section 12.5.1."""
+"""The header Accept: which of the types on offer a client prefers. RFC 9110, section 12.5.1."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ QUALITY = re.compile(r";\s*q\s*=\s*(0(?:\.\d{0,3})?|1(?:\.0{0,3})?)\s*(?:;|$)", 
 
 
 def preferred(accept: str, offers: Sequence[str]) -> str | None:
-    """The offer that the header likes best, the first of those it likes as well; None if it names none."""
+    """The offer that the header prefers, the first of those it likes equally; None if it names none."""
     ranges = list(_ranges(accept.split(",")[:MOST_RANGES]))
     liked = {offer: _quality(ranges, offer) for offer in offers}
     best = max(liked.values(), default=0.0)
@@ -28,7 +28,7 @@ def _ranges(parts: Iterable[str]) -> Iterable[tuple[str, float]]:
 
 
 def _quality(ranges: Sequence[tuple[str, float]], offer: str) -> float:
-    """By the range that says the most about the offer."""
+    """The quality in the most specific range that matches the offer."""
     kind = offer.partition("/")[0]
     for named in (offer, f"{kind}/*", "*/*"):
         if (found := [quality for name, quality in ranges if name == named]) != []:

@@ -1,7 +1,7 @@
 """Which calls the access rules of an application credential allow. Reference: identity.md, section 7.
 
-A user writes the patterns and each request with the credential is held against them, in the reactor's thread: the work
-grows with pattern × path, and a path that was routed has few segments.
+A user writes the patterns and each request with the credential is matched against them, in the reactor's thread: the
+work grows with pattern × path, and a path that was routed has few segments.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from cloudctl.rest.identity import AccessRule, Identity
 
-# Says no more than one of them.
+# Matches no more than a single one of them.
 MANY = re.compile(r"(?:/\*\*){2,}(?=/|$)")
 
 
@@ -23,7 +23,7 @@ def let(identity: Identity, service: str, types: Sequence[str], method: str, pat
 
 
 def allow(rules: Iterable[AccessRule], services: Sequence[str], method: str, paths: Sequence[str]) -> bool:
-    """Whether one of `rules` covers a call of this method. `services` and `paths`: what the call may be named."""
+    """Whether one of `rules` covers a call of this method. `services` and `paths`: all names that the call has."""
     split = [segments(path) for path in paths]
     return any(rule.service in services and rule.method == method and covers(rule.path, split) for rule in rules)
 
@@ -41,8 +41,8 @@ def covers(pattern: str, paths: Iterable[Sequence[str]]) -> bool:
 def matches(pattern: Sequence[str], path: Sequence[str]) -> bool:
     """`*` and `{name}` stand for one segment, `**` for any number.
 
-    What stands between two `**` is taken where it is first found; to look behind that would find nothing more, so no
-    choice is ever taken back but the last.
+    What stands between two `**` is matched where it first occurs; a later occurrence would match nothing more, so only
+    the last choice is ever taken back.
     """
     at, reached = 0, 0
     # Where the last `**` is in the pattern, and how far it reaches in the path.

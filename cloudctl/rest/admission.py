@@ -1,7 +1,7 @@
-"""Admission: how many requests a second one project, and one address, may have answered.
+"""Admission: how many requests per second one project, and one address, may have answered.
 
-Token buckets: each is full after a rest and holds a burst; a request takes one token, and they come at a rate. Over it
-the answer is 429, which costs the process next to nothing. Off unless `[admission] rates` says otherwise.
+Token buckets: each is full after a rest and holds a burst; a request takes one token, and tokens come at a rate.
+Without a token the answer is 429, which costs the process next to nothing. Off unless `[admission] rates` is set.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cloudctl.config import AdmissionOptions
 from cloudctl.errors import TooMany
 from cloudctl.rest.clients import network_of
 
-# Buckets that are kept. The one that was not asked for longest goes first, and is full by then unless so many ask.
+# Buckets that are kept. The least recently used one goes first, and is full by then unless that many are in use.
 MOST = 10_000
 
 
@@ -27,7 +27,7 @@ class Bucket:
 
 
 class Buckets:
-    """One for each key, made when it is first asked for."""
+    """One bucket for each key, made when it is first used."""
 
     def __init__(self, rate: float, burst: float) -> None:
         self.rate = rate
@@ -35,7 +35,7 @@ class Buckets:
         self._kept: OrderedDict[str, Bucket] = OrderedDict()
 
     def take(self, key: str, now: float) -> float:
-        """Take a token; 0, or the seconds until there is one."""
+        """Take a token. Returns 0, or the seconds until there is one."""
         tokens = self._tokens(key, now)
         if self._kept.pop(key, None) is None and len(self._kept) >= MOST:
             self._kept.popitem(last=False)
@@ -43,7 +43,7 @@ class Buckets:
         return self._wait(tokens)
 
     def wait(self, key: str, now: float) -> float:
-        """What `take` would say; no token is taken."""
+        """What `take` would return; no token is taken."""
         return self._wait(self._tokens(key, now))
 
     def _tokens(self, key: str, now: float) -> float:
@@ -57,7 +57,7 @@ class Buckets:
 
 
 class Admission:
-    """Of one cloud. `proxies`: addresses that speak for many clients."""
+    """The rates of one cloud. `proxies`: addresses that speak for many clients."""
 
     def __init__(self, options: AdmissionOptions, proxies: Collection[str]) -> None:
         self.projects = Buckets(options.project_rate, options.project_burst)
@@ -65,7 +65,7 @@ class Admission:
         self.proxies = frozenset(proxies)
 
     def of_address(self, address: str, now: float) -> None:
-        """Before anything is looked up. `address` is empty for a client without one. Raises TooMany."""
+        """Called before anything is looked up. `address` is empty for a client without one. Raises TooMany."""
         if address and address not in self.proxies:
             demand(self.addresses.take(network_of(address), now), "this address")
 
@@ -76,6 +76,6 @@ class Admission:
 
 
 def demand(wait: float, whose: str) -> None:
-    """Raises TooMany where somebody has to wait for so many seconds."""
+    """Raises TooMany if there are seconds to wait."""
     if wait > 0:
         raise TooMany(f"There were too many requests of {whose}.", headers={"Retry-After": str(math.ceil(wait))})

@@ -1,7 +1,7 @@
-"""Answering: the coroutine of one answer, run to its end, and what it returns, sent.
+"""Answering: runs the coroutine of one answer to its end, and sends what it returns.
 
-Most answers never wait: no Deferred is made for those, and nobody has to be told that the client is gone. For one that
-waits, the client's hanging up cancels what it waits for.
+Most answers never wait: no Deferred is made for those, and nothing has to watch for the client's hanging up. For one
+that waits, the client's hanging up cancels what it waits for.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Answer = Coroutine[Deferred[Any], Any, bytes | None]
 
 
 class Answering:
-    """Answers `request` with the bytes that `coroutine` returns; with None, it has written the body itself."""
+    """Answers `request` with the bytes that `coroutine` returns; None means that it has written the body itself."""
 
     __slots__ = ("_awaited", "_context", "_coroutine", "_gone", "_request")
 
@@ -33,7 +33,7 @@ class Answering:
         self._gone = False
 
     def start(self) -> None:
-        """Answer now, or begin to wait. What the coroutine raises before its first wait is the caller's."""
+        """Answer now, or begin to wait. What the coroutine raises before its first wait goes to the caller."""
         try:
             awaited = self._context.run(self._coroutine.send, None)
         except StopIteration as end:

@@ -1,11 +1,11 @@
-"""Answers that are kept until the database changes: clients poll, and most of the time nothing has happened.
+"""Answers that are cached until the database changes: clients poll, and most of the time nothing has happened.
 
-Only Operations that declare `pure` are kept: what they answer depends on the database, the caller and the request, and
-on nothing else. Any commit of this process ends the life of all kept answers, so a client never reads less than what it
-was told. With PostgreSQL other processes write, too, and nothing is kept.
+Only answers of Operations that declare `pure` are cached: they depend on the database, the caller and the request, and
+on nothing else. Any commit of this process invalidates all cached answers, so a client never reads less than what it
+was told. With PostgreSQL other processes write, too, and nothing is cached.
 
-Not the tables that a handler read decide, but any commit: a handler may answer from what it has kept itself, of tables
-that it does not read then.
+Any commit counts, not only one to the tables that a handler read: a handler may answer from a cache of its own, without
+reading the tables behind it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Answer:
 
 
 class Answers:
-    """The answers of one cloud, the least recently used ones go first."""
+    """The cached answers of one cloud; the least recently used ones go first."""
 
     def __init__(self, db: Database) -> None:
         self.db = db
@@ -44,7 +44,7 @@ class Answers:
 
     @property
     def generation(self) -> int | None:
-        """To be asked before the database is read for an answer. None: nothing is kept."""
+        """Take it before the database is read for an answer. None: nothing is cached."""
         return self.db.generation
 
     def find(self, key: Hashable, now: float) -> Answer | None:
@@ -74,12 +74,12 @@ class Answers:
             self._size -= dropped[1]
 
 
-# Of an answer and its entry beside what `_size` measures: tuples, the identity, the places in the table.
+# Bytes of an answer and its entry besides what `_size` measures: tuples, the identity, the slots in the table.
 AROUND = 2048
 
 
 def _size(key: Hashable, answer: Answer) -> int:
-    """Bytes, of the key too: what a client asks for is as long as it likes."""
+    """In bytes, including the key: a client's request is as long as it likes."""
     parts = key if isinstance(key, tuple) else (key,)
     asked = sum(sys.getsizeof(part) for part in parts)
     said = sum(sys.getsizeof(name) + sys.getsizeof(value) for name, value in answer.headers)

@@ -29,7 +29,7 @@ Run = Callable[..., Deferred[Any]]
 class Query:
     """The query string: names may repeat.
 
-    `hidden`: names that the request's microversion does not have. They are sent, and read as if they were not.
+    `hidden`: names that the request's microversion does not have. They are read as if they had not been sent.
     """
 
     def __init__(self, pairs: list[tuple[str, str]]) -> None:
@@ -98,7 +98,7 @@ class Query:
 
 @define(eq=False)
 class Call:
-    """What a handler knows of its request. What the domain may know of it is the `caller`."""
+    """What a handler knows of its request. The domain knows only its `caller`."""
 
     caller: Caller
     version: Version
@@ -111,7 +111,7 @@ class Call:
     rule: str | None = None  # the Operation's
     path_project: str = ""  # the project id that was cut out of the path, for links in the same form
     method: str = ""
-    arriving: bool = False  # its body has not come: nothing is done but asking whether it may
+    arriving: bool = False  # its body has not come: the only question is whether it may
     # Headers of the answer, whatever it is, an error included.
     also: dict[str, str] = field(factory=dict, init=False)
 
@@ -134,7 +134,7 @@ class Call:
 
     @property
     def url(self) -> str:
-        """Of this request, without its query."""
+        """The URL of this request, without its query."""
         return self.root_url + self.path
 
     def header(self, name: str) -> str | None:
@@ -155,7 +155,7 @@ class Call:
 
 @frozen
 class Download:
-    """A part of a file as a response body. `open` it; `file`: it is open, since it may be gone when it is sent."""
+    """A part of a file as a response body. `file`: it is open already, since it may be gone when it is sent."""
 
     open: Callable[[], IO[bytes]] = field(eq=False)
     offset: int
@@ -167,7 +167,7 @@ class Download:
         return cls(lambda: path.open("rb"), offset, length)
 
     def chunks(self, size: int) -> Generator[bytes, None, None]:
-        """Raises OSError, also where the file is shorter than it should be."""
+        """Raises OSError, also if the file is shorter than it should be."""
         with self.file or self.open() as file:
             file.seek(self.offset)
             left = self.length
@@ -181,11 +181,11 @@ class Download:
 
 @frozen
 class Parts:
-    """Parts of files, and what stands between them, as one response body. Files are opened as their turn comes."""
+    """Parts of files, and what stands between them, as one response body. Files are opened when their turn comes."""
 
     parts: Sequence[Download | bytes]
     length: int
-    # Of files behind a network: what opens and reads them in a thread, since it would keep the reactor from all else.
+    # For files behind a network: opens and reads them in a thread, since that would block the reactor.
     run: Run | None = field(default=None, eq=False)
 
     def chunks(self, size: int) -> Generator[bytes, None, None]:
@@ -209,7 +209,7 @@ class Parts:
 class Reply:
     """An answer with a status, headers or a body of its own.
 
-    `body`: bytes are sent as they are, a Download or Parts from files, Pages one by one, a Stream as it comes, all
+    `body`: bytes are sent as they are, a Download or Parts from files, Pages one by one, a Stream as it comes, anything
     else but None as JSON.
     """
 

@@ -1,4 +1,4 @@
-"""Caller: who asks, and what they may: all that the domain knows of a request."""
+"""Caller: who asks, and what they may do: all that the domain knows of a request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Caller:
     now: datetime
     request_id: str
     target: Mapping[str, str] = field(factory=dict)  # what the path says of the target
-    # The rules that were decided in full: the pipeline wants an Operation's own to be among them.
+    # The rules that were decided in full: the pipeline requires the Operation's own to be among them.
     decided: set[str] = field(factory=set, init=False, eq=False, repr=False)
 
     @property

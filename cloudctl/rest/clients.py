@@ -6,13 +6,13 @@ from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Any
 
-# What one customer of an IPv6 network is given.
+# The prefix length of what one IPv6 customer is given.
 NETWORK = 64
 
 
 @lru_cache(maxsize=1024)
 def plain(text: str) -> str:
-    """An address as it is written everywhere else: a socket of both families tells 192.0.2.1 as ::ffff:192.0.2.1."""
+    """An address as it is written everywhere else: a dual-stack socket reports 192.0.2.1 as ::ffff:192.0.2.1."""
     if ":" not in text:
         return text
     try:
@@ -23,13 +23,13 @@ def plain(text: str) -> str:
 
 
 def host_of(address: Any) -> str:
-    """Of an address as Twisted tells it. Empty for a client without one, as on a UNIX socket."""
+    """The host in an address of Twisted's. Empty for a client without one, as on a UNIX socket."""
     return plain(str(getattr(address, "host", None) or ""))
 
 
 @lru_cache(maxsize=1024)
 def network_of(client: str) -> str:
-    """A client with IPv6 has more addresses than one: its network. Another address is itself."""
+    """The network of an IPv6 client, which has more than one address; any other address itself."""
     client = plain(client)
     if ":" not in client:
         return client

@@ -1,8 +1,8 @@
 """Connections to a cloud's listeners: how many there may be, and how slowly they may send.
 
-A client that says nothing, or a byte now and then, costs a connection and what it has sent so far. So both are bounded,
-for one address and for all, and whoever does not get on with the request is hung up on. The check is a walk over the
-connections every few seconds, and costs a request nothing.
+A client that sends nothing, or a byte now and then, costs a connection and the memory of what it has sent so far. So
+both are bounded, for one address and for all, and a client that makes too little progress with its request is hung up
+on. The check is a walk over the connections every few seconds, and costs a request nothing.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from cloudctl.rest.clients import host_of, network_of
 log = Logger()
 
 PERIOD = 5.0  # seconds between two walks
-# Bytes of each request's body that are not counted: so whoever fills the room for bodies keeps nobody from logging in.
+# Bytes of each request's body that are not counted, so that filling the room for bodies keeps nobody from logging in.
 FREE = 4096
 NOT_ASCII = re.compile(b"[\x80-\xff]")
 
 
 class Connections:
-    """Those of one cloud's listeners. `proxies`: addresses that speak for many clients."""
+    """The connections of one cloud's listeners. `proxies`: addresses that speak for many clients."""
 
     def __init__(self, clock: IReactorTime, limits: AdmissionOptions, proxies: Collection[str] = ()) -> None:
         self.clock = clock
@@ -43,12 +43,12 @@ class Connections:
         self._walk: IDelayedCall | None = None
 
     def client_of(self, peer: Any) -> str:
-        """Whose a connection from there is; empty: of many (a proxy), or of somebody without an address."""
+        """The client that connects from there; empty for a proxy, which has many, and for a client without address."""
         host = host_of(peer)
         return "" if host in self.proxies else network_of(host)
 
     def admits(self, client: str) -> bool:
-        """Whether one more of this client may come."""
+        """Whether this client may open one more connection."""
         if len(self.open) >= self.limits.connections:
             return False
         return not client or self._of[client] < self.limits.connections_per_address
@@ -68,7 +68,7 @@ class Connections:
             self._walk = None
 
     def hold(self, client: str, size: int) -> bool:
-        """So many bytes more are kept for a client until `release`; False: there is no room, and they are not."""
+        """Count this many more bytes for a client until `release`. False: there is no room, and none are counted."""
         if self._held_by_all + size > self.limits.body_memory:
             return False
         if client and self._held[client] + size > self.limits.body_memory_per_address:
@@ -94,7 +94,7 @@ class Connections:
 
 
 def _less(counter: Counter[str], key: str, amount: int) -> None:
-    """Without an entry for every address that was ever seen."""
+    """Subtract, without keeping an entry for every address that was ever seen."""
     counter[key] -= amount
     if counter[key] <= 0:
         del counter[key]
@@ -140,7 +140,7 @@ class Channel(HTTPChannel):
         super().dataReceived(data)
 
     def headerReceived(self, line: bytes) -> bool:
-        """Clients of Swift send names in UTF-8. RFC 9110 knows of none but ASCII: such a name is percent-encoded."""
+        """Swift's clients send names in UTF-8. RFC 9110 allows only ASCII, so such a name is percent-encoded."""
         name, colon, value = line.partition(b":")
         if not name.isascii() and _is_text(name):
             line = NOT_ASCII.sub(lambda found: b"%%%02X" % found[0][0], name) + colon + value
@@ -165,7 +165,7 @@ class Channel(HTTPChannel):
 
     @property
     def _waits(self) -> bool:
-        """Whether it is not the client who keeps a body from coming."""
+        """Whether it is this side, and not the client, that holds up a body."""
         return bool(self.requests) and self.requests[-1].waits
 
     def hold(self, size: int) -> bool:
@@ -180,7 +180,7 @@ class Channel(HTTPChannel):
 
     def is_late(self, now: float, limits: AdmissionOptions) -> bool:
         if self.body_began is not None:
-            # From look to look: what came fast at first is no credit for a drip.
+            # From look to look: a fast beginning is no credit for a trickle afterwards.
             looked, before = self.body_looked
             received = self.requests[-1].received if self.requests else 0
             if self._waits:

@@ -21,8 +21,8 @@ CHUNK = 65536
 class Producer:
     """Writes the next chunk to a consumer whenever it has room for one.
 
-    What a chunk raises comes too late for a status: the connection is broken off, so that a part of the body never
-    looks like all of it.
+    What a chunk raises comes too late for a status: the connection is aborted, so that a part of the body never looks
+    like all of it.
     """
 
     def __init__(self, chunks: Iterator[bytes], consumer: Any) -> None:

@@ -22,7 +22,7 @@ JsonObject = dict[str, Any]
 UNAUTHENTICATED = "The request you have made requires authentication."
 UNFORESEEN = "Unexpected API Error. The operator finds its cause under the request id {request_id}."
 
-# The key of an error body by its status, in the services that have such.
+# The key of an error body by its status, in the services that have such keys.
 NAMES = {
     400: "badRequest",
     401: "unauthorized",
@@ -47,7 +47,7 @@ def reason(status: int) -> str:
 
 @frozen
 class Form:
-    """How an error body is written: `write` makes the bytes of what the envelope gives."""
+    """How an error body is written: `write` turns what the envelope returns into bytes."""
 
     type: str  # "text/html"
     write: Callable[[JsonObject], bytes]
@@ -86,7 +86,7 @@ class Faults:
     """The error bodies of one service.
 
     `forms`: those that a client may choose from by its header Accept, the service's first choice first; `otherwise` is
-    the form for who names none of them.
+    the form for a client that names none of them.
     """
 
     envelope: Callable[[int, str, str], JsonObject]  # (status, message, networking's type) → body
@@ -114,7 +114,7 @@ class Faults:
 
 
 def named(names: Mapping[int, str], otherwise: str) -> Callable[[int, str, str], JsonObject]:
-    """The envelope whose one key says the status."""
+    """The envelope whose only key names the status."""
 
     def envelope(status: int, message: str, type: str) -> JsonObject:
         return {names.get(status, otherwise): {"code": status, "message": message}}
@@ -123,7 +123,7 @@ def named(names: Mapping[int, str], otherwise: str) -> Callable[[int, str, str],
 
 
 def schema_problems(problems: list[Problem]) -> tuple[int, str]:
-    """As JSON-schema services say it: the field, the value, the reason."""
+    """As services with JSON schemas word it: the field, the value, the reason."""
     return 400, "; ".join(_told(problem) for problem in problems)
 
 

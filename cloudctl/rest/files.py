@@ -1,4 +1,4 @@
-"""Files as a response body: by sendfile(2) where it goes, else piece by piece, and by threads where that waits."""
+"""Files as a response body: by sendfile(2) where possible, else piece by piece, and in threads where that blocks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = Logger()
 
 
 async def send(request: Any, reply: Reply, content: Download | Parts, status: int) -> None:
-    """All of it, with the headers of `reply`, whose body it is. Raises Unavailable before anything was sent."""
+    """Send all of `content` with the headers of `reply`, whose body it is. Raises Unavailable before it sends any."""
     body = content if isinstance(content, Parts) else Parts((content,), content.length)
     if request.method == b"HEAD" or not body.length:
         _begin(request, reply, body, status)
@@ -45,7 +45,7 @@ async def _send(request: Any, body: Parts) -> None:
 
 
 async def _relay(request: Any, reply: Reply, body: Parts, run: Run, status: int) -> None:
-    """What can be read at all is there before the client is told that it comes."""
+    """Read the first piece before the client is promised any."""
     relay = Relay(body, run)
     try:
         await relay.begin()

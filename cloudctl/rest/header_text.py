@@ -16,7 +16,7 @@ class InLowerCase(Headers):
 
 
 def headers_are_text(headers: Headers) -> bool:
-    """Whether all of them can be read as UTF-8, as nearly all are: by being ASCII."""
+    """Whether all of them can be read as UTF-8; nearly all are ASCII."""
     try:
         for _, values in headers.getAllRawHeaders():
             for value in values:

@@ -1,4 +1,4 @@
-"""Who asks: what a token says, as every service sees it."""
+"""Who asks: what a token stands for, as every service sees it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class AccessRule:
     path: str
 
 
-# It is a part of what answers are kept by, and one is that of many requests.
+# It is part of the key of cached answers, and many requests share one.
 @frozen(cache_hash=True)
 class Identity:
     """The user, the scope and the roles (implied ones included) of a valid token. Times are seconds since the epoch."""
@@ -46,7 +46,7 @@ class Identity:
 
     @property
     def delegated(self) -> bool:
-        """Whether somebody acts for the user, rather than the user by a login of his own."""
+        """Whether somebody acts for the user, rather than the user by his own login."""
         return bool(self.application_credential_id or self.trust_id or self.oauth_access_token_id or self.signed)
 
 
@@ -54,7 +54,7 @@ ANONYMOUS = Identity()
 
 
 class Signatures(Protocol):
-    """What the pipeline asks of an API whose requests are signed."""
+    """What the pipeline needs from an API whose requests are signed."""
 
     def identity(self, request: Any, now: datetime) -> Awaitable[Identity]:
         """Who signed the request. Raises Unauthorized if nobody did, and Forbidden or Invalid for a bad signature."""
@@ -62,12 +62,12 @@ class Signatures(Protocol):
 
 
 class Authenticator(Protocol):
-    """What the pipeline asks of the identity service."""
+    """What the pipeline needs from the identity service."""
 
     def authenticate(self, token: str) -> Awaitable[Identity]:
         """The identity behind a token. Raises Unauthorized."""
         ...
 
     def authenticate_again(self, token: str) -> Awaitable[Identity]:
-        """Of one that began something long: also if its time has passed since. Raises Unauthorized."""
+        """The identity behind a token that began a long task, even if it has expired since. Raises Unauthorized."""
         ...

@@ -1,7 +1,7 @@
 """Lists: filters, sort keys, marker and limit, isolation, and next links, written once.
 
-A page costs the same wherever it is in the table: it starts behind the marker's own sort values (keyset paging), and
-asks for one row more than it shows to know whether there is a next one.
+A page costs the same wherever it is in the table: it starts after the marker's own sort values (keyset paging), and
+reads one row more than it shows to know whether there is a next page.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def any_of(column: Column[Any]) -> Filter:
 
 def _among(column: Column[Any], values: Sequence[Any]) -> Condition:
     found = column.in_(values)
-    # The index of unusual values is taken where nothing else is asked for.
+    # The index of unusual values is used if only such values are asked for.
     rare = column.info.get(USUAL) is not None and column.info[USUAL] not in values
     return and_(found, unusual(column)) if rare else found
 
@@ -84,7 +84,7 @@ class Listing:
     """How the rows of one table are listed.
 
     `sort_keys`: name in the API → column (never NULL: wrap it in `func.coalesce`). `order`: the default order; `id` is
-    always added last, so that the order is total. `joins` adds to the select what filters need.
+    always added last, so that the order is total.
     """
 
     table: Table
@@ -113,7 +113,7 @@ class Paging:
     marker: str | None = None
     order: tuple[tuple[str, str], ...] = ()
     reverse: bool = False
-    offset: int = 0  # rows to leave out behind the marker
+    offset: int = 0  # rows to leave out after the marker
     after: tuple[Any, ...] | None = None  # in place of a marker: see `following`
 
 
@@ -150,7 +150,7 @@ def paging(call: Call, limits: Limits, order: Iterable[tuple[str, str]] | None =
 
 
 def sorting(call: Call) -> tuple[tuple[str, str], ...]:
-    """The repeated `sort_key` and `sort_dir` as pairs. Raises Invalid for a direction that is none."""
+    """The repeated `sort_key` and `sort_dir` as pairs. Raises Invalid for an unknown direction."""
     keys, directions = call.query.all("sort_key"), call.query.all("sort_dir")
     if len(directions) > len(keys) and keys:
         raise Invalid("There are more sort_dir than sort_key parameters.")
@@ -206,13 +206,13 @@ def page(
 
 
 def _in_ways(listing: Listing, found: Sequence[Way], order: Order, limit: int) -> Select[Any]:
-    """What each of the ways begins with, as much as may be on the page and one more, in the order of the page."""
+    """The first rows of each of the ways, one more than the page may hold, in the order of the page."""
     if not listing.columns:
         firsts = (_first((listing.id,), way, limit) for way in found)
         query = select(listing.table).where(listing.id.in_(union_all(*firsts)))
         return query.order_by(*_directed(order))
-    # What is shown, and what it is sorted by, comes with it: for some hundred ids PostgreSQL goes through a table of
-    # ten thousand rows. A row that is found in two ways is alike in both.
+    # What is shown, and what it is sorted by, is selected with it: for a few hundred ids PostgreSQL scans a table of
+    # ten thousand rows. A row that is found in two ways is the same in both.
     values = [column.label(f"sorted_by_{place}") for place, (column, _) in enumerate(order)]
     rows = union(*(_first((*listing.columns, *values), way, limit) for way in found)).subquery()
     columns = list(rows.c)
@@ -230,7 +230,7 @@ def _directed(order: Order) -> list[ColumnElement[Any]]:
 
 
 def following(conn: Connection, listing: Listing, paging: Paging, last_id: str) -> Paging:
-    """How the page behind a row is asked for, whatever becomes of that row. In the transaction that has read it."""
+    """The Paging for the page after a row, whatever becomes of that row. Call it in the transaction that read it."""
     order = _order(listing, paging)
     place = conn.execute(select(*(column for column, _ in order)).where(listing.id == last_id)).one()
     return evolve(paging, marker=None, after=tuple(place))

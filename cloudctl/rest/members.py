@@ -1,7 +1,7 @@
 """The members of a list or an object of a body, a few at a time.
 
-Each wrong member costs a traceback, so twenty thousand of them would keep the reactor busy for a second. Of a long list
-no more is looked at once some are wrong; their places are then counted from the beginning of their part.
+Each wrong member costs a traceback, so twenty thousand of them would keep the reactor busy for a second. A long list is
+looked at no further once some are wrong; their places are then counted from the beginning of their part.
 """
 
 from __future__ import annotations

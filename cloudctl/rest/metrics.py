@@ -1,6 +1,6 @@
 """What the HTTP side of one cloud counts, for Prometheus.
 
-A request only raises plain numbers. `prometheus_client` is imported when somebody scrapes them for the first time.
+A request only increments plain numbers. `prometheus_client` is imported at the first scrape.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Count:
 
 @define
 class Times:
-    """How many requests took at most as long as each of BUCKETS, and longer than the one before; the last: longer."""
+    """How many requests took longer than the bucket before and at most as long as this one; the last: longer."""
 
     since: float
     buckets: list[int] = field(factory=lambda: [0] * (len(BUCKETS) + 1))
@@ -40,7 +40,7 @@ class Times:
 
 @frozen(eq=False)
 class Found:
-    """A Collector of what was looked for before."""
+    """A Collector of metrics that were found before."""
 
     metrics: Sequence[Metric]
 
@@ -93,11 +93,11 @@ class Metrics:
         yield GaugeMetricFamily("cloudctl_http_requests_running", "Requests being answered.", value=self.running)
 
     def ask(self, source: Source) -> None:
-        """Show what `source` finds, too, whenever somebody scrapes."""
+        """Show what `source` finds at each scrape, too."""
         self._sources.append(source)
 
     async def page(self) -> tuple[bytes, str]:
-        """As `render`, with what has to be looked for first."""
+        """As `render`, with what the sources find first."""
         return self.render([metric for source in self._sources for metric in await source()])
 
     def render(self, found: Sequence[Metric] = ()) -> tuple[bytes, str]:

@@ -1,7 +1,7 @@
-"""Connections to addresses that somebody names, which must not lead into the operator's own networks.
+"""Connections to addresses that users name, which must not lead into the operator's own networks.
 
-Names are resolved here, and the connection goes to an address that was looked at: a name that resolves to another
-address the second time gains nothing.
+Names are resolved here, and the connection goes to an address that was checked: a name that resolves to another address
+the second time gains nothing.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from cloudctl.errors import CloudError
 Ip = IPv4Address | IPv6Address
 Permitted = Callable[[Ip], bool]
 
-# What a reactor must have to connect; a Clock has nothing of it.
+# What a reactor must have to connect; a Clock has none of it.
 NETWORK = (IReactorTCP, IReactorPluggableNameResolver)
 
 CONNECT_TIMEOUT = 30.0
 
 
 class FetchError(CloudError):
-    """The data cannot be had from there."""
+    """The data cannot be fetched from there."""
 
     status = 502
 
@@ -46,17 +46,17 @@ class Unreached(FetchError):
     """Nobody answered; it may work later."""
 
 
-# All that is given to anybody of the internet; RFC 4291, section 2.4. What is outside of it leads nowhere, or into the
-# operator's networks: by translators (64:ff9b::/96, ::ffff:0:0:0/96), to routers' segments (5f00::/16), once to sites.
+# All that is allocated on the internet; RFC 4291, section 2.4. What is outside it leads nowhere, or into the operator's
+# networks: through translators (64:ff9b::/96, ::ffff:0:0:0/96), to routers' segments (5f00::/16), formerly to sites.
 GLOBAL = IPv6Network("2000::/3")
-# Not public, though it looks so: protocols' own, Teredo among them; 6to4 and its relays; documentation.
+# Not public, though they look so: reserved for protocols, Teredo among them; 6to4 and its relays; documentation.
 LEADING_ELSEWHERE: tuple[IPv4Network | IPv6Network, ...] = tuple(
     ip_network(text) for text in ("2001::/23", "2002::/16", "3fff::/20", "192.0.0.0/24", "192.88.99.0/24")
 )
 
 
 def permits(networks: Iterable[str]) -> Permitted:
-    """Whether to connect to an address: a public one, or one of these networks of the operator's."""
+    """Whether to connect to an address: a public one, or one in these networks of the operator's."""
     allowed = [ip_network(text) for text in networks]
 
     def permitted(ip: Ip) -> bool:
@@ -108,7 +108,7 @@ class PublicEndpoint:
         self.reactor.nameResolver.resolveHostName(receiver, host.strip("[]"), self.uri.port)
         found = await receiver.done
         if not found or not all(self.permitted(ip_address(text.partition("%")[0])) for text in found):
-            # One word for both: whoever asks is not told which names there are inside.
+            # One message for both: the caller is not told which names exist inside.
             raise Unreached(f"{host} has no public address.")
         for text in found[:-1]:
             try:

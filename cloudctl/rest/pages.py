@@ -20,7 +20,7 @@ class Pages:
     """The object `{key: [item, …]}`.
 
     `first`: the items of its first page. `following()` gives those of the next page; none at the end. What it raises
-    comes too late for a status: the connection is broken off.
+    comes too late for a status: the connection is aborted.
     """
 
     key: str
@@ -37,7 +37,7 @@ class Room:
         self._waiting: Deferred[None] | None = None
 
     def made(self) -> Deferred[None]:
-        """Fires once there is room. To be waited for by one at a time."""
+        """Fires once there is room. For one waiter at a time."""
         if not self._paused:
             return succeed(None)
         self._waiting = Deferred()
@@ -57,7 +57,7 @@ class Room:
 
 
 async def send(pages: Pages, request: Any) -> None:
-    """Write all pages. Cancelled, it asks for no other one."""
+    """Write all pages. If it is cancelled, it asks for no other one."""
     room = Room()
     request.registerProducer(room, True)
     request.write(b"{%s:[" % orjson.dumps(pages.key))

@@ -26,7 +26,7 @@ from cloudctl.rest.identity import Identity
 Target = Mapping[str, str]
 Check = Callable[[Identity, Target, bool], bool]
 
-# How one is spoken of in rules: the four default roles include those after them through implied roles.
+# Short names for callers in rules: the four default roles include those after them through implied roles.
 PERSONAS = {
     "admin": "role:admin",
     "manager": "role:manager and scope:project",

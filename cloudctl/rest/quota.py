@@ -1,7 +1,7 @@
-"""Quotas: limits of a project, asked inside the transaction that creates.
+"""Quotas: limits of a project, checked inside the transaction that creates.
 
 A service declares its resources; what a project uses is a total that the database keeps (`db/totals.py`), or is counted
-from the rows. Either is never wrong after a crash. Two transactions that ask at once are kept apart by the lock of one
+from the rows. Neither is ever wrong after a crash. Two transactions that check at once take turns by the lock of one
 row (SQLite has one writer anyway).
 """
 
@@ -32,7 +32,7 @@ class QuotaLimit(Record, table="quota_limits"):
 
 
 class QuotaLock(Record, table="quota_locks"):
-    """One row a project and service: whoever creates holds it until the commit."""
+    """One row per project and service: a transaction that creates holds it until the commit."""
 
     service: Field[str] = column(String(32), primary_key=True)
     project_id: Field[str] = column(String(64), primary_key=True)
@@ -57,9 +57,9 @@ _turn = (
 
 @frozen
 class Limited:
-    """A resource with a limit. `used(conn, project_id)` tells how much there is: `total("volumes")`, or what counts it.
+    """A resource with a limit. `used(conn, project_id)` is how much there is: `total("volumes")`, or what counts it.
 
-    None: a limit of one item, nothing is counted.
+    None: the limit is one for each item, and nothing is counted.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Quotas:
     """The limited resources of one service.
 
     `told(resource, asked, used, limit)` words the refusal. `unified(conn, project_id)`: limits that are kept elsewhere,
-    as resource → limit, before those of `set_limits`.
+    as resource → limit; those of `set_limits` override them.
     """
 
     service: str
@@ -112,14 +112,14 @@ def used(conn: Connection, quotas: Quotas, name: str, project_id: str) -> int:
 def take(conn: Connection, quotas: Quotas, project_id: str, wanted: Mapping[str, int]) -> dict[str, int]:
     """Make sure that `wanted` more of each resource fits. Raises OverQuota. Call it before the rows are inserted.
 
-    Returns the limits: who counts in its own way asks with nothing in `wanted`, and nobody else counts meanwhile.
+    Returns the limits: code that counts in its own way passes an empty `wanted`, and nobody else counts meanwhile.
     """
     turn(conn, quotas, project_id)
     return check(conn, quotas, project_id, wanted)
 
 
 def check(conn: Connection, quotas: Quotas, project_id: str, wanted: Mapping[str, int]) -> dict[str, int]:
-    """As `take`, for who only asks: somebody else may count, too."""
+    """As `take`, but only a question: others may count meanwhile."""
     allowed = limits(conn, quotas, project_id)
     for name, amount in wanted.items():
         limit, resource = allowed[name], quotas[name]
@@ -151,7 +151,7 @@ def reset_limits(conn: Connection, quotas: Quotas, project_id: str) -> None:
 
 
 def check_totals(db: Database) -> Callable[[], Awaitable[Sequence[Finding]]]:
-    """The check of the audit: totals are put right where the rows say otherwise, as after a copy without triggers."""
+    """The audit's check of totals: puts right those that differ from the rows, as after a copy without triggers."""
 
     well = Well()
 
@@ -172,10 +172,10 @@ def check_totals(db: Database) -> Callable[[], Awaitable[Sequence[Finding]]]:
 
 
 def turn(conn: Connection, quotas: Quotas, whose: str) -> None:
-    """Until this transaction ends nobody else has the turn of this project, or of this user: who counts waits.
+    """Take the turn of this project, or of this user, until this transaction ends: others that count have to wait.
 
-    Who gives back and locks more than the row that goes takes it, too, and first: the database itself holds the sums
-    (`db.totals`) until the commit, so that one who came to them by another way would wait in a circle with who makes.
+    A deletion that locks more than the row it deletes takes the turn as well, and takes it first: the database itself
+    locks the sums (`db.totals`) until the commit, so reaching them another way would deadlock with a creation.
     """
     if conn.dialect.name == "sqlite":
         return

@@ -15,7 +15,7 @@ PIECE = 2**18  # bytes that are read at once
 
 
 class Relay:
-    """`begin` before anything is promised to the client; `close`, whatever becomes of it."""
+    """Call `begin` before anything is promised to the client, and `close` whatever becomes of it."""
 
     def __init__(self, parts: Parts, run: Run) -> None:
         self._chunks = parts.chunks(PIECE)
@@ -31,7 +31,7 @@ class Relay:
             raise Unavailable("The data cannot be read now.") from error
 
     def stream(self) -> Stream:
-        """Of a type that the headers say."""
+        """The data as a Stream; its type is in the reply's headers."""
         return Stream("", self._pieces)
 
     async def _pieces(self) -> AsyncGenerator[bytes, None]:
@@ -41,16 +41,16 @@ class Relay:
             data = await self._next()
 
     def _next(self) -> Deferred[bytes | None]:
-        """Whoever waits for it may give up; the thread goes on to the end of the piece."""
+        """The waiter may give up; the thread goes on to the end of the piece."""
         waiting: Deferred[bytes | None] = Deferred()
 
         def read(outcome: bytes | Failure | None) -> None:
-            if not waiting.called:  # else the client is gone, and whatever came is nobody's
+            if not waiting.called:  # else the client is gone, and what came is dropped
                 waiting.callback(outcome)
 
         self._reading = self._run(next, self._chunks, None).addBoth(read)
         return waiting
 
     def close(self) -> Deferred[None]:
-        """After what is being read: a thread closes the file, too."""
+        """Close the files after what is being read: a thread does that, too."""
         return self._reading.addCallback(lambda _: self._run(self._chunks.close))

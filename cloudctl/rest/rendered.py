@@ -1,9 +1,9 @@
-"""Records as JSON, kept while they are as they were: most of a page was shown before, and is not read again.
+"""Records as JSON, cached while they are unchanged: most of a page was shown before, and is not read again.
 
     texts = rendered.shown(conn, shape, {port.id: port.edition, …}, lambda ids: {id: {"name": …}, …})
 
-A record's edition is read from the database with the page, and is another one after whatever changes what is shown of
-it; so what is kept is right where other processes write, too. Only what was committed is kept.
+A record's edition is read from the database with the page, and differs after any change to what is shown of it; so the
+cache is right where other processes write, too. Only what was committed is cached.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import orjson
 from cloudctl.db import Connection
 
 MOST_BYTES = 16 * 2**20
-# Of what holds a text: the key, the tuple, the edition, their places.
+# Bytes of what holds a text: the key, the tuple, the edition, their slots.
 KEY_BYTES = 600
 
 Render = Callable[[Sequence[str]], Mapping[str, Mapping[str, Any]]]
@@ -25,7 +25,7 @@ Render = Callable[[Sequence[str]], Mapping[str, Mapping[str, Any]]]
 
 
 class Rendered:
-    """The records of one resource of one cloud. Once they are too many, all are dropped."""
+    """The records of one resource of one cloud. Once they take too many bytes, all are dropped."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self.most_bytes = most_bytes
@@ -38,7 +38,7 @@ class Rendered:
     ) -> list[orjson.Fragment]:
         """The records of a page, in the order of `editions`. For a transaction that writes nothing.
 
-        `shape`: all that the JSON of a record depends on beside it.
+        `shape`: all that the JSON of a record depends on besides the record.
         """
         assert conn.read_only, "what is not committed must not be kept"
         kept = self._kept.get(shape, {})
@@ -68,7 +68,7 @@ class Rendered:
 
 
 def _shape_size(shape: Hashable) -> int:
-    """What a client says of itself may be a part of it: the name that it calls the cloud by."""
+    """A shape may hold what a client sends: the name by which it calls the cloud."""
     return KEY_BYTES + len(repr(shape))
 
 

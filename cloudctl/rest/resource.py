@@ -1,4 +1,4 @@
-"""Resources as data: what an attribute is in bodies, filters, sort keys and views, said once.
+"""Resources as data: what an attribute is in bodies, filters, sort keys and views, declared once.
 
     ATTRIBUTES = (
         Attribute("id", Network.id, filter=any_of, sort=True),
@@ -7,8 +7,8 @@
         Attribute("subnets", view=ids_of_subnets),
     )
 
-From these come the body classes (`body`), what lists take (`filters`, `sort_keys`) and what is shown (`views`). A
-service makes its Operations of them, with the habits of its API.
+From these come the body classes (`body`), what lists accept (`filters`, `sort_keys`) and what is shown (`views`). A
+service makes its Operations from them, in the manner of its API.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ Read = Callable[[Connection, Sequence[str]], Any]
 
 @frozen
 class Beside:
-    """A view of what stands in other tables: `show(what was read, record)` is the value.
+    """A view of what is in other tables: `show(what was read, record)` is the value.
 
-    What several attributes of a resource show by the same `read` is read once.
+    If several attributes of a resource have the same `read`, it is called once.
     """
 
     read: Read
@@ -70,8 +70,8 @@ class Attribute:
 
     `type` is what bodies hold. `post`: what a create body without it means (MISSING: nothing), or REQUIRED, or REFUSED.
     `put`: whether an update body may have it; or the type that it has there. `filter` makes the filter of the column.
-    `sort`: whether it is a sort key (NULL first), or what to sort by. `view` None: it is not shown. `rule`: who passes
-    it is shown the attribute, and may filter by it (or who passes `finds`). `span`: the microversions that have it.
+    `sort`: whether it is a sort key (NULL first), or what to sort by. `view` None: it is not shown. `rule`: which
+    callers are shown it, and may filter by it (unless `finds` decides that). `span`: the microversions that have it.
     """
 
     name: str  # in JSON
@@ -86,11 +86,11 @@ class Attribute:
     finds: str | None = None
     named: str = ""
     span: Span = ALWAYS
-    needs: type[Interface] | None = None  # what a driver must be capable of; without it there is no such attribute
+    needs: type[Interface] | None = None  # what a driver must be capable of; otherwise there is no such attribute
 
     @property
     def field(self) -> str:
-        """Its name in Python: of the column, unless it is `named`."""
+        """Its name in Python: the column's, unless it is `named`."""
         return self.named or (self.name if self.column is None else self.column.key)
 
 
@@ -98,7 +98,7 @@ Attributes = Sequence[Attribute]
 
 
 def offered(fn: Callable[P, T] | None) -> Callable[P, T]:
-    """The function of an Operation; one that a declaration leaves out is not routed to."""
+    """The function of an Operation; if the declaration leaves it out, the Operation is not routed."""
     if fn is None:
         raise NotImplementedError("an Operation without its function was called")
     return fn
@@ -108,14 +108,14 @@ def offered(fn: Callable[P, T] | None) -> Callable[P, T]:
 
 
 def body(name: str, attributes: Attributes, *, update: bool = False) -> type:
-    """The class of the bodies that create a resource, or update one; it knows the attributes that they may not have."""
+    """The class of bodies that create or update a resource; it also names the attributes that they may not have."""
     fields = {
         each.field: attrs.field(type=type_, default=default, metadata=_metadata(each))
         for each in attributes
         for type_, default in (_of_update(each) if update else _of_create(each))
     }
     made: type = attrs.make_class(name.title().replace(" ", "").replace("_", ""), fields, frozen=True, kw_only=True)
-    # What a body that has one of these is told is a problem of a kind of its own.
+    # A body that has one of these has a problem of its own kind.
     refused = frozenset(each.name for each in attributes if each.field not in fields)
     cast(Any, made).__refused__ = "unchangeable" if update else "ungiven", refused
     return made
@@ -167,7 +167,7 @@ def sort_keys(attributes: Attributes) -> dict[str, ColumnElement[Any]]:
 
 
 def _sorted_by(column: Column[Any]) -> ColumnElement[Any]:
-    """NULL comes before everything: pages go on behind a value, and nothing is behind NULL."""
+    """NULL comes before everything: pages go on after a value, and in SQL nothing is after NULL."""
     if not column.nullable:
         return column
     return func.coalesce(column, -1 if column.type.python_type is int else "")
@@ -180,7 +180,7 @@ def require_filters(call: Call, attributes: Attributes) -> None:
 
 
 def may_filter(call: Call, attributes: Attributes) -> bool:
-    """Whether the caller is shown all that the query filters by. What one is not shown, no record of one's list has."""
+    """Whether the caller may filter by all that the query names. If not, no record of the caller's list matches."""
     return all(map(call.may, _ruled_filters(call, attributes)))
 
 

@@ -1,7 +1,7 @@
 """Router: what Klein would choose for a path, found by one look at each of its segments.
 
-A request is routed here first. What is not found (no such path, no such method, slashes that Klein evens out) is left
-to the Klein tree of the same endpoints, which knows every answer of that kind.
+A request is routed here first. What is not found (no such path, no such method, slashes that Klein normalizes) is left
+to the Klein tree of the same endpoints, which has an answer for every such case.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ VARIABLE = re.compile(r"<(?:path:)?([a-z_]+)>")
 
 
 class Node:
-    """What the path may go on with, and what it is if it ends here."""
+    """What the path may go on with, and what it leads to if it ends here."""
 
     __slots__ = ("ends", "literal", "rest", "variable")
 
     def __init__(self) -> None:
         self.literal: dict[str, Node] = {}
         self.variable: Node | None = None
-        # Where all that follows is one value, slashes and all.
+        # Where all that follows is one value, slashes included.
         self.rest: Node | None = None
         # By method; with the names of the variables on the way.
         self.ends: dict[bytes, tuple[Endpoint, tuple[str, ...]]] = {}
@@ -48,7 +48,7 @@ class Node:
     ) -> tuple[Endpoint, tuple[str, ...]] | None:
         """The end of `segments[at:]` that takes the method; the variables' values are added to `values`.
 
-        As in Klein, literal segments come before variables, and a way that ends without the method is no way.
+        As in Klein, literal segments come before variables, and a path that ends without the method does not match.
         """
         if at == len(segments):
             return self.ends.get(method)
@@ -83,7 +83,7 @@ class Router:
                 node.ends.setdefault(method.encode(), (endpoint, names))
 
     def find(self, method: bytes, path: str) -> tuple[Endpoint, dict[str, str]] | None:
-        """The endpoint of `/servers/1` and its variables; None if that is for Klein to say."""
+        """The endpoint of `/servers/1` and its variables; None if that is for Klein to decide."""
         values: list[str] = []
         found = self._root.find(method, split(path), 0, values)
         if found is None:
@@ -92,7 +92,7 @@ class Router:
         return endpoint, dict(zip(names, values, strict=True))
 
     def methods(self, path: str) -> tuple[str, ...]:
-        """Those that the path takes; none if there is no such path."""
+        """The methods that the path takes; none if there is no such path."""
         every = sorted({method for _, methods in self._endpoints for method in methods})
         return tuple(method for method in every if self.find(method.encode(), path) is not None)
 

@@ -23,13 +23,13 @@ AHEAD = 2**22  # bytes that the system is asked to read before they are sent
 
 
 def plain(request: Any) -> Connection | None:
-    """The transport of a request if what is written to its socket goes as it is; None: it is encrypted, or a test's."""
+    """The transport of a request if its socket carries the bytes as they are; None: it is encrypted, or a test's."""
     transport = getattr(request.channel, "transport", None)
     return transport if isinstance(transport, Connection) and not transport.TLS else None
 
 
 def is_real(file: IO[bytes]) -> bool:
-    """Whether the system knows it; a driver may have its data elsewhere."""
+    """Whether it is a file of the system; a driver may have its data elsewhere."""
     try:
         return file.fileno() >= 0
     except OSError:
@@ -40,8 +40,8 @@ def is_real(file: IO[bytes]) -> bool:
 class Sender:
     """Takes the channel's place as the producer of a transport, which asks whenever it has sent what it was given.
 
-    What a file raises comes too late for a status: the connection is broken off, so that a part of the body never
-    looks like all of it.
+    What a file raises comes too late for a status: the connection is aborted, so that a part of the body never looks
+    like all of it.
     """
 
     def __init__(self, parts: Parts, request: Any, transport: Connection) -> None:
@@ -67,7 +67,7 @@ class Sender:
         if self._over:
             return
         if self._head:
-            # This once it is asked before the transport is empty, to which sendfile gives no heed.
+            # Only this call comes before the transport has sent its buffer, which sendfile would overtake.
             self._head = False
             self._transport.startWriting()
             return
@@ -89,7 +89,7 @@ class Sender:
         self._parts.close()
 
     def _send(self) -> None:
-        """Some more, after which the transport asks again. Raises OSError, CloudError."""
+        """Send some more, after which the transport asks again. Raises OSError, CloudError."""
         if self._left:
             self._send_of(self._file)
         elif (part := next(self._following, None)) is None:

@@ -1,4 +1,4 @@
-"""What a path names, and who may know of it. To others it does not exist, whatever they want of it."""
+"""What a path names, and who may know of it. To others it does not exist, whatever they ask of it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Look = Callable[[Connection, Caller, str], object]
 
 @frozen
 class Sight:
-    """`kinds`: a variable of paths → the rule of who sees any such record, and what looks for one.
+    """Who may know of records. `kinds`: path variable → the rule for seeing any such record, and what looks for one.
 
-    `methods`: what is refused by others is refused without a look.
+    `methods`: calls with other methods are refused without a look.
     """
 
     db: Database
@@ -26,7 +26,7 @@ class Sight:
     methods: Container[str] = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
     async def look(self, call: Call, variables: Mapping[str, str]) -> None:
-        """Raises NotFound. Who sees nothing of a kind is not told of one that it is not there."""
+        """Raises NotFound. A caller who may see no record of a kind is not told that one is not found."""
         if call.method not in self.methods:
             return
         for name, (rule, look) in self.kinds.items():

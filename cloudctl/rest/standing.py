@@ -1,4 +1,4 @@
-"""What stands in a parsed body, as error messages show it."""
+"""The values in a parsed body, as error messages show them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def unexpected(names: Iterable[str]) -> str:
 
 
 def as_sent(type_: Any, path: str) -> str:
-    """A path below a body of this type, which names fields of classes, in the words of the JSON that was read."""
+    """A path below a body of this type, with the keys of the JSON in place of the names of fields."""
     found, classes = "", list(_classes(type_))
     for step in PLACE.finditer(path):
         fields = [each for class_ in classes for each in attrs.fields(class_)]
@@ -35,7 +35,7 @@ def as_sent(type_: Any, path: str) -> str:
 
 
 def _classes(type_: Any) -> Iterator[Any]:
-    """The attrs classes that a value may be of, or the members of a list or an object."""
+    """The attrs classes that a value, or the members of a list or an object, may be of."""
     if isinstance(type_, type) and attrs.has(type_):
         yield attrs.resolve_types(type_)
         return
@@ -44,7 +44,7 @@ def _classes(type_: Any) -> Iterator[Any]:
 
 
 def standing(value: Any, path: str) -> str | None:
-    """What stands at a path below a parsed body; None for nothing, and for what has parts."""
+    """The value at a path below a parsed body; None if there is none, or if it is a list or an object."""
     for key, index, quoted in PLACE.findall(path):
         try:
             value = value[int(index)] if index else value[key or quoted]

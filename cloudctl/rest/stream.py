@@ -1,6 +1,6 @@
-"""A response body that comes as things happen, at the pace of the client, and ends when its maker ends or hangs up.
+"""A response body that comes as things happen, at the pace of the client, until its source ends or the client hangs up.
 
-It ends, too, when its reader would not be let in any more.
+It also ends when the client would no longer be let in.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ async def forever() -> bool:
 
 @frozen
 class Stream:
-    """`chunks` is called once. What it raises comes too late for a status: the connection is broken off."""
+    """`chunks` is called once. What it raises comes too late for a status: the connection is aborted."""
 
     content_type: str
     chunks: Callable[[], AsyncGenerator[bytes, None]]
@@ -33,7 +33,7 @@ class Stream:
 
 
 async def send(stream: Stream, request: Any) -> None:
-    """Write all of it. Cancelled, as it is when the client is gone, it asks for no more."""
+    """Write all of it. If it is cancelled, as when the client is gone, it asks for no more."""
     room = Room()
     request.registerProducer(room, True)
     try:

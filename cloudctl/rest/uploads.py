@@ -1,4 +1,4 @@
-"""Uploads that are under way: how much of them there may be, of all and of one project, and where it is kept.
+"""Uploads that are under way: how much data they may have, in all and per project, and where it is kept.
 
 Each process counts its own. What an upload takes of a quota for good is counted by its service when the data is there.
 """
@@ -28,10 +28,10 @@ FULL_SHARE = "The project uploads too much data at once; wait for the end of ano
 
 @frozen
 class Admitted:
-    """An upload that may be: whose it is, and what it is held against while it flows.
+    """An upload that is allowed: whose it is, and the limits that it is held to while it flows.
 
-    `most`: bytes that all uploads of this project for this `purpose` may have together (None: no limit); `over`: what
-    the one that exceeds them is told. `through`: what looks at its data on the way, in the place of the service's own.
+    `most`: bytes that all uploads of this project for this `purpose` may have together (None: no limit); `over`: the
+    message for one that exceeds them. `through`: what looks at its data on the way, in place of the service's own.
     """
 
     project_id: str
@@ -54,7 +54,7 @@ class Uploads:
     """Bodies of uploads, in `directory` as they arrive: at most `limit` bytes each, `budget` together, and `share` of
     one project (0: no limit).
 
-    Which request begins an upload, and whether it may, is said by its Operation (`admits`) before a byte is kept.
+    Its Operation (`admits`) decides whether a request begins an upload, and whether it may, before a byte is kept.
     """
 
     directory: Path
@@ -63,9 +63,9 @@ class Uploads:
     share: int = 0
     # What the client is told if the data cannot be kept.
     unwritable: Callable[[OSError], CloudError] = lambda _: Unavailable(UNWRITABLE)
-    # The file that the data goes to may look at it on the way: hash it, for example.
+    # Wraps the file that the data goes to, to look at it on the way: to hash it, for example.
     through: Callable[[IO[bytes]], IO[bytes]] = lambda file: file
-    # `fn(*args)` in a thread. Without one it is done at once.
+    # Calls `fn(*args)` in a thread; by default, at once.
     run: Run = at_once
     in_flight: int = field(default=0, init=False)  # bytes
     memory: Memory = field(factory=Memory, init=False)
@@ -78,7 +78,7 @@ class Uploads:
         return self._flows[project_id]
 
     def check(self, admitted: Admitted, size: int) -> None:
-        """That so many bytes more may be under way. Raises Unavailable, OverQuota."""
+        """Check that this many more bytes may be under way. Raises Unavailable, OverQuota."""
         if self.budget and self.in_flight + size > self.budget:
             raise Unavailable(FULL, headers=LATER)
         if self.share and self._of_project[admitted.project_id] + size > self.share:
@@ -87,7 +87,7 @@ class Uploads:
             raise OverQuota(admitted.over)
 
     def begin(self, admitted: Admitted) -> Flow:
-        """End it once it is not kept any longer."""
+        """Count an upload. Call `end` once it is not kept any longer."""
         self._flows[admitted.project_id] += 1
         return Flow(admitted)
 
@@ -109,7 +109,7 @@ class Uploads:
             del self._for_purpose[project, purpose]
 
     def spool(self, admitted: Admitted, has_room: Callable[[], None], failed: Callable[[Failure], None]) -> Spool:
-        """To a file that is deleted when the request is over, unless somebody has linked it by then."""
+        """A Spool to a file that is deleted when the request is over, unless it has been linked by then."""
         through = admitted.through or self.through
         return Spool(
             through(cast(IO[bytes], tempfile.NamedTemporaryFile(prefix=SPOOL_PREFIX, dir=self.directory))),

@@ -1,7 +1,7 @@
 """Microversions: their range, how a request asks for one, which headers the answer carries, and spans of them.
 
-A span is the one way to say what a microversion changes. Operations, fields of bodies, parameters of the query and
-fields of views carry theirs; where the handler itself acts otherwise, it asks a span that has a name:
+A span is the only way to say what a microversion changes. Operations, fields of bodies, parameters of the query and
+fields of views carry theirs; where the handler itself acts differently, it checks a span that has a name:
 
     MULTIATTACH = since(2, 60, "a volume can be attached to several servers")
     ...
@@ -38,7 +38,7 @@ def text(version: Version) -> str:
 class Span:
     """Microversions from `since` to `until`, both included; None: no end on that side.
 
-    `what`: what is so at these versions, where that is neither a call, a field nor a parameter.
+    `what`: what holds at these versions, where that is neither a call, a field nor a parameter.
     """
 
     since: Version | None = None
@@ -77,7 +77,7 @@ def at(choices: Mapping[Version, T], version: Version) -> T:
 
 @frozen
 class Microversions:
-    """The range of one API. `headers` are the legacy headers that hold a bare `X.Y`, in order of precedence.
+    """The range of one API. `first` and `after` are legacy headers that hold a bare `X.Y`, in order of precedence.
 
     `first` are those that win over `OpenStack-API-Version`, `after` those that it wins over. `aliases` are other names
     of the service type that a request may use; the answer has `service_type`.

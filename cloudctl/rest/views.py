@@ -1,6 +1,6 @@
 """Fields of answers that come and go with microversions.
 
-A view is a function that shows a record; what not every microversion shows of it stands in one table beside it:
+A view is a function that shows a record; the fields that only some microversions show are in one table beside it:
 
     LATER = Fields[[Keypair]]("a key pair", {"type": (since(2, 2), lambda pair: pair.type)})
 
@@ -19,9 +19,9 @@ P = ParamSpec("P")
 
 
 class Fields(Generic[P]):
-    """Key in JSON → the microversions that show it, and what is shown, from what the view is given.
+    """Key in JSON → the microversions that show it, and a function that makes its value from what the view is given.
 
-    `what`: of what, as docs/api.md says it.
+    `what`: whose fields they are, in the words of docs/api.md.
     """
 
     def __init__(self, what: str, fields: Mapping[str, tuple[Span, Callable[P, Any]]]) -> None:

@@ -1,9 +1,9 @@
 """A page that is found in several ways, each in the order of an index and no longer than the page.
 
-A database takes one index for one condition. What an OR finds it sorts before it knows which come first, and a column
-in which nearly all rows have the same value (no description, no policy) is not worth an index of all of them. So what
-one sees is looked for by each of its reasons, and a page in the order of such a column has two ways: through the rows
-that have the usual value, by id, and through the few others, which have an index of their own.
+A database uses one index for one condition. It sorts what an OR finds before it knows which rows come first, and a
+column in which nearly all rows have the same value (no description, no policy) is not worth an index of all of them. So
+what a caller sees is looked for separately by each reason to see it, and a page in the order of such a column has two
+ways: through the rows that have the usual value, by id, and through the few others, which have an index of their own.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Condition = ColumnElement[bool]
 Order = Sequence[tuple[ColumnElement[Any], bool]]
 """(column, ascending) pairs, of which the last is the id."""
 
-LITTLE = 100  # what is found by its references
+LITTLE = 100  # fewer referring rows than this are followed: see `linked`
 USUAL = "usual"  # in a column's `info`: the value that nearly all rows have
 APART = "apart"  # there, too: whether the others have indexes of their own
 
@@ -49,20 +49,20 @@ APART = "apart"  # there, too: whether the others have indexes of their own
 class Way:
     where: tuple[Condition, ...]
     order: Order
-    given: tuple[Condition, ...] = ()  # that say nothing of a row: where one does not hold, there are none
+    given: tuple[Condition, ...] = ()  # independent of the row: if one does not hold, there are no rows
 
     def most(self, limit: int) -> int | ColumnElement[int]:
-        """How many rows are looked for. SQLite asks a condition that is of no row at each of them, so it is here."""
+        """How many rows are looked for. SQLite would check `given` again at each row, so it is checked here."""
         return case((and_(*self.given), limit), else_=0) if self.given else limit
 
 
 def referred(id: Column[str], refers: Column[str], *met: Condition) -> Condition:
-    """The same, asked for each row. PostgreSQL would join an EXISTS, from the first of all that refer."""
+    """As `linked`, but checked for each row. PostgreSQL would join an EXISTS, starting with all rows that refer."""
     return select(refers).where(refers == id, *met).limit(1).scalar_subquery().is_not(None)
 
 
 def declare_usual(column: Column[Any], value: Any, *indexes: tuple[Any, ...]) -> None:
-    """Nearly all rows have `value`. The others alone are in these indexes, each its name and its columns."""
+    """Declare that nearly all rows have `value`. Only the others are in these indexes: for each, name and columns."""
     column.info.update({USUAL: value, APART: bool(indexes)})
     for name, *columns in indexes:
         where = unusual(column)
@@ -70,7 +70,7 @@ def declare_usual(column: Column[Any], value: Any, *indexes: tuple[Any, ...]) ->
 
 
 def unusual(column: Column[Any]) -> Condition:
-    """That a row has another value than the usual one, in the words of the index that has those rows alone."""
+    """That a row has another value than the usual one, worded as in the index that has only those rows."""
     value = column.info[USUAL]
     if value is None:
         return column.is_not(None)
@@ -80,7 +80,7 @@ def unusual(column: Column[Any]) -> Condition:
 
 
 def ways(where: Sequence[Condition], order: Order, place: Sequence[Any] | None) -> list[Way]:
-    """How the rows behind `place`, the sort values of a marker, are found. `where`: first who sees them."""
+    """How the rows after `place`, the sort values of a marker, are found. `where`: the first is who sees them."""
     return [
         Way((*(each for each in seen if not _is_given(each)), *part.where), part.order, tuple(filter(_is_given, seen)))
         for seen in _reasons(where)
@@ -93,7 +93,7 @@ def varying(
 ) -> tuple[Order, Sequence[Any] | None]:
     """The order, and the place in it, without the columns in which all rows have the one value that `where` asks for.
 
-    A row comparison that begins with such a column is no range of SQLite's.
+    SQLite does not treat a row comparison that begins with such a column as a range.
     """
     fixed = {
         each.left
@@ -109,8 +109,8 @@ def varying(
 def linked(id: Column[str], refers: Column[str], *met: Condition) -> Condition:
     """That something that meets `met` refers to a row of this id.
 
-    Two ways, one of which finds nothing: through what refers, where that is little; and row by row, where it is much,
-    as then the next row that is looked at is likely to be one.
+    Two ways, one of which finds nothing: through what refers, if that is little; and row by row, if it is much, as then
+    the next row that is looked at is likely to match.
     """
     found = select(refers).where(*met)
     number = select(func.count()).select_from(found.limit(LITTLE).subquery()).scalar_subquery()
@@ -148,7 +148,7 @@ def _is_and(condition: Condition) -> TypeGuard[BooleanClauseList]:
 
 
 def _is_given(condition: Condition) -> bool:
-    """Whether it is a number of `linked`."""
+    """Whether it is one of the conditions of `linked` on the number."""
     is_number = isinstance(condition, BinaryExpression) and isinstance(condition.left, ScalarSelect)
     return is_number and condition.operator in (lt, eq)
 
@@ -172,13 +172,13 @@ def _parts(order: Order, place: Sequence[Any] | None) -> Iterator[Way]:
 
 
 def _reached(column: Column[Any], usual: Any, order: Order, place: Sequence[Any]) -> Condition:
-    """That a row with the usual value is behind the place."""
+    """That a row with the usual value is after the place."""
     up = order[0][1]
     value, marker = place
     if value == usual:
         return behind(order[1:], (marker,))
     if not isinstance(usual, str):
         return true() if (usual > value) is up else false()
-    # In the order that the database has for text.
+    # Compared in the database's own order of text.
     one, other = literal(usual, column.type), literal(value, column.type)
     return one > other if up else one < other

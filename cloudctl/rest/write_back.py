@@ -1,6 +1,6 @@
-"""The system is told to begin with the disk: sync_file_range(2), which Python has not.
+"""Tell the system to start writing a file to the disk: sync_file_range(2), which Python does not offer.
 
-Unlike POSIX_FADV_DONTNEED it leaves in memory what was written, for whoever reads it next.
+Unlike POSIX_FADV_DONTNEED it leaves what was written in memory, for the next reader.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ WRITE = 2  # SYNC_FILE_RANGE_WRITE
 
 @cache
 def _call() -> Any:
-    """None where the system has none."""
+    """None if the system does not have it."""
     found = getattr(ctypes.CDLL(None), "sync_file_range", None)
     if found is not None:
         found.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
@@ -22,7 +22,7 @@ def _call() -> Any:
 
 
 def begin(descriptor: int) -> None:
-    """With what of this file is in memory only. It blocks while the disk has too much to do.
+    """Start writing what of this file is only in memory. Blocks while the disk has too much to do.
 
     It promises nothing: what fails here fails at the sync, too.
     """
