@@ -49,7 +49,7 @@ def canonical(method: str, path: bytes, query: bytes, headers: Sequence[tuple[st
 
 
 def _query(raw: bytes) -> str:
-    """In the canonical order, without the signature itself."""
+    """The query in its canonical order, without the signature itself."""
     pairs = (each.partition(b"=") for each in raw.split(b"&") if each)
     read = ((encoded(_unquoted(name)), encoded(_unquoted(value))) for name, _, value in pairs)
     return "&".join(f"{name}={value}" for name, value in sorted(read) if name != "X-Amz-Signature")

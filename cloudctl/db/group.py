@@ -133,7 +133,7 @@ class Group:
             except BaseException:
                 held.rollback()
                 raise
-        except BaseException:  # as in a ThreadPool: it goes to whoever waits
+        except BaseException:  # as in a ThreadPool: it is passed to those who wait
             for call in calls:
                 call.result = Failure()
             for each in following:

@@ -53,7 +53,7 @@ class RecordType(type):
         inherited = {key: value for base in reversed(bases) for key, value in getattr(base, "_declared", {}).items()}
         declared = {key: value for key, value in body.items() if isinstance(value, Column)}
         for key, value in declared.items():
-            # The annotation says it already. It is a text: every module with records postpones annotations.
+            # The annotation says it already. It is a string, as every module with records postpones annotations.
             value.nullable = not value.primary_key and body["__annotations__"][key].endswith("| None]")
         body |= {"__slots__": (), "_declared": inherited | declared}
         cls = super().__new__(mcls, name, bases, body)

@@ -56,7 +56,7 @@ MISSING = Missing.MISSING
 
 @frozen
 class Body:
-    """What an Operation takes.
+    """The body that an Operation takes.
 
     `key`: the envelope's one key (`"server"`); None if the fields are at the top level.
     `bulk`: the plural key under which a list of them may come instead.

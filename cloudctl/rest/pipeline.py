@@ -126,7 +126,7 @@ class Pipeline:
     # as surrogates, NUL as itself, and the handlers report what is wrong with them.
     verbatim: bool = False
     transaction_id: str = ""  # the header that carries a transaction id, if any
-    # Callers who pass this rule are told what is wrong with a body before the policy refuses them, as in neutron.
+    # Callers who pass this rule hear what is wrong with a body before the policy refuses them, as in neutron. "": none.
     bodies_first: str = ""
     lower_case: bool = False  # names of response headers: some clients do not ignore their case
     signatures: Signatures | None = None  # callers are identified by signatures of requests, not by tokens

@@ -70,7 +70,7 @@ def declare_usual(column: Column[Any], value: Any, *indexes: tuple[Any, ...]) ->
 
 
 def unusual(column: Column[Any]) -> Condition:
-    """That a row has another value than the usual one, worded as in the index that has only those rows."""
+    """The condition that a row has an unusual value, worded as in the index that has only those rows."""
     value = column.info[USUAL]
     if value is None:
         return column.is_not(None)
@@ -107,7 +107,7 @@ def varying(
 
 
 def linked(id: Column[str], refers: Column[str], *met: Condition) -> Condition:
-    """That something that meets `met` refers to a row of this id.
+    """The condition that something which meets `met` refers to the row of this id.
 
     Two ways, one of which finds nothing: through what refers, if that is little; and row by row, if it is much, as then
     the next row that is looked at is likely to match.
@@ -172,7 +172,7 @@ def _parts(order: Order, place: Sequence[Any] | None) -> Iterator[Way]:
 
 
 def _reached(column: Column[Any], usual: Any, order: Order, place: Sequence[Any]) -> Condition:
-    """That a row with the usual value is after the place."""
+    """The condition that a row with the usual value is after the place."""
     up = order[0][1]
     value, marker = place
     if value == usual:

@@ -207,7 +207,7 @@ class Engine(Service):
     def _look(self) -> None:
         if not self._turn.acquire(blocking=False):
             self._again = True
-            # Whoever has the turn looks once more, except a transaction that then claims nothing: hence the delay.
+            # The holder of the turn looks once more, except a transaction that claims nothing: hence the later look.
             self._look_in(self._poll)
             return
         ensureDeferred(self._claim()).addBoth(self._claimed)

@@ -72,7 +72,7 @@ class Origin(Protocol):
 
 @frozen
 class Unasked:
-    """The origin of work that no user asked for, but for example an audit. `project_id`: the resource's project."""
+    """The origin of work that no user requested: an audit's, for example. `project_id`: whose resource it is."""
 
     project_id: str = ""
     user_id: str = ""
