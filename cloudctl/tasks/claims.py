@@ -76,7 +76,7 @@ _release_expired = _release.where(TaskRow.owner != bindparam("by"), TaskRow.leas
 
 
 def may_have(running: int, free: int) -> int:
-    """How many of the `free` slots a project may take that has `running` already.
+    """How many of the `free` slots a project with `running` tasks may take.
 
     It gets at most PORTION times as many as it leaves free, so however long its tasks take, the next project finds
     some. A project that has none may take at least one, if one is free.
