@@ -5,15 +5,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Where `make run` keeps the database, images and keys.
 STATE ?= state
-# More words for the command that a target runs: make run ARGS="--help"
+# Extra arguments for the command that a target runs: make run ARGS="--help"
 ARGS ?=
 # Test processes at once: twice as many as cores, as the long tests wait for guests and other processes.
 JOBS ?= 4
-# These are run on a second reactor, too. Of each thing that is asked of a reactor those tests that ask it of their own:
-# threads and timers (of databases, the engine, drivers that block), sockets (to processes of our own, libpq, an AMQP
-# bus, BMCs, OVN's database, NBD, a file's way out, an import's way in), processes (of drivers). Other drivers ask no more
-# than these. All others have a Clock, or start clouds in processes, which have a reactor of their own whatever the test's
-# is: that one works on asyncio's as a whole is a test of tests/live.
+# These also run on a second reactor: for each thing that a reactor is used for, the tests that use it themselves:
+# threads and timers (of databases, the engine, blocking drivers), sockets (to processes of our own, libpq, an AMQP bus,
+# BMCs, OVN's database, NBD, a file sent, an import received), processes (of drivers). Other drivers use no more than
+# these. All other tests have a Clock, or start clouds in processes, which have their own reactor whatever the test's is;
+# tests/live has a test that a whole cloud works on asyncio's.
 ASYNCIO_TESTS ?= $(addprefix tests/db/test_,database.py group.py libpq.py line.py) \
 	$(addprefix tests/tasks/test_task_,live.py peers.py) tests/rest/test_sendfile.py tests/image/test_image_web.py \
 	$(addprefix tests/drivers/,amqp redfish nbd ovn/test_ovn_failures.py test_driver_threaded.py test_driver_programs.py)
@@ -22,18 +22,18 @@ LOCKED := $(VENV)/.locked
 INSTALLED := $(VENV)/.installed
 
 # Tests that start `twist` or `openstack` find those of the venv. Not exported: $(PYTHON) must not be found in there.
-# Hundreds of processes import the same, so what one has compiled is kept, even where the environment says otherwise.
+# Hundreds of processes import the same modules, so bytecode is kept, even if the environment says otherwise.
 PYTEST_ALONE := PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
-# Each process begins with its share of the long tests (tests/conftest.py), and takes of another one's when it is done.
+# Each process begins with its share of the long tests (tests/conftest.py), and takes from another's when it is done.
 PYTEST := $(PYTEST_ALONE) -n $(JOBS) --dist=worksteal
-# Where pytest keeps what it has compiled.
+# Where pytest keeps its bytecode.
 COMPILED := tests/__pycache__
 
 CLIENTS := novaclient cinderclient glanceclient openstackclient openstack-objects osc-placement libcloud \
 	gophercloud masakari rally ansible horizon nodepool swiftclient boto3 awscli s3fs rclone s3cmd restic duplicity \
 	sync
 
-# How many simulations of docs/instance-ha.md are played, and how large and long each of them is.
+# How many simulations of docs/instance-ha.md run, and how large and long each of them is.
 SIMULATED ?= --seeds=100 --hosts=100 --servers=2000 --days=30
 
 .PHONY: help run test lint format bench simulate clients docs lock sbom clean
@@ -56,7 +56,7 @@ run: $(INSTALLED)
 	@mkdir -p -m 0700 $(STATE)
 	exec $(BIN)/twist cloudctl --state-dir=$(STATE) $(ARGS)
 
-# mypy is one process for a minute, which leaves the other cores idle: the tests are run beside it, and those on asyncio's
+# mypy is one process for a minute, which leaves the other cores idle: the tests run beside it, and those on asyncio's
 # reactor after it, while the others go on.
 test: $(INSTALLED)
 	$(MAKE) --no-print-directory --jobs=2 lint tests tests-on-asyncio
@@ -68,8 +68,8 @@ tests: $(COMPILED)
 tests-on-asyncio: lint $(COMPILED)
 	$(PYTEST) --reactor=asyncio $(ASYNCIO_TESTS)
 
-# Where nothing is compiled yet, one process does it: all of them would compile the same at once. What it has to say of
-# the tests they say, too.
+# If nothing is compiled yet, one process does it: otherwise all of them would compile the same at once. The later runs
+# report whatever this one would.
 $(COMPILED): | $(INSTALLED)
 	-@$(PYTEST_ALONE) --collect-only >/dev/null
 
@@ -88,7 +88,7 @@ bench: $(INSTALLED)
 simulate: $(INSTALLED)
 	$(BIN)/python -m tests.instance_ha.simulation $(if $(filter file,$(origin JOBS)),,--jobs=$(JOBS)) $(SIMULATED) $(ARGS)
 
-# Each of them runs, whatever became of those before it.
+# Each of them runs even if an earlier one failed.
 clients: $(INSTALLED)
 	@failed=; for client in $(CLIENTS); do echo "== $$client"; tests/clients/$$client || failed="$$failed $$client"; done; \
 		[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
@@ -105,7 +105,7 @@ lock:
 		--no-annotate --extra postgresql --extra test --output-file requirements.lock setup.cfg
 	rm -rf $(VENV)-lock
 
-# What there is in an installation, for those who look for holes in it: CycloneDX.
+# What an installation contains, for vulnerability scanners: CycloneDX.
 sbom:
 	$(PYTHON) -m venv --clear $(VENV)-sbom
 	$(VENV)-sbom/bin/pip install --quiet cyclonedx-bom
@@ -124,7 +124,7 @@ $(LOCKED): requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
 	@touch $@
 
-# Without build isolation nothing is fetched but what the lock names.
+# Without build isolation, only what the lock names is fetched.
 $(INSTALLED): $(LOCKED) setup.cfg pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
