@@ -1,4 +1,4 @@
-"""Events to a bus of messages, where services of other clouds hear them."""
+"""Events to a message bus, where services of other clouds hear them."""
 
 from __future__ import annotations
 

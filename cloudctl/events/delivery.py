@@ -1,8 +1,8 @@
 """Bringing events to receivers: at least once, in their order, by one process at a time.
 
-A receiver that does not take an event is asked again after pauses that grow, and nothing goes past it meanwhile. One
-that will never take an event (a webhook that answers 400) is spared it. Whoever dies between the delivery and the
-commit that notes it delivers again: receivers know by `message_id` what they have.
+An event that a receiver does not take is sent again after growing pauses, and no later event overtakes it. An event
+that a receiver will never take (a webhook answers 400) is skipped. If a process dies between the delivery and the
+commit that notes it, the events are delivered again: receivers know by `message_id` what they have.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from cloudctl.tasks.rounds import Rounds
 
 log = Logger()
 
-PERIOD = 5.0  # seconds: what is told goes at once, what was not taken then
+PERIOD = 5.0  # seconds: new events go at once, those not taken are retried at this pace
 TRIM = 60.0
 LEASE = 120.0
-AT_ONCE = 50  # events between two notes of how far a receiver has come
+AT_ONCE = 50  # events between two records of how far a receiver has come
 
 
 @frozen
 class Outcome:
-    """Of an attempt to deliver some events: how many of them are done with, and of these how many were refused.
+    """Of an attempt to deliver some events: how many of them are done with, and how many of these were refused.
 
-    `why`: the next one could not be delivered.
+    `why`: the reason why the next one could not be delivered.
     """
 
     done: int
@@ -47,7 +47,7 @@ Send = Callable[[Sequence[Event]], Awaitable[Outcome]]
 
 
 class Ordering(Rounds):
-    """Puts into order what was written, and forgets what is old."""
+    """Orders the events that were written, and forgets old ones."""
 
     def __init__(self, clock: IReactorTime, db: Database, options: EventOptions) -> None:
         super().__init__(clock, PERIOD, "events could not be put in order")
@@ -79,7 +79,7 @@ class Ordering(Rounds):
 
 
 class Following(Rounds):
-    """Goes on from where a receiver is whenever there is more. `types`: what it wants of it."""
+    """Goes on from a receiver's position whenever there are more events. `types`: those that the receiver wants."""
 
     def __init__(self, clock: IReactorTime, db: Database, name: str, types: tuple[str, ...]) -> None:
         super().__init__(clock, PERIOD, f"events could not be delivered to {name}")
@@ -107,11 +107,11 @@ class Following(Rounds):
 
     @abstractmethod
     async def go_on(self) -> bool:
-        """Whether there was anything."""
+        """Returns whether there was anything to deliver."""
 
 
 class Delivery(Following):
-    """To one that is outside. `send` delivers events one after the other, and raises nothing that is foreseen."""
+    """To a receiver outside. `send` delivers events one after another, and does not raise for foreseen failures."""
 
     def __init__(
         self,
@@ -135,13 +135,13 @@ class Delivery(Following):
         wanted = self.wanted(found)[:AT_ONCE]
         outcome = await self.send(wanted) if wanted else Outcome(0)
         if outcome.why is None and len(wanted) < AT_ONCE:
-            position = found[-1].position  # behind the last wanted one, too
+            position = found[-1].position  # past unwanted events after the last wanted one, too
         else:
             position = wanted[outcome.done - 1].position if outcome.done else None
         return await self.db.run(self._note, position, outcome)
 
     def _take(self, conn: Connection) -> Sequence[Event]:
-        """Nothing if another process delivers, or if it is to be left alone still."""
+        """Nothing if another process delivers, or if it is too early for a retry."""
         taken = receivers.take(conn, self.receiver, self.owner, utc(self.db.now(conn)), LEASE)
         if taken is None:
             return ()
@@ -166,7 +166,7 @@ class Delivery(Following):
 
 
 class Taking(Following):
-    """By another part of the cloud, in one transaction with what it makes of them: once, and in their order."""
+    """To another part of the cloud, in one transaction with what it makes of the events: once, and in their order."""
 
     def __init__(
         self,
@@ -197,6 +197,6 @@ class Taking(Following):
 
 
 def _is_behind(conn: Connection, name: str) -> bool:
-    """Whether there is anything to be delivered, or it was never seen: a look that disturbs nobody."""
+    """Whether there is anything to deliver, or the receiver is new: only a read, which takes no lock."""
     found = receivers.find(conn, name)
     return found is None or found.position < outbox.last(conn)

@@ -1,4 +1,4 @@
-"""How an event looks to whoever gets it: the envelope of OpenStack's notifications; compute.md, section 19."""
+"""How an event looks to a receiver: the envelope of OpenStack's notifications; compute.md, section 19."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cloudctl.events.tables import Event
 
 
 def envelope(event: Event) -> dict[str, Any]:
-    """JSON. `message_id` is by which a receiver knows one that comes again; one of a resource comes before the next."""
+    """JSON. Receivers recognize a repeated event by `message_id`; the events of one resource come in order."""
     return {
         "message_id": event.id,
         "event_type": event.type,

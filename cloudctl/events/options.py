@@ -40,7 +40,7 @@ def is_url(_instance: object, _attribute: Any, value: str) -> None:
 
 
 def key(secret: str) -> bytes:
-    """With the prefix `whsec_` it is base64, as receivers of this kind give it; another one is what it is."""
+    """With the prefix `whsec_` it is base64, as such receivers issue it; any other secret is taken literally."""
     if secret.startswith(PREFIX):
         try:
             return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
@@ -59,9 +59,9 @@ class WebhookOptions:
     """`[events.webhooks.NAME]`"""
 
     url: str = field(validator=is_url)
-    # By which the receiver knows that it is we who call.
+    # Proves to the receiver that the call is ours.
     secret: str = field(validator=is_secret, repr=False)
-    # Which events it gets: types, as the shell has patterns.
+    # Which events it gets: types, as shell patterns.
     types: tuple[str, ...] = ("*",)
 
 
@@ -69,18 +69,18 @@ class WebhookOptions:
 class EventOptions:
     """[events]"""
 
-    # What is called for each event. Receivers may be at public addresses, and in these networks: ["10.0.0.0/8"].
+    # Receivers called for each event. They may be at public addresses, and in these networks: ["10.0.0.0/8"].
     webhooks: dict[str, WebhookOptions] = field(factory=dict, validator=names)
     webhook_networks: tuple[str, ...] = field(default=(), validator=networks)
     # Seconds in which a receiver must answer.
     webhook_timeout: float = field(default=30.0, validator=positive)
-    # Which events are told to the bus, where [drivers] bus is one.
+    # Which events are published on the bus, if [drivers] names one.
     bus_types: tuple[str, ...] = ("*",)
     # Whether administrators may follow them at /events/v1/stream; how many may at once, in each process, and for how
     # many seconds.
     stream: bool = False
     streams: int = field(default=20, validator=positive)
     stream_limit: float = field(default=3600.0, validator=positive)
-    # For how many seconds, and how many of them, events are kept: whoever has not taken them by then has lost them.
+    # For how many seconds, and how many, events are kept: a receiver that has not taken them by then has lost them.
     keep: float = field(default=86400.0, validator=positive)
     most: int = field(default=100_000, validator=positive)

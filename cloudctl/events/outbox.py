@@ -1,8 +1,8 @@
 """The outbox: events are written in the transaction of their change, and put in order once that has committed.
 
-Numbers of rows are given before the commit, so a reader that went by them would pass by what commits late. Positions
-are given after it, by one process at a time, to what is there by then; for one resource both orders are the same, since
-its changes wait for each other. Who keeps its last position misses nothing and gets nothing twice.
+Row numbers are assigned before the commit, so a reader following them would skip what commits late. Positions are
+assigned after it, by one process at a time, to the rows visible by then; for one resource both orders are the same,
+since its changes wait for each other. A reader that remembers its last position misses nothing and gets nothing twice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cloudctl.db import Connection, notify
 from cloudctl.db.columns import new_id
 from cloudctl.events.tables import Event, Receiver
 
-# Told at each commit that holds an event, and at each one that has put some in order.
+# Announced by each commit that writes an event, and by each one that puts some in order.
 WRITTEN, ORDERED = "events.written", "events.ordered"
 INFO, ERROR = "INFO", "ERROR"
 OUTBOX = ""
@@ -37,7 +37,7 @@ _last = select(Receiver.position).where(Receiver.name == OUTBOX)
 
 @frozen
 class NewEvent:
-    """`resource`: of which it is; its events are delivered in the order in which they were told."""
+    """`resource`: what the event is about; a resource's events are delivered in the order in which they were told."""
 
     type: str
     resource: str
@@ -49,7 +49,7 @@ class NewEvent:
 
 
 def tell(conn: Connection, new: NewEvent, now: datetime, request_id: str | None = None) -> None:
-    """Write it, if somebody wants it. Who makes an event at a price asks `conn.wishes` before."""
+    """Write it, if somebody wants it. If an event is costly to make, check `conn.wishes` first."""
     if new.type not in conn.wishes:
         return
     values = {
@@ -68,10 +68,10 @@ def tell(conn: Connection, new: NewEvent, now: datetime, request_id: str | None 
 
 
 def order(conn: Connection) -> bool:
-    """Give positions to events that have none; whether more are left."""
+    """Give positions to events that have none; returns whether more may be left."""
     outbox = conn.execute(_outbox).first()
     if outbox is None:
-        # Made by the first process that looks; of two, the second one finds it.
+        # The first process to look makes it; if two do, the second one finds it.
         with suppress(IntegrityError), conn.begin_nested():
             conn.execute(insert(Receiver).values(name=OUTBOX))
         outbox = conn.execute(_outbox).one()
@@ -96,7 +96,7 @@ def last(conn: Connection) -> int:
 
 
 def after(conn: Connection, position: int, most: int = BATCH) -> Sequence[Event]:
-    """Those behind this position, in their order."""
+    """Those after this position, in order."""
     return conn.execute(_after, {"after": position, "most": most}).all()
 
 
@@ -106,7 +106,7 @@ def oldest(conn: Connection) -> int | None:
 
 
 def trim(conn: Connection, now: datetime, keep: float, most: int) -> int:
-    """Forget what is older than `keep` seconds, and the oldest of more than `most`; up to which position."""
+    """Forget what is older than `keep` seconds, and all but the latest `most`; returns the last position forgotten."""
     old = conn.scalar(select(func.max(Event.position)).where(Event.at < now - timedelta(seconds=keep))) or 0
     end = max(old, last(conn) - most)
     conn.execute(delete(Event).where(Event.position <= end))

@@ -28,7 +28,7 @@ def every(conn: Connection) -> Sequence[Receiver]:
 
 
 def ensure(conn: Connection, name: str) -> Receiver:
-    """A new one hears of what comes from now on."""
+    """A new receiver gets what comes from now on."""
     found = find(conn, name)
     if found is None:
         # Another process may be first.
@@ -40,7 +40,7 @@ def ensure(conn: Connection, name: str) -> Receiver:
 
 
 def take(conn: Connection, name: str, owner: str, now: datetime, lease: float) -> Receiver | None:
-    """Be the one process that delivers to it, for so many seconds. None: another one is, or it is too early."""
+    """Become the one process that delivers to it, for `lease` seconds. None: another one is, or it is too early."""
     ensure(conn, name)
     at = seconds(now)
     free = or_(Receiver.owner.is_(None), Receiver.owner == owner, Receiver.lease_until < at)
@@ -54,7 +54,7 @@ def let_go(conn: Connection, name: str, owner: str) -> None:
 
 
 def advance(conn: Connection, name: str, owner: str, position: int, refused: int, now: datetime, lease: float) -> bool:
-    """It has all up to there, and was renewed. False: another process has taken over."""
+    """Note that it has everything up to `position`, and renew the lease. False: another process has taken over."""
     well = {"position": position, "failures": 0, "error": None, "stuck_since": None, "not_before": 0.0}
     mine = Receiver.name == name, Receiver.owner == owner
     values = {**well, "refused": Receiver.refused + refused, "lease_until": seconds(now) + lease}
@@ -62,12 +62,12 @@ def advance(conn: Connection, name: str, owner: str, position: int, refused: int
 
 
 def move(conn: Connection, name: str, position: int) -> None:
-    """Of one whose events are taken in the same transaction."""
+    """For a receiver that takes its events in the same transaction."""
     conn.execute(update(Receiver).where(Receiver.name == name).values(position=position))
 
 
 def fail(conn: Connection, name: str, owner: str, why: str, now: datetime) -> float:
-    """It does not take what is next, and is asked again after a while, which grows. How long that is, in seconds."""
+    """It does not take what is next, and is tried again after a growing pause. Returns the pause in seconds."""
     found = find(conn, name, lock=True)
     if found is None or found.owner != owner:
         return MOST
@@ -84,7 +84,7 @@ def fail(conn: Connection, name: str, owner: str, why: str, now: datetime) -> fl
 
 
 def pass_over(conn: Connection, end: int) -> Sequence[tuple[str, int]]:
-    """What is gone up to there is not waited for; (name, how many it has lost) of those that have not come so far."""
+    """Move receivers that are not at `end` past what is gone; returns (name, how many it has lost) of each."""
     behind = [each for each in every(conn) if each.position < end]
     for each in behind:
         count = Receiver.lost + (end - each.position)

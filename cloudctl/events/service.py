@@ -1,4 +1,4 @@
-"""Events as a part of a cloud: who gets them is a matter of its configuration."""
+"""Events as a part of a cloud: its configuration decides who gets them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cloudctl.rest.pipeline import Http
 
 
 class Bus(TwistedService):
-    """Lets go of the bus when nobody uses it any more."""
+    """Closes the bus when nobody uses it any more."""
 
     def __init__(self, bus: IBus) -> None:
         self.bus = bus

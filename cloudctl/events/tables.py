@@ -14,11 +14,11 @@ _LONG = BigInteger().with_variant(Integer(), "sqlite")
 
 
 class Event(Record, table="events"):
-    """One that somebody wants to hear of, until all have it or it is too old."""
+    """An event that somebody wants, kept until it is too old or there are too many."""
 
     # The order in which they were written, which for one resource is the order of its changes.
     number: Field[int] = column(_LONG, primary_key=True, autoincrement=True)
-    # The order in which they are delivered. None: its transaction has only just been seen to be committed.
+    # The order in which they are delivered. None: committed, but not yet put in order.
     position: Field[int | None] = column(_LONG, unique=True)
     id: Field[str] = identifier()
     type: Field[str] = text(100)  # "instance.create.end"
@@ -35,7 +35,7 @@ Index("ix_events_at", Event.at)
 
 
 class Receiver(Record, table="event_receivers"):
-    """How far one has come, and the process that delivers to it. The one called "" is the outbox: what is in order."""
+    """How far one has come, and the process that delivers to it. The one called "" is the outbox: what is ordered."""
 
     name: Field[str] = text(64, primary_key=True)
     position: Field[int] = column(_LONG, default=0)  # the last event that it has

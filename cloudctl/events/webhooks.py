@@ -29,7 +29,7 @@ from cloudctl.events.options import WebhookOptions, key
 from cloudctl.events.tables import Event
 from cloudctl.rest.outgoing import NETWORK, FetchError, Permitted, PublicEndpoint
 
-# What says of an event that it will never be taken, however often it is sent.
+# Statuses by which a receiver says that it will never take an event, however often it is sent.
 REFUSALS = frozenset({400, 413, 415, 422})
 
 # The status of the answer to a POST. Raises FetchError: there was none.
@@ -43,7 +43,7 @@ def sign(secret: str, id: str, timestamp: int, body: bytes) -> str:
 
 @frozen
 class Webhook:
-    """A receiver of events. Redirects are not followed: where events go is what the operator says."""
+    """A receiver of events. Redirects are not followed: only the operator decides where events go."""
 
     options: WebhookOptions
     clock: IReactorTime
@@ -84,7 +84,7 @@ class _Endpoints:
 
 
 class _Unread(Protocol):
-    """What an answer says beside its status is of no interest, and may have no end."""
+    """An answer's body is of no interest, and may be endless."""
 
     def connectionMade(self) -> None:
         if self.transport is not None:
@@ -102,7 +102,7 @@ class Poster:
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> int:
         if not all(each.providedBy(self.reactor) for each in NETWORK):
             raise FetchError("This cloud has no network access.")
-        from treq.client import HTTPClient  # no start has to wait for it
+        from treq.client import HTTPClient  # here, so that startup does not wait for it
 
         agent = Agent.usingEndpointFactory(self.reactor, _Endpoints(self.reactor, self.permitted))
         sent = Headers({name: [value] for name, value in headers.items()})

@@ -1,4 +1,4 @@
-"""Instance high availability. So far only its version documents; the API follows.
+"""Instance high availability.
 
 Reference: instance-ha.md, discovery.md.
 """

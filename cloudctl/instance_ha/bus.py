@@ -1,7 +1,7 @@
-"""What a compute service tells on its bus, and the notification that it becomes. Reference: instance-ha.md, section 7.
+"""What a compute service sends on its bus, and the notification that results. Reference: instance-ha.md, section 7.
 
-Whoever listens to a bus calls `take` for each message, and acknowledges it after the commit. A message that comes
-again changes nothing. Our own watch writes what it notices in the same way.
+A listener to a bus calls `take` for each message, and acknowledges it after the commit. A repeated message changes
+nothing. Our own watch writes what it notices in the same way.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from cloudctl.tasks.tables import TaskRow
 log = Logger()
 
 HOST_ERROR, INSTANCE_ERROR = "compute.host.error", "compute.instance.error"
-# What a stock compute service tells of a host that an administrator has said to be down.
+# What a stock compute service sends about a host that an administrator has declared down.
 SERVICE_UPDATE = "service.update"
 HEARD = (HOST_ERROR, INSTANCE_ERROR, SERVICE_UPDATE)
 KEPT = timedelta(days=1)
-FAILED = "STOPPED_FAILED"  # the one thing of a guest that is acted upon
+FAILED = "STOPPED_FAILED"  # the only guest event that is acted upon
 ID_LENGTH = 64
 
 
 @frozen
 class Message:
-    """An event of these two types. `at`: when it was sent."""
+    """An event of one of the types in HEARD. `at`: when it was sent."""
 
     id: str
     type: str
     publisher: str  # "nova-compute:compute-01"
     payload: Mapping[str, Any]
     at: datetime
-    request_id: str = ""  # of our own: in whose course it was told
+    request_id: str = ""  # of our own events: the request that caused it
 
     @property
     def data(self) -> Mapping[str, Any]:
@@ -68,7 +68,7 @@ class Message:
         return self.data.get("binary") == COMPUTE and self.data.get("forced_down") is True
 
     def notification(self) -> NewNotification | None:
-        """None for one that says nothing of use."""
+        """None if the message says nothing of use."""
         if not self.host:
             return None
         if self.type == HOST_ERROR:
@@ -80,7 +80,7 @@ class Message:
             return NewNotification(self.host, "COMPUTE_HOST", payload, self.at)
         if self.type == INSTANCE_ERROR and self.instance and self.data.get("asked_for") is not True:
             if self.data.get("vir_domain_event", FAILED) != FAILED:
-                # It has shut itself down.
+                # The guest has shut itself down.
                 return None
             payload = {"event": STOPPED, "instance_uuid": self.instance, "vir_domain_event": FAILED}
             return NewNotification(self.host, "COMPUTE_INSTANCE", payload, self.at)
@@ -88,7 +88,7 @@ class Message:
 
 
 def take(conn: Connection, message: Message, options: InstanceHaOptions, now: datetime) -> str | None:
-    """The id of the notification that it becomes, if it is new and becomes one. Nobody is told of one that does not."""
+    """The id of the resulting notification, if the message is new and results in one. Otherwise nobody is notified."""
     new = message.notification()
     row = {"message_id": message.id[:ID_LENGTH], "type": message.type[:64], "host": message.host[:255], "at": now}
     try:
@@ -113,7 +113,7 @@ def take(conn: Connection, message: Message, options: InstanceHaOptions, now: da
 
 
 def _is_of_ours(conn: Connection, request_id: str) -> bool:
-    """Whether a recovery brought it about: that it did not work is known to it."""
+    """Whether a recovery caused it: the recovery itself knows that it failed."""
     if not request_id:
         return False
     kinds = [kind.name for kind in RECOVER.values()]
@@ -122,11 +122,11 @@ def _is_of_ours(conn: Connection, request_id: str) -> bool:
 
 
 def told_lately(conn: Connection, host: str, since: datetime) -> bool:
-    """Whether this host's death was told after that."""
+    """Whether this host's death was reported after that."""
     mine = Event.host == host, Event.type == HOST_ERROR, Event.at > since
     return conn.execute(select(Event.message_id).where(*mine).limit(1)).first() is not None
 
 
 def forget(conn: Connection, now: datetime) -> None:
-    """What can be forgotten."""
+    """Delete events older than KEPT."""
     conn.execute(delete(Event).where(Event.at < now - KEPT))

@@ -1,7 +1,7 @@
 """The guests of a dead host: which of them go, in which order, and where to. Reference: instance-ha.md, section 6.
 
 A guest has as many attempts as the recovery method has ways (`auto`: any host; `reserved_host`: a reserve), and as many
-again whenever the recovery is tried anew. Who has arrived is not touched any more.
+again whenever the recovery is retried. A guest that has arrived is not touched again.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ WAYS = {
     RH_PRIORITY: (RESERVED_HOST, AUTO),
 }
 HA_ENABLED = "HA_Enabled"
-# Whose host is gone without a loss: they have no guest that runs.
+# They lose nothing with their host: they have no running guest.
 STAYS = {
     BUILDING: "it is still being built",
     SHELVED: "it is shelved",
@@ -66,13 +66,13 @@ def is_ha_enabled(server: Server) -> bool:
 
 
 def acting(by: Origin, now: datetime) -> Caller:
-    """Who recovers: in the name of whom the notification came from, with the rights of an administrator."""
+    """The Caller that recovers: acts for the notification's sender, with the rights of an administrator."""
     identity = Identity(user_id=by.user_id, project_id=by.project_id, roles=frozenset({"admin"}))
     return Caller(identity, as_shipped(("cloudctl.compute",)), now, by.request_id)
 
 
 def plan(conn: Connection, notification: Notification, options: InstanceHaOptions, now: datetime) -> Sequence[VMove]:
-    """What is to be done with each server of the host: those that are said to be important first. May be repeated."""
+    """What is to be done with each server of the host: those marked as important first. May be repeated."""
     mine = Server.host == notification.hostname, Server.deleted_at.is_(None)
     found = conn.execute(select(Server).where(*mine).order_by(Server.number)).all()
     ordered = sorted(found, key=lambda server: not is_ha_enabled(server))
@@ -101,12 +101,12 @@ def _stays(server: Server, options: InstanceHaOptions) -> str | None:
 
 @frozen
 class Round:
-    """What a look at the moves has come to. `fenced` False: nothing was done, for there is no proof."""
+    """The result of a look at the moves. `fenced` False: nothing was done, since there is no proof."""
 
     fenced: bool
     under_way: int = 0
-    left: Sequence[VMove] = field(factory=tuple)  # that have not arrived, and have no attempt left
-    roomless: bool = False  # all of these could arrive, were there room
+    left: Sequence[VMove] = field(factory=tuple)  # those that have not arrived and have no attempt left
+    roomless: bool = False  # all of these could arrive if there were room
     arrived: int = 0
     all: int = 0
 
@@ -119,7 +119,7 @@ def advance(
     options: InstanceHaOptions,
     now: datetime,
 ) -> Round:
-    """Note what has come to its end, and begin what may. One transaction: no guest goes without a proof."""
+    """Note which moves have ended, and begin those that may. One transaction: no guest goes without a proof."""
     if not fencing.note_dead(conn, notification):
         return Round(False)
     ended = _ended(conn, task)
@@ -146,7 +146,7 @@ def advance(
 
 
 def settle(conn: Connection, notification: Notification, now: datetime) -> None:
-    """No guest is under way: reserves that got some are used, the others are given back."""
+    """Once no guest is under way: reserves that got some are used, the others are given back."""
     done = vmoves.SUCCEEDED, vmoves.ONGOING
     used = {each.dest_host for each in vmoves.of_notification(conn, notification.id) if each.status in done}
     reserves.settle(conn, notification.id, frozenset(name for name in used if name), now)
@@ -161,7 +161,7 @@ def _key(vmove: VMove) -> str:
 
 
 def _ended(conn: Connection, task: Task) -> Mapping[str, TaskRow]:
-    """The children that are not open any more, by their keys."""
+    """The children that are no longer open, by their keys."""
     mine = TaskRow.parent_id == task.id, TaskRow.state.not_in(OPEN)
     return {each.child_key or "": each for each in conn.execute(select(TaskRow).where(*mine))}
 
@@ -195,7 +195,7 @@ def _note_end(
         tried = [*vmove.tried, vmove.dest_host]
         changes["tried"] = tried
         if reserves.take(conn, notification, options, frozenset(tried), now) is not None:
-            # There is another reserve: this way is not at its end.
+            # There is another reserve: this way is not exhausted.
             changes["attempts"] = vmove.attempts
     vmoves.change(conn, vmove, {**changes, "dest_host": None}, now)
 
@@ -209,7 +209,7 @@ def _begin(
     options: InstanceHaOptions,
     now: datetime,
 ) -> bool:
-    """Whether it is under way."""
+    """Returns whether it is under way."""
     server = servers.find(conn, vmove.server_id)
     if server is None or server.deleted_at is not None or server.task_state == DELETING:
         vmoves.change(conn, vmove, {"status": vmoves.IGNORED, "message": "it was deleted"}, now)
@@ -240,11 +240,11 @@ def _evacuate(conn: Connection, task: Task, vmove: VMove, server: Server, host: 
     """Raises CloudError."""
     caller = acting(task, now)
     if server.vm_state not in (ACTIVE, STOPPED, ERROR):
-        # What was frozen in its memory is gone with it, and what it was resized from cannot be gone back to.
+        # What was frozen in memory is lost, and a resize can no longer be reverted.
         if server.vm_state == RESIZED:
             migrations.close_all(conn, server.id, now)
         servers.move(conn, server.id, "reset", now, vm_state=STOPPED if vmove.stopped else ACTIVE)
     row = servers.begin(conn, caller, server.id, "evacuate")
-    # Nobody could be told a new password.
+    # There is nobody to receive a new password.
     args = moving.leave_dead_host(conn, caller, row, Destination(host), None, stopped=vmove.stopped)
     children.submit(conn, task, _key(vmove), kinds.EVACUATE, server.id, args)

@@ -1,6 +1,6 @@
-"""Proofs that hosts are fenced, and what operators say. Nothing is recovered without one.
+"""Proofs that hosts are fenced, and operators' statements. No host is recovered without a proof.
 
-A proof holds for the one notification that it was got for: a host that came back since may be alive.
+A proof holds only for the notification that it was obtained for: a host that has come back since may be alive.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def find(conn: Connection, notification_id: str) -> Proof | None:
 
 
 def create(conn: Connection, notification: Notification, new: NewProof, now: datetime) -> Proof:
-    """A second one of the same fencer changes nothing."""
+    """A second proof from the same fencer changes nothing."""
     values = {
         "notification_id": notification.id,
         "host": notification.hostname,
@@ -57,7 +57,7 @@ def create(conn: Connection, notification: Notification, new: NewProof, now: dat
 
 
 def note_dead(conn: Connection, notification: Notification) -> bool:
-    """The host is down, whatever its driver says. False, and nothing is done: there is no proof."""
+    """Mark the host as down, whatever its driver says. False, with nothing done: there is no proof."""
     if find(conn, notification.id) is None:
         return False
     host = hosts.find(conn, notification.hostname)
@@ -90,6 +90,6 @@ def _waiting(conn: Connection, hostname: str) -> Notification:
 
 
 def _approve(conn: Connection, notification: Notification, now: datetime) -> None:
-    """It goes on, whatever it waits for but a proof."""
+    """Let it go on, whatever it waits for except a proof."""
     conn.execute(update(Notification).where(Notification.id == notification.id).values(approved=True, updated_at=now))
     queue.wake(conn, NOTIFICATION, notification.id)

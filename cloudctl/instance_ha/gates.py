@@ -1,6 +1,6 @@
-"""When a host is not fenced although it is said to be dead: so many at once are our own fault, not theirs.
+"""When a host reported dead is not fenced: if too many die at once, the fault is probably ours, not theirs.
 
-A gate that is closed holds the notification, and says why. It opens by itself, or by an operator's word.
+A closed gate holds the notification, and says why. It opens by itself, or when an operator approves.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cloudctl.instance_ha.options import InstanceHaOptions
 from cloudctl.instance_ha.tables import IGNORED, Member, Notification, Proof
 from cloudctl.placement import hosts
 
-# So few may always go.
+# This many may always be fenced.
 FEW = 2
 HOUR = timedelta(hours=1)
 
@@ -34,7 +34,7 @@ def closed(conn: Connection, notification: Notification, options: InstanceHaOpti
 def _cliff(conn: Connection, notification: Notification, options: InstanceHaOptions) -> str | None:
     """How many vanished at once, whatever has become of them.
 
-    Those of which nobody has told yet, too: of a network that breaks, not all hosts are missed in the same moment.
+    Including those not reported yet: when a network breaks, its hosts are not all missed at the same moment.
     """
     window = timedelta(seconds=options.cliff_window)
     at, known = notification.created_at, hosts.every(conn)
@@ -74,6 +74,6 @@ def _rate(conn: Connection, notification: Notification, options: InstanceHaOptio
 
 
 def _told_dead(conn: Connection, which: ColumnElement[bool]) -> set[str]:
-    """The hosts of which such notifications say that they are dead; of those that were seen alive they do not."""
+    """The hosts that such notifications report dead, except those that were then seen alive."""
     dead = Notification.kind == OF_HOST, Notification.subject.is_not(None), Notification.status != IGNORED
     return set(conn.scalars(select(Notification.hostname).where(which, *dead)))

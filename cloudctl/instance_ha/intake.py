@@ -1,7 +1,7 @@
-"""What others tell: our own compute service by the outbox, those of other clouds by a bus.
+"""What others report: our own compute service through the outbox, those of other clouds through a bus.
 
-An own event is taken in the transaction that notes it as taken: once, and in its order. A message of a bus is
-acknowledged after the commit, so one that comes again is known by its id; our own ones that come back by it are, too.
+Our own event is taken in the transaction that notes it as taken: once, and in order. A bus message is acknowledged
+after the commit, so a repeated one is recognized by its id; so are our own events that come back on the bus.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NAME = "instance_ha"
 
 
 def own_events(clock: IReactorTime, db: Database, options: InstanceHaOptions) -> Taking:
-    """That hosts are down is looked at by our own watch, which asks a second channel, too."""
+    """Only instance errors: our own watch looks for hosts that are down, and checks a second channel, too."""
 
     def take(conn: Connection, event: Event, now: datetime) -> None:
         told = Message(event.id, event.type, event.publisher, event.payload, event.at, event.request_id)
@@ -43,7 +43,7 @@ def own_events(clock: IReactorTime, db: Database, options: InstanceHaOptions) ->
 
 
 class BusIntake(Service):
-    """Hears what comes by a bus for as long as it runs."""
+    """Listens to a bus for as long as it runs."""
 
     def __init__(self, db: Database, source: IBusListening, options: InstanceHaOptions) -> None:
         self.db = db
@@ -56,7 +56,7 @@ class BusIntake(Service):
         beginning.addErrback(lambda failure: log.failure("cannot listen on the bus", failure))
 
     async def hear(self, told: BusMessage) -> None:
-        """Returns once it is known for good. Raises what the database raises: it is to come again."""
+        """Returns once it is stored for good. Raises what the database raises: then it is to be delivered again."""
         message = message_of(told)
         if message is not None:
             await self.db.run(self._write, message)
@@ -67,7 +67,7 @@ class BusIntake(Service):
 
 
 def message_of(told: BusMessage) -> Message | None:
-    """None for one of which there is nothing to be made: other events, and what looks like none."""
+    """None if nothing can be made of it: other events, and what does not look like an event."""
     type, payload = told.body.get("event_type"), told.body.get("payload")
     if type not in bus.HEARD or not isinstance(payload, Mapping):
         return None

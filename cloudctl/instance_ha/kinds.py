@@ -1,4 +1,4 @@
-"""The work that notifications are."""
+"""The kinds of work that notifications cause."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def not_found(host_id: str) -> NotFound:
 
 
 def find(conn: Connection, name: str, *, lock: bool = False) -> Member | None:
-    """By its name. `lock`: notifications of it take turns."""
+    """By its name. `lock`: notifications about it take turns."""
     return conn.execute(_by_name_locked if lock else _by_name, {"wanted": name}).first()
 
 
@@ -51,14 +51,14 @@ def get(conn: Connection, host_id: str) -> Member:
 
 
 def is_returning(conn: Connection, host_id: str) -> bool:
-    """Whether its operator lets it return, and it is not there yet: a machine that has its power again starts for
-    minutes, and what it had runs elsewhere.
+    """Whether its operator lets it return, and it is not back yet: a machine that has power again takes minutes to
+    start, and its servers run elsewhere.
     """
     return tasks.has_open(conn, kinds.HOST, host_id, (kinds.RETURN,))
 
 
 def create(conn: Connection, caller: Caller, segment: Segment, new: NewMember) -> Member:
-    """Raises Invalid: no such compute service; Conflict: it is in a segment."""
+    """Raises Invalid: no such compute service; Conflict: it is already in a segment."""
     _runs_servers(conn, new.name)
     values = {
         "id": new_id(),
@@ -79,7 +79,7 @@ def create(conn: Connection, caller: Caller, segment: Segment, new: NewMember) -
 
 
 def change(conn: Connection, caller: Caller, member: Member, changes: Mapping[str, Any]) -> Member:
-    """One that comes back from maintenance after a recovery is checked before it is used. Raises Invalid, Conflict."""
+    """A host back from maintenance after a recovery is checked before it is used. Raises Invalid, Conflict."""
     _calm(conn, member)
     if changes.get("name", member.name) != member.name:
         _runs_servers(conn, changes["name"])
@@ -104,7 +104,7 @@ def remove(conn: Connection, member: Member) -> None:
 
 
 def _calm(conn: Connection, member: Member) -> None:
-    """Raises Conflict while something is recovered from it, or it is the reserve of a recovery."""
+    """Raises Conflict while a recovery from it is open, or it is the reserve of a recovery."""
     mine = Notification.host_id == member.id, Notification.status.in_(OPEN)
     if member.reserved_for or conn.execute(select(Notification.id).where(*mine).limit(1)).first() is not None:
         raise Conflict(f"Host {member.id} can't be updated as it is in-use to process notifications.")

@@ -1,7 +1,7 @@
-"""Notifications: what somebody says is broken, and what has become of it. Reference: instance-ha.md, sections 2 and 3.
+"""Notifications: what is reported broken, and what was done about it. Reference: instance-ha.md, sections 2 and 3.
 
-new → running → finished, ignored, or error → running → … → failed. One that waits for a proof, for room or for an
-operator is `held`, and its message says for what.
+new → running → finished, ignored, or error → running → … → failed. A notification that waits for a proof, for room or
+for an operator is `held`, and its message says for what.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def create(
         with conn.begin_nested():
             conn.execute(insert(Notification).values(values))
     except IntegrityError:
-        # One that is open says the same.
+        # An open notification says the same.
         raise _duplicate(new) from None
     made = get(conn, str(values["id"]))
     if options.engine_enabled:
@@ -148,7 +148,7 @@ def _is_repeated(conn: Connection, host_id: str, new: NewNotification, options: 
 
 
 def _supersede(conn: Connection, host_id: str, new: NewNotification, now: datetime) -> None:
-    """Who is sure wins over who is not: a host of unknown status that is known to be dead does not wait any more."""
+    """A sure notification supersedes unsure ones: a host known to be dead no longer waits as one of unknown status."""
     if new.subject != OF_HOST or new.payload.get("host_status") != NORMAL:
         return
     mine = Notification.host_id == host_id, Notification.subject == OF_HOST, Notification.status.in_(OPEN)
@@ -158,7 +158,7 @@ def _supersede(conn: Connection, host_id: str, new: NewNotification, now: dateti
 
 
 def is_sure(notification: Notification) -> bool:
-    """Whether the host is said to be dead for certain: the monitor has seen to it, or an operator says so."""
+    """Whether the host is reported dead for certain: the monitor has ensured it, or an operator says so."""
     return notification.approved or notification.payload.get("host_status") == NORMAL
 
 
@@ -173,18 +173,18 @@ def open_of(conn: Connection, hostname: str) -> Notification | None:
 
 
 def held(conn: Connection) -> Sequence[Notification]:
-    """Those that wait for what does not come by itself."""
+    """Those that wait for something that does not come by itself."""
     waiting = select(Notification).where(Notification.held, Notification.status.in_(OPEN))
     return conn.execute(waiting.order_by(Notification.number)).all()
 
 
 def unclaimed(conn: Connection, before: datetime) -> Sequence[Notification]:
-    """Those that were new already then, and of which nobody has a task."""
+    """Those that are still new since before then and have no open task."""
     found = conn.execute(_old, {"before": before}).all()
     return [each for each in found if not tasks.has_open(conn, NOTIFICATION, each.id)]
 
 
 def tell(conn: Connection, notification_id: str, details: Sequence[Mapping[str, Any]], now: datetime) -> None:
-    """How far its workflow has come."""
+    """Record how far its workflow has come."""
     changed = update(Notification).where(Notification.id == notification_id)
     conn.execute(changed.values(details=[dict(each) for each in details], updated_at=now))

@@ -21,7 +21,7 @@ def not_negative(_instance: object, _attribute: Any, value: float) -> None:
 class InstanceHaOptions:
     """[instance_ha]"""
 
-    # Whether notifications are acted upon; false: they are stored, and stay new.
+    # Whether notifications are acted upon; if false, they are stored and stay new.
     engine_enabled: bool = True
     # What is done, in this order, when a host, an instance or a process is broken.
     host_tasks: list[str] = field(
@@ -41,34 +41,34 @@ class InstanceHaOptions:
     process_all_instances: bool = False
     # Servers in ERROR stay where they are.
     ignore_instances_in_error_state: bool = False
-    # Whether a reserve joins the aggregates of the host in whose place it comes, and so its zone.
+    # Whether a reserve joins the aggregates, and so the zone, of the host that it replaces.
     add_reserved_host_to_aggregate: bool = False
-    # Servers that leave one host at once.
+    # How many servers leave one host at once.
     host_failure_recovery_threads: int = field(default=3, validator=positive)
-    # Seconds in which a second notification that says the same is refused.
+    # Seconds within which a second notification that says the same is refused.
     duplicate_notification_detection_interval: float = field(default=180.0, validator=not_negative)
-    # Seconds until what could not be done is tried again, and how often that is.
+    # Seconds until a failed recovery is tried again, and how often it is.
     process_unfinished_notifications_interval: float = field(default=120.0, validator=positive)
     retries: int = field(default=1, validator=not_negative)
-    # Seconds until notifications that nobody has picked up are looked for.
+    # Seconds after which a new notification that nobody has picked up is picked up.
     retry_notification_new_status_interval: float = field(default=60.0, validator=positive)
-    # Seconds after which a notification is given up, whatever it waits for.
+    # Seconds after which a notification is abandoned, whatever it waits for.
     notifications_expired_interval: float = field(default=86400.0, validator=positive)
-    # Seconds between two attempts to prove that a host is fenced, and two looks at one that may be alive.
+    # Seconds between two attempts to prove that a host is fenced, and between two looks at one that may be alive.
     fencing_interval: float = field(default=15.0, validator=positive)
     unknown_interval: float = field(default=30.0, validator=positive)
     # Seconds of silence after which a host of unknown status is taken for dead, and fenced.
     unknown_silence: float = field(default=60.0, validator=not_negative)
     # Whether hosts are watched, beside external monitors.
     watch_hosts: bool = True
-    # Of how many hosts, and of how many of a segment, it is believed that they are dead: as parts of 1, but at least 2.
+    # What share of all hosts, and of a segment's, is believed to be dead: as parts of 1, but at least 2 hosts.
     # More within `cliff_window` seconds, and more fences an hour, wait for an operator.
     cliff_share: float = field(default=0.3, validator=not_negative)
     cliff_window: float = field(default=60.0, validator=positive)
     segment_share: float = field(default=0.5, validator=not_negative)
     fences_per_hour: int = field(default=20, validator=positive)
-    # Seconds until a server must have stopped, and be active.
+    # Seconds within which a server must have stopped, and within which it must be active.
     wait_period_after_power_off: float = field(default=180.0, validator=positive)
     wait_period_after_power_on: float = field(default=60.0, validator=positive)
-    # Whether the webhooks of alerting tools are taken as notifications.
+    # Whether webhooks of alerting tools are accepted as notifications.
     accept_alertmanager: bool = True

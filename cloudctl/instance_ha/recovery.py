@@ -1,8 +1,8 @@
-"""What a recovery is made of: named tasks in the order that the configuration says.
+"""What a recovery is made of: named tasks in the configured order.
 
-A task is a coroutine function `run(recovery)`. It is level-triggered like the step of a workflow that it is: it ensures
-a state, and may run again after a crash. It returns None when that is reached, `Wait` to be called again later, or
-raises `Over` (nothing more is to be done) or `NotDone`. Others come by plugins:
+A task is a coroutine function `run(recovery)`. It is a workflow's step, and level-triggered like any: it ensures a
+state, and may run again after a crash. It returns None when that is reached, `Wait` to be called again later, or
+raises `Over` (nothing more is to be done) or `NotDone`. Plugins add others:
 
     # twisted/plugins/example.py
     from cloudctl.instance_ha.recovery import RecoveryTask
@@ -38,7 +38,7 @@ Details = list[dict[str, Any]]
 
 
 class Over(Exception):
-    """Nothing more is to be done, and that is right: the notification is finished, or ignored."""
+    """Nothing more is to be done, and rightly so: the notification is finished, or ignored."""
 
     def __init__(self, message: str, *, ignored: bool = False) -> None:
         super().__init__(message)
@@ -63,11 +63,11 @@ class Recovery:
     title: str
 
     async def tell(self, message: str, progress: float) -> None:
-        """How far the task has come (0 to 1), for whoever looks at the notification."""
+        """How far the task has come (0 to 1), for readers of the notification."""
         await self.ctx.write(note, self.notification.id, self.title, RUNNING, message, progress, self.ctx.now)
 
     async def hold(self, why: str, poll: float) -> Wait:
-        """Nothing goes on until something comes that this process cannot bring about. Visible to operators."""
+        """Wait for something that this process cannot bring about. Visible to operators."""
         await self.ctx.write(self._hold, why, self.ctx.now)
         return Wait(poll)
 
@@ -76,7 +76,7 @@ class Recovery:
         note(conn, self.notification.id, self.title, RUNNING, why, 0.0, now)
 
     async def elapsed(self) -> float:
-        """Seconds since this task first asked; kept over restarts."""
+        """Seconds since this task first called this; kept across restarts."""
         now = self.ctx.now.timestamp()
         since = self.ctx.memo.get(self.ctx.step, {}).get("since")
         if since is None:
@@ -89,13 +89,13 @@ Run = Callable[[Recovery], Awaitable[Wait | None]]
 
 
 class IRecoveryTask(Interface):
-    """A task that lists of the configuration may name."""
+    """A task that the configuration's lists may name."""
 
     name = Attribute("What the configuration calls it.")
     title = Attribute("What the details of a recovery call it.")
 
     def load() -> Run:
-        """Import and return what does it."""
+        """Import and return the function that does it."""
 
 
 @implementer(IPlugin, IRecoveryTask)
@@ -118,7 +118,7 @@ def chosen(
     """The tasks of these names, in this order. Raises ConfigError with everything that is wrong."""
     names, found, problems = list(names), [], []
     known: dict[str, RecoveryTask] = {}
-    # To look through all that is installed takes longer than the rest of an instance-HA's start.
+    # Searching everything that is installed takes longer than the rest of instance HA's start.
     if not shipped.keys() >= set(names):
         known |= {each.name: each for each in getPlugins(IRecoveryTask, plugins)}
     known |= shipped
@@ -140,7 +140,7 @@ def chosen(
 def note(
     conn: Connection, notification_id: str, title: str, state: str, message: str, progress: float, now: datetime
 ) -> None:
-    """Add to the details of a task, unless that was the last thing that was said."""
+    """Add to the details of a task, unless the last entry says the same."""
     details: Details = [dict(each) for each in notifications.get(conn, notification_id).details]
     found = next((each for each in details if each["name"] == title), None)
     if found is None:

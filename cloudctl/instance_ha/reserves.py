@@ -1,7 +1,7 @@
 """Reserves: hosts of a segment that are kept free, and taken for one recovery each.
 
-One that is taken is enabled, and put into the aggregates of the host in whose place it comes, if so configured: the
-rules by which servers are placed hold for a reserve, too. One that got no guest is given back as it was.
+A taken reserve is enabled and, if so configured, put into the aggregates of the host that it replaces: placement rules
+hold for a reserve, too. A reserve that got no guest is given back as it was.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ def take(
 
 
 def _join(conn: Connection, reserve: hosts.Host, name: str, now: datetime) -> list[str]:
-    """The ids of the aggregates of that host which the reserve was not in."""
+    """The ids of that host's aggregates that the reserve was not in yet."""
     joined = []
     for aggregate in aggregates.of_host(conn, name):
         try:
             aggregates.add_host(conn, aggregate, reserve, now)
         except Conflict as error:
-            # It is in, or in another zone: then what needs this one finds no room on it.
+            # It is already in, or in another zone: then servers that need this zone find no room on it.
             log.info("reserve host {name}: {why}", name=reserve.name, why=error.message)
         else:
             joined.append(aggregate.id)
@@ -68,7 +68,7 @@ def _join(conn: Connection, reserve: hosts.Host, name: str, now: datetime) -> li
 
 
 def settle(conn: Connection, notification_id: str, used: frozenset[str], now: datetime) -> None:
-    """Those taken for this recovery that have guests of it are no reserves any more; the others are free as before."""
+    """Reserves that got guests of this recovery are no longer reserves; the others taken for it are free as before."""
     for member in conn.execute(select(Member).where(Member.reserved_for == notification_id)).all():
         is_used = member.name in used
         free: dict[str, Any] = {"reserved_for": None, "woken": False, "joined": []}
@@ -88,5 +88,5 @@ def _leave(conn: Connection, reserve: hosts.Host, joined: frozenset[str], now: d
         try:
             aggregates.remove_host(conn, aggregate, reserve, now)
         except (Conflict, NotFound) as error:
-            # Somebody has put a server there, which needs its zone.
+            # Somebody has placed a server there that needs its zone.
             log.warn("reserve host {name} could not leave an aggregate: {why}", name=reserve.name, why=error.message)

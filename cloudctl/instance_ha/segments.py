@@ -78,7 +78,7 @@ def change(conn: Connection, segment: Segment, changes: Mapping[str, Any], now: 
 
 
 def remove(conn: Connection, segment: Segment) -> None:
-    """With its hosts. Raises Conflict: a recovery is under way."""
+    """Its hosts, too. Raises Conflict: a recovery is under way."""
     _calm(conn, segment)
     conn.execute(delete(Member).where(Member.segment_id == segment.id))
     conn.execute(delete(Segment).where(Segment.id == segment.id))

@@ -1,4 +1,4 @@
-"""Instance high availability as a part of a cloud: beside the other APIs, and at listeners of its own."""
+"""Instance high availability as a part of a cloud: beside the other APIs, and on listeners of its own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def compose(cloud: Surroundings) -> Part:
     def build(http: Http) -> ApiApp:
         from cloudctl.instance_ha import api
 
-        # Alerting tools send one header for ever.
+        # Alerting tools send the same header forever.
         return api.build(evolve(http, authenticator=cloud.made(Bearers)), cloud.db, options)
 
     heard = (BusIntake(cloud.db, cloud.bus, options),) if IBusListening.providedBy(cloud.bus) else ()

@@ -10,7 +10,7 @@ from sqlalchemy import Index, Integer, String, Text, UniqueConstraint, and_
 from cloudctl.db.columns import Field, column, flag, identifier, json, optional_text, text, time
 from cloudctl.db.records import Record
 
-# A notification that nobody is done with.
+# A notification that is not done with.
 NEW, RUNNING, ERROR = "new", "running", "error"
 FINISHED, FAILED, IGNORED = "finished", "failed", "ignored"
 OPEN = (NEW, RUNNING, ERROR)
@@ -41,7 +41,7 @@ class Member(Record, table="ha_hosts"):
     control_attributes: Field[str] = column(Text)
     reserved: Field[bool] = flag(False)  # kept free for the guests of others
     on_maintenance: Field[bool] = flag(False)
-    # The notification for which it is the reserve, until its guests are here or it is given back.
+    # The notification that it is a reserve for, until the guests are here or it is given back.
     reserved_for: Field[str | None] = optional_text(64)
     woken: Field[bool] = flag(False)  # its compute service was disabled before that
     joined: Field[list[Any]] = json(list)  # ids of the aggregates that it is in for that
@@ -60,15 +60,15 @@ class Notification(Record, table="ha_notifications"):
     hostname: Field[str] = text()
     host_id: Field[str] = identifier()
     segment_id: Field[str] = identifier()
-    # What it says is broken: of an open notification there is no second one. NULL: it asks for nothing.
+    # What it says is broken: no two open notifications say the same. NULL: it asks for nothing.
     subject: Field[str | None] = column(Text)
     status: Field[str] = text(16)
     payload: Field[dict[str, Any]] = json(dict)
     generated_time: Field[datetime] = time()
     message: Field[str | None] = column(Text)  # why it ended so, or what it waits for
     held: Field[bool] = flag(False)  # it waits for what only an operator, or a machine, can bring about
-    approved: Field[bool] = flag(False)  # an operator has said that it shall go on
-    tries: Field[int] = column(Integer, default=0)  # that failed
+    approved: Field[bool] = flag(False)  # an operator has let it go on
+    tries: Field[int] = column(Integer, default=0)  # those that failed
     # [{name, state, progress, progress_details: [{timestamp, message, progress}]}]
     details: Field[list[Any]] = json(list)
     created_at: Field[datetime] = time()
@@ -89,7 +89,7 @@ Index("ix_ha_notifications_segment", Notification.segment_id, Notification.statu
 
 
 class Proof(Record, table="ha_proofs"):
-    """That a host is fenced: for one notification, and only for that."""
+    """A proof that a host is fenced: for one notification, and only for that."""
 
     number: Field[int] = column(Integer, primary_key=True, autoincrement=True)
     notification_id: Field[str] = identifier()
@@ -97,7 +97,7 @@ class Proof(Record, table="ha_proofs"):
     fencer: Field[str] = text(64)  # the name of a driver, or "operator"
     evidence: Field[str] = column(Text)
     at: Field[datetime] = time()
-    lifted_at: Field[datetime | None] = time()  # when its host was let work again
+    lifted_at: Field[datetime | None] = time()  # when its host was allowed to work again
 
 
 UniqueConstraint(Proof.notification_id, Proof.fencer)
@@ -116,10 +116,10 @@ class VMove(Record, table="ha_vmoves"):
     type: Field[str] = text(16)
     status: Field[str] = text(16)
     message: Field[str | None] = column(Text)
-    stopped: Field[bool] = flag(False)  # it was off, and shall be so
+    stopped: Field[bool] = flag(False)  # it was off, and is to stay off
     attempts: Field[int] = column(Integer, default=0)
     tried: Field[list[Any]] = json(list)  # names of the reserves that had no room for it
-    roomless: Field[bool] = flag(False)  # it is where it is because there is room nowhere
+    roomless: Field[bool] = flag(False)  # it stays where it is because there is no room anywhere
     start_time: Field[datetime | None] = time()
     end_time: Field[datetime | None] = time()
     created_at: Field[datetime] = time()

@@ -1,4 +1,4 @@
-"""Moves of guests that a recovery brings about. Reference: instance-ha.md, sections 2 and 6."""
+"""Guest moves that a recovery causes. Reference: instance-ha.md, sections 2 and 6."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def plan(
     found: Sequence[tuple[Server, bool, str | None]],
     now: datetime,
 ) -> None:
-    """A move of each (server, whether it was off, why it stays: None if it goes), unless it is there. In this order."""
+    """Insert the missing moves in this order, for (server, whether it was off, why it stays: None if it goes)."""
     known = set(conn.scalars(_known, {"notification": notification.id}))
     rows: list[dict[str, Any]] = [
         {

@@ -1,8 +1,8 @@
 """Our own watch: hosts that two channels agree to be dead, and notifications that nobody has picked up.
 
-The channels are the hypervisor's connection, by what compute has written down of it, and what the network's driver
-hears of its hosts. A driver that hears nothing of hosts leaves the watch to monitors: one channel alone is no proof of
-anything but that it is broken. What is noticed is an event of the bus, written in the transaction that notices.
+The channels are the hypervisor's connection, as compute has recorded it, and what the network driver hears from its
+hosts. With a driver that does not hear from hosts, the watch is left to monitors: one channel alone proves only that it
+is broken itself. What is noticed becomes a bus event, written in the same transaction.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class HaWatch(Rounds):
         await self.db.run(self._write, await self._silent())
 
     async def _silent(self) -> Collection[str]:
-        """Nobody is, while the driver cannot tell; what else there is to do does not wait for that."""
+        """No host is, while the driver cannot tell; the rest of the round does not wait for that."""
         if self.options.watch_hosts and IHostsHeard.providedBy(self.network):
             try:
                 return await self.network.silent_hosts()
@@ -74,7 +74,7 @@ class HaWatch(Rounds):
         bus.forget(conn, now)
 
     def _pick_up(self, conn: Connection, now: datetime) -> None:
-        """They were stored while the engine was off."""
+        """Begin notifications that were stored while the engine was off."""
         if not self.options.engine_enabled:
             return
         before = now - timedelta(seconds=self.options.retry_notification_new_status_interval)
@@ -82,14 +82,14 @@ class HaWatch(Rounds):
             notifications.begin(conn, each, Unasked(), self.options)
 
     def _missed(self, conn: Connection, silent: Collection[str], now: datetime) -> Sequence[str]:
-        """Those of them that the other channel has not seen for long enough, and that are watched. By name."""
+        """Those of them that are watched and that the other channel has not seen for long enough. Sorted by name."""
         if not silent:
             return ()
         since = now - timedelta(seconds=self.options.unknown_silence)
         return sorted(conn.scalars(_missed, {"silent": list(silent), "since": since}))
 
     def _is_news(self, conn: Connection, name: str, now: datetime) -> bool:
-        """Whether nobody has said so yet, and nobody waits for it to return."""
+        """Whether nobody has reported it yet, and nobody waits for it to return."""
         lately = now - timedelta(seconds=self.options.duplicate_notification_detection_interval)
         if notifications.open_of(conn, name) is not None or bus.told_lately(conn, name, lately):
             return False

@@ -1,4 +1,4 @@
-"""A whole cloud in memory, on a Clock, without sockets and threads: for the tests of cloudctl and of its users.
+"""A whole cloud in memory, on a Clock, without sockets or threads: for the tests of cloudctl and of its users.
 
 cloud = MemoryCloud()
 demo = cloud.client("demo")
@@ -31,7 +31,7 @@ from cloudctl.tasks.tables import OPEN, TaskRow
 from cloudctl.testing.http import Response, request
 
 PASSWORDS = {"admin": "admin-secret", "demo": "demo-secret"}
-# Settled after this many virtual seconds, or never.
+# A cloud settles within this many virtual seconds, or never.
 PATIENCE = 4000.0
 
 
@@ -62,7 +62,7 @@ def connection(cloud: Cloud) -> Any:
 
 @lru_cache(maxsize=4)
 def without_rows(_tables: int) -> bytes:
-    """A database with all tables, of which there are so many by now: a test's module may add some."""
+    """A database with all tables; the argument is their number by now, since a test's module may add some."""
     db = Database.in_memory(Clock())
     db.transact(False, lambda conn: metadata.create_all(conn.alchemy))
     return bytes(db.connections.get().driver.serialize())
@@ -89,13 +89,13 @@ def fresh(start: float) -> Snapshot:
     return snapshot
 
 
-# New clouds before their first start, by their configuration and all else that they depend on.
+# New clouds before their first start, by their configuration and everything else that they depend on.
 _prepared: OrderedDict[tuple[Any, ...], Snapshot] = OrderedDict()
 _PREPARED = 8
 
 
 def prepare(cloud: Cloud, key: tuple[Any, ...]) -> None:
-    """Fill a new cloud, as the one before it was that has the same key."""
+    """Fill a new cloud as an earlier one with the same key was filled."""
     if (found := _prepared.get(key)) is not None:
         _prepared.move_to_end(key)
         found.copy_to(cloud)
@@ -104,7 +104,7 @@ def prepare(cloud: Cloud, key: tuple[Any, ...]) -> None:
     connection(cloud).deserialize(without_rows(len(metadata.tables)))
     cloud.prepare(PASSWORDS)
     made = Snapshot.of(cloud)
-    # Without it the first image is in a store that would not be copied.
+    # Without images here, the first one is in a store that would not be copied.
     if made.images:
         _prepared[key] = made
         if len(_prepared) > _PREPARED:
@@ -196,7 +196,7 @@ class MemoryCloud:
 
 
 class Client:
-    """Sends JSON with one token, and asks for it. `ha=True` asks the instance-HA listener."""
+    """Sends and accepts JSON, with one token. `ha=True` sends to the instance-HA listener."""
 
     def __init__(self, cloud: MemoryCloud, token: str | None, headers: Mapping[str, str] | None = None) -> None:
         self.cloud = cloud

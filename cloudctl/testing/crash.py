@@ -1,16 +1,16 @@
-"""Stop a process at every point of its work, start another one, and compare the end with that of an undisturbed one.
+"""Stop a process at every point of its work, start another one, and compare the end with that of an undisturbed run.
 
     def build() -> World: ...          # a database in memory, backends and workflows, all on one Clock
 
     def test_boot_survives_a_crash_anywhere():
         crash_everywhere(build)
 
-A crash here is what `kill -9` is: the engine forgets everything and writes nothing, the database and the backends stay
-as they are. It is tried before and after each transaction, before each use of a driver, before each step and undo, and
-at each instant at which something happens while a task runs: fakes with delays make more of those. What must be the
-same at the end is what `World.state` returns, and how every task ended.
+A crash here is like `kill -9`: the engine forgets everything and writes nothing, the database and the backends stay as
+they are. It is tried before and after each transaction, before each use of a driver, before each step and undo, and at
+each instant at which something happens while a task runs: fakes with delays make more of those. At the end, the value
+of `World.state` and how every task ended must be the same.
 
-Of points that follow each other and leave the same behind, by `World.durable`, one is tried.
+Of consecutive points that leave the same behind, according to `World.durable`, one is tried.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class World:
     begin: Callable[[], object]
     # A value that compares equal if the end is the same: rows, backends' inventories.
     state: Callable[[], Any]
-    # A value that compares equal if nothing has changed that outlives a process: rows, what backends hold, files.
+    # A value that compares equal if nothing that outlives a process has changed: rows, what backends hold, files.
     durable: Callable[[], Any] | None = None
 
 
@@ -57,7 +57,7 @@ class Point:
     name: str  # "step", "driver", "before transaction" … or "instant"
     kind: str = ""  # of the task
     step: str = ""
-    like_the_last: bool = False  # a process that dies here leaves what it would have left at the point before
+    like_the_last: bool = False  # a process that dies here leaves the same behind as at the point before
 
     def __str__(self) -> str:
         return f"{self.name} {self.number}" + (f" in {self.step} of {self.kind}" if self.kind else "")
@@ -73,7 +73,7 @@ class Prober:
     points: list[Point] = field(factory=list)
     instants: int = 0
     busy_instants: list[Point] = field(factory=list)
-    _uses: int = 0  # of drivers: what one has begun goes on when the process is dead
+    _uses: int = 0  # of drivers: what a driver has begun goes on when the process is dead
     _last: Any = None
 
     def __call__(self, name: str, task: Task, step: str) -> None:
@@ -101,7 +101,7 @@ class Prober:
 
 
 def crash_everywhere(build: Callable[[], World], *, again: Sequence[int] = (1,), limit: float = LIMIT) -> list[Point]:
-    """Run `build()`'s world once undisturbed, then once for each point at which the process dies. The points.
+    """Run `build()`'s world once undisturbed, then once for each point at which the process dies. Returns the points.
 
     `again`: for each of these numbers, every run is repeated with a second crash at that point after the restart.
     Raises AssertionError naming each crash after which the end differs, or some task does not end within `limit`
@@ -130,7 +130,7 @@ def crash_everywhere(build: Callable[[], World], *, again: Sequence[int] = (1,),
 
 
 def run(world: World, probers: Sequence[Prober], limit: float = LIMIT) -> Any:
-    """Drive `world` to its end, with one process after the other; what it is compared by. The last one does not die."""
+    """Drive `world` to its end, with one process after another; what is to be compared. The last one does not die."""
     world.begin()
     remaining = list(probers)
     engine, prober = _started(world, remaining)
@@ -158,7 +158,7 @@ def advance(clock: Clock) -> None:
 
 def _started(world: World, probers: list[Prober]) -> tuple[Engine, Prober]:
     engine = world.engine()
-    # The same in every run, so that the points are.
+    # The same in every run, so that the points are the same.
     engine.chance = lambda: 0.5
     engine.probe = prober = probers.pop(0) if probers else Prober()
     engine.startService()
@@ -175,7 +175,7 @@ def _open(conn: Connection) -> bool:
 def _outline(conn: Connection) -> list[tuple[Any, ...]]:
     """(kind, resource type, resource id, state, error) of every task, in the order of submission.
 
-    Of one that was asked to stop, the state is "stopped" unless it failed: its last step may have ended first.
+    A task that was asked to stop has the state "stopped" unless it failed: its last step may have ended first.
     """
     columns = (TaskRow.kind, TaskRow.resource_type, TaskRow.resource_id, TaskRow.state, TaskRow.error, TaskRow.cancel)
     return [

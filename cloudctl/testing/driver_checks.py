@@ -1,4 +1,4 @@
-"""What the driver suites have in common: their first tests, moves, and the ways in which each move is disturbed."""
+"""What the driver suites share: their first tests, moves, and the ways in which each move is disturbed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class InjectedFault(DriverError):
 
 @frozen
 class Move:
-    """A call that can be repeated, and what must be seen after it."""
+    """A call that can be repeated, and what must be observed after it."""
 
     method: str
     args: tuple[Any, ...]
@@ -50,7 +50,7 @@ async def driving(make: Make, directory: Path) -> AsyncIterator[Any]:
 
 
 def verify(driver: Any, kind: Kind) -> None:
-    """It provides the core of its kind, and every interface that it declares, with the declared signatures."""
+    """It provides the core of its kind and every interface that it declares, with the declared signatures."""
     core = CAPABILITIES[kind][0]
     assert core.providedBy(driver), f"{type(driver).__name__} does not declare {core.__name__}"
     for interface in capabilities(driver):
@@ -71,14 +71,14 @@ async def refused(error: type[DriverError], method: Callable[..., Awaitable[Any]
 
 
 async def once(driver: Any, moves: Sequence[Move], look: Look) -> None:
-    """Each move leads to what it says."""
+    """Each move leads to the state it names."""
     for move in moves:
         await getattr(driver, move.method)(*move.args)
         assert await look() == move.seen, f"after {move.method}"
 
 
 async def twice(driver: Any, moves: Sequence[Move], look: Look) -> None:
-    """The second call of each move succeeds, changes nothing and answers as the first."""
+    """The second call of each move succeeds, changes nothing and answers like the first."""
     for move in moves:
         first = await getattr(driver, move.method)(*move.args)
         assert await look() == move.seen, f"after {move.method}"
@@ -101,7 +101,7 @@ async def at_once(driver: Any, moves: Sequence[Move], look: Look) -> None:
 
 
 async def after_failure(driver: Any, moves: Sequence[Move], look: Look, lost_answer: bool) -> None:
-    """Each move fails once, before its effect or after it; the repeat leads to what it says.
+    """Each move fails once, before its effect or after it; the repeat leads to the state it names.
 
     Skips the test for a driver without a `behaviour` (see `cloudctl.drivers.fake.behaviour`).
     """
@@ -119,7 +119,7 @@ async def after_failure(driver: Any, moves: Sequence[Move], look: Look, lost_ans
 
 
 class Contract:
-    """The tests of drivers of all kinds. A suite says its kind, how a driver is made, its moves and how it looks."""
+    """The tests of drivers of all kinds. A suite gives its kind, how to make a driver, its moves and what to observe."""
 
     kind: Kind
     made: Make
@@ -130,7 +130,7 @@ class Contract:
 
     @abstractmethod
     async def see(self, driver: Any) -> Any:
-        """All that the moves are about, as it is."""
+        """The present state of everything that the moves are about."""
 
     async def test_provides_all_that_it_declares(self, tmp_path: Path) -> None:
         async with driving(self.made, tmp_path) as driver:

@@ -15,7 +15,7 @@ Look = Callable[[], Awaitable[bool]]
 def fencer_suite(make: Make, is_fenced: Look, host: str = "compute-1") -> type[Any]:
     """A class of tests for the driver that `make(directory)` returns.
 
-    `is_fenced()`: whether `host` is, as the machinery that the fencer works on shows it; it is not at first.
+    `is_fenced()`: whether `host` is fenced, as the machinery that the fencer works on shows it; at first it is not.
     """
 
     class FencerSuite(Contract):

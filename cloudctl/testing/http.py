@@ -1,4 +1,4 @@
-"""HTTP without sockets: the bytes of a request go into the real Site, the answer's bytes come out."""
+"""HTTP without sockets: a request's bytes go into the real Site, the answer's bytes come out."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Response:
 
 
 class _Socket:
-    """What HTTPResponse wants of a socket."""
+    """What HTTPResponse needs of a socket."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -40,7 +40,7 @@ class _Socket:
 
 
 def exchange(site: Site, request: bytes) -> bytes:
-    """Send these bytes over one connection and close it; what came back by then."""
+    """Send these bytes over one connection and close it; returns what came back by then."""
     address = IPv4Address("TCP", "127.0.0.1", 54321)
     channel = cast(Any, site.buildProtocol(address))
     transport = StringTransport(hostAddress=IPv4Address("TCP", "127.0.0.1", 8780), peerAddress=address)
@@ -73,7 +73,7 @@ def parse(data: bytes, method: str) -> Response:
         return Response(status, headers, b"")
     if status >= 200 and length is not None and len(body) >= int(length):
         return Response(status, headers, body[: int(length)])
-    # In pieces, cut off, or after another answer: rare, and http.client knows. Most tests wait for this function.
+    # In chunks, cut off, or after another answer: rare, and http.client copes. Most tests wait for this function.
     response = HTTPResponse(cast(Any, _Socket(data)), method=method)
     response.begin()
     return Response(response.status, response.headers, response.read())

@@ -3,7 +3,7 @@
     def make(directory): return create(Config(), DriverResources(clock=reactor, name="mine", state_dir=directory))
 
     class TestMine(hypervisor_suite(make)):
-        def guest(self, id, host, directory): ...   # if the default is nothing that your driver can boot
+        def guest(self, id, host, directory): ...   # if your driver cannot boot the default
 
 Tests of capabilities that the driver does not declare are skipped; a declared method that is missing fails.
 """
@@ -64,7 +64,7 @@ def hypervisor_suite(make: Make) -> type[Any]:
             return VolumeConnection(id, {"driver_volume_type": "fake", "data": {"volume_id": id, "host": host}})
 
         def elsewhere(self, id: str, host: str, directory: Path) -> VolumeConnection:
-            """The same volume, as large, at another place."""
+            """The same volume, of the same size, at another place."""
             return VolumeConnection(id, {"driver_volume_type": "fake", "data": {"volume_id": id, "backend": "other"}})
 
         def port(self, id: str, host: str, directory: Path) -> PortSpec:
@@ -328,7 +328,7 @@ def hypervisor_suite(make: Make) -> type[Any]:
                 for _ in range(2):
                     await driver.ensure_interrupted(ID, "token")
                 await driver.ensure_stopped(ID, 0.0)
-                # The one that it had has not to be had again.
+                # An interrupt that it already had need not happen again.
                 await driver.ensure_interrupted(ID, "token")
                 await refused(InvalidPower, driver.ensure_interrupted, ID, "other token")
 
@@ -414,7 +414,7 @@ def hypervisor_suite(make: Make) -> type[Any]:
 
 
 class Reader(Protocol):
-    """Who has opened a console; `gone` fires once it is closed."""
+    """Reads an open console; `gone` fires once it is closed."""
 
     transport: Any
 
@@ -424,7 +424,7 @@ class Reader(Protocol):
         self._wanted: tuple[int, Deferred[bytes]] | None = None
 
     def told(self, count: int) -> Deferred[bytes]:
-        """The first bytes, once there are so many."""
+        """The first `count` bytes, once they have arrived."""
         self._wanted = count, Deferred()
         waiting = self._wanted[1]
         self.dataReceived(b"")
@@ -441,7 +441,7 @@ class Reader(Protocol):
 
 
 def state(spec: GuestSpec, power: Power) -> GuestState:
-    """What must be seen of a guest that is as `spec` says."""
+    """What must be observed of a guest that is as `spec` says."""
     volume_ids = tuple(sorted(each.volume_id for each in spec.volumes))
     port_ids = tuple(sorted(each.id for each in spec.ports))
     return GuestState(spec.id, spec.host, power, spec.vcpus, spec.memory_mib, volume_ids, port_ids)

@@ -154,7 +154,7 @@ def network_suite(make: Make, hosts: tuple[str, str] = ("host-1", "host-2")) -> 
                 meters = tuple(Meter(id, (MeterRule("egress", remote_prefix="0.0.0.0/0"),)) for id in (GROUP, PORT))
                 await driver.ensure_router(evolve(self.router(), meters=meters))
                 found = await driver.metered()
-                # Without packets in between, and a dry run has none at all.
+                # No packets flowed in between, and a dry run has no meters at all.
                 assert [(each.router_id, each.meter_id) for each in found] in ([], [(ROUTER, PORT), (ROUTER, GROUP)])
                 assert {(each.packets, each.bytes) for each in found} <= {(0, 0)}
                 await driver.ensure_router_absent(ROUTER)

@@ -16,9 +16,9 @@ DATA = bytes(range(256)) * 4096
 
 
 def objects_suite(make: Make, many: int = 52, data: bytes = DATA) -> type[Any]:
-    """A class of tests for the driver that `make(directory)` returns. `many`: contents of which it has a lot.
+    """A class of tests for the driver that `make(directory)` returns. `many`: how many contents count as a lot for it.
 
-    `data`: a content of a usual size, 1 MiB at least.
+    `data`: a content of a usual size, at least 1 MiB.
     """
 
     class ObjectsSuite(Contract):
@@ -38,7 +38,7 @@ def objects_suite(make: Make, many: int = 52, data: bytes = DATA) -> type[Any]:
                 return None
 
         async def ids(self, driver: Any) -> list[str]:
-            """Of all that is kept."""
+            """The ids of everything that is kept."""
             found: list[str] = []
             while page := await driver.inventory(found[-1] if found else ""):
                 found += [each.id for each in page]

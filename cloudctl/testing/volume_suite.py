@@ -195,7 +195,7 @@ def volume_suite(make: Make) -> type[Any]:
                 target = tmp_path / "changes"
 
                 async def changes(mark: str, since: str | None = None) -> tuple[Any, bytes]:
-                    """Where they are, and what the volume began with then, if what it began with before is known."""
+                    """Where they are, and the volume's first bytes at `mark`, given those at `since`."""
                     found = await driver.ensure_changes_exported(ID, str(target), mark, since)
                     with target.open("rb") as file:
                         held = bytearray(begins[since] if found is not None else bytes(LOOKED))
@@ -324,7 +324,7 @@ def volume_suite(make: Make) -> type[Any]:
                 await refused(UnknownVolume, driver.ensure_exported_as, ID, str(target), driver.formats[0])
                 await driver.ensure_created(evolve(self.volume(ID), image=self.file(tmp_path, b"from an image")))
                 await refused(Unfit, driver.ensure_exported_as, ID, str(target), "a format that nobody has")
-                # The second finds what the first has left.
+                # The second finds what the first left.
                 for disk_format in (driver.formats[0], *driver.formats):
                     await driver.ensure_exported_as(ID, str(target), disk_format)
                     with target.open("rb") as file:

@@ -4,8 +4,8 @@
     event: instance.create.end
     data: {"message_id": …, "event_type": …, "payload": …}
 
-Who was cut off says `Last-Event-ID` and goes on from there. If what comes next is not kept any more, an event `lost`
-comes first and says how many there were.
+A client that was cut off sends `Last-Event-ID` and continues from there. If the next events are no longer kept, an
+event `lost` comes first and says how many were lost.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
 from cloudctl.rest.stream import Stream
 
-HEARTBEAT = 10.0  # seconds: so it is seen that the client is gone, and what another process has told
+HEARTBEAT = 10.0  # seconds: to notice that the client is gone, and events that another process has announced
 AT_ONCE = 100
-AGAIN = 3000  # milliseconds until a client that was cut off comes again
+AGAIN = 3000  # milliseconds until a client that was cut off reconnects
 
 
 class News:
-    """Who waits for events, and how many follow them."""
+    """The streams that wait for events, and how many streams are open."""
 
     def __init__(self, db: Database, clock: IReactorTime) -> None:
         self.clock = clock
@@ -43,7 +43,7 @@ class News:
         db.on_commit(outbox.ORDERED, self._told, elsewhere=self._told)
 
     def expect(self) -> Deferred[None]:
-        """Fires when more events are in order. Asked for before one looks, so that none goes by unseen."""
+        """Fires when more events are in order. Called before looking, so that none goes unseen."""
         news: Deferred[None] = Deferred()
         self._waiting.add(news)
         return news
@@ -52,7 +52,7 @@ class News:
         self._waiting.discard(news)
 
     async def came(self, news: Deferred[None]) -> bool:
-        """Whether any did, within a while."""
+        """Whether any came within a while."""
         news.addTimeout(HEARTBEAT, self.clock)
         try:
             await news
@@ -85,7 +85,7 @@ class Streams:
         if asked is not None and not (asked.isascii() and asked.isdigit() and len(asked) < 19):
             raise Invalid("Last-Event-ID is not the id of an event.")
         position, lost = await self.db.read(_begin, None if asked is None else int(asked))
-        # From here to the first chunk, which counts it, nothing is waited for: no two take the last place.
+        # Nothing awaits between here and the first chunk, which counts the stream: no two take the last place.
         if self.news.followers >= self.options.streams:
             raise Unavailable(f"{self.news.followers} streams are open, which is as many as are allowed.")
         patterns = tuple(call.query.all("type")) or ("*",)
@@ -107,7 +107,7 @@ class Streams:
                         position = found[-1].position or position
                         yield _lines(found, position, patterns)
                     elif not await self.news.came(news):
-                        # An id alone is kept by the client and shown to nobody.
+                        # The client remembers a bare id and shows it to nobody.
                         yield b"id: %d\n\n" % position
                 finally:
                     self.news.forget(news)
@@ -116,7 +116,7 @@ class Streams:
 
 
 def _begin(conn: Connection, asked: int | None) -> tuple[int, int]:
-    """Behind which position, and how many are lost."""
+    """The position after which the stream begins, and how many events are lost."""
     last = outbox.last(conn)
     if asked is None or asked >= last:
         return last, 0
@@ -126,7 +126,7 @@ def _begin(conn: Connection, asked: int | None) -> tuple[int, int]:
 
 
 def _lines(found: Sequence[Event], position: int, patterns: tuple[str, ...]) -> bytes:
-    """With the id of the last one, whether or not it is wanted."""
+    """Always with the id of the last event, even if it is not wanted."""
     told = [
         b"id: %d\nevent: %s\ndata: %s\n\n" % (each.position or 0, each.type.encode(), orjson.dumps(envelope(each)))
         for each in found

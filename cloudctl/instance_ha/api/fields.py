@@ -1,4 +1,4 @@
-"""The bodies of notifications: as the specification has them, wrapped, and as alerting tools send them.
+"""The bodies of notifications: as specified, wrapped, and as alerting tools send them.
 
 Reference: instance-ha.md, section 2.
 """
@@ -50,7 +50,7 @@ class Payload:
 
 
 COMMON = {"event", "cluster_status", "host_status"}
-# What is broken → what its payload may say, and what one in the wrapped form must.
+# What is broken → the keys that its payload may have, and those that the wrapped form must have.
 KEYS = {
     OF_HOST: (COMMON, set[str]()),
     OF_INSTANCE: (COMMON | {"instance_uuid", "vir_domain_event"}, {"instance_uuid", "vir_domain_event"}),
@@ -68,7 +68,7 @@ class Wrapped:
 
 @frozen
 class Alert:
-    """One alert of a webhook; what it says beside these is of no use here."""
+    """One alert of a webhook; its other members are of no use here."""
 
     status: Literal["firing", "resolved"]
     labels: dict[str, str]
@@ -78,7 +78,7 @@ class Alert:
 
 @frozen
 class Posted:
-    """`notification`: the wrapped form; `alerts`: that of alerting tools; else the record at the top."""
+    """`notification`: the wrapped form; `alerts`: the form of alerting tools; else the record at the top level."""
 
     notification: Wrapped | Missing = MISSING
     hostname: HostName | Missing = MISSING
@@ -89,7 +89,7 @@ class Posted:
     others: dict[str, Any] = field(factory=dict, metadata={"extra": True})
 
     def notification_at(self, now: datetime) -> NewNotification:
-        """Of the two forms that hold one. Raises BodyError."""
+        """For the two forms that hold one notification. Raises BodyError."""
         wrapped = self.notification is not MISSING
         if wrapped and (self.others or any(each is not MISSING for each in (self.hostname, self.type, self.payload))):
             raise BodyError([Problem("$", "a notification is wrapped, or its members are at the top", "unknown")])
@@ -109,7 +109,7 @@ class Posted:
 
 
 def _checked(hostname: str, type: str, payload: Payload, when: datetime, *, wrapped: bool) -> NewNotification:
-    """Raises BodyError for a payload that does not go with the type."""
+    """Raises BodyError for a payload that does not fit the type."""
     kind, said = TYPES[type], payload.given
     allowed, required = KEYS[kind]
     problems = [
@@ -136,7 +136,7 @@ HOST_LABELS = ("hostname", "host", "node", "nodename")
 
 
 def of_alerts(alerts: list[Alert], now: datetime) -> Iterator[tuple[str, NewNotification | str]]:
-    """(host, the notification that it is, or why it is none) of each."""
+    """(host, its notification, or why there is none) for each alert."""
     for alert in alerts:
         hostname = _host(alert.labels)
         try:

@@ -1,4 +1,4 @@
-"""Notifications and the moves of guests that come of them. Reference: instance-ha.md, sections 2 and 3."""
+"""Notifications and the guest moves that they cause. Reference: instance-ha.md, sections 2 and 3."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ NOTIFICATIONS = Declared(
 
 @frozen
 class Vouch:
-    """An operator's word that the host is off, and how that is known."""
+    """An operator's statement that the host is off, and how that is known."""
 
     reason: Annotated[str, Length(1, 1000, blank=False)]
 
 
 @frozen
 class Reports:
-    """Notifications as they come, and what operators say of those that wait."""
+    """Incoming notifications, and what operators say about those that wait."""
 
     routes = Routes("Notifications")
 
@@ -96,7 +96,7 @@ class Reports:
         return {"notification": resource.views(conn, call, NOTIFICATIONS.attributes, [made])[0]}
 
     async def _alerts(self, call: Call, body: Posted) -> Json:
-        """Each by itself: one that cannot be taken does not keep the sender from having delivered the others."""
+        """Each by itself: the sender has delivered the others even if one cannot be taken."""
         taken: list[Any] = []
         ignored: list[Json] = []
         for hostname, new in of_alerts(body.alerts or [], call.now):

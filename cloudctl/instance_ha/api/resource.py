@@ -4,7 +4,7 @@
 
     Resource(db, SEGMENTS)        # what `ApiApp` mounts
 
-One below another, as hosts are below segments, has a `parent`. An Operation whose function is missing is not offered.
+A resource below another, as hosts below segments, has a `parent`. An Operation without its function is not offered.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Declared(Generic[R]):
     scope: Callable[[Connection, Path], list[Condition]] = _everything
     parent: str = ""
     later: Attributes = ()
-    filters: Mapping[str, Filter] = field(factory=dict)  # that are no attribute's own
+    filters: Mapping[str, Filter] = field(factory=dict)  # those that belong to no attribute
     span: Span = ALWAYS
     plural: str = field(default=Factory(lambda self: f"{self.name}s", takes_self=True))
     noun: str = field(default=Factory(lambda self: f"a {self.name}", takes_self=True))
@@ -142,11 +142,11 @@ class Resource(Generic[R]):
         return {self.declared.name: resource.views(conn, call, shown, [record])[0]}
 
 
-# -- what all of them have
+# -- what all resources have
 
 
 def times(record: Any) -> tuple[Attribute, ...]:
-    """Nothing that was deleted is shown, and clients look for what says so."""
+    """Deleted records are never shown, but clients look for the fields that say so."""
     return (
         moment("created_at", record.created_at, sort=True),
         moment("updated_at", record.updated_at),
@@ -160,7 +160,7 @@ def moment(name: str, column: Column[Any], **options: Any) -> Attribute:
 
 
 def one_of(*words: str) -> Callable[[Column[Any]], Filter]:
-    """Equal to one of these words; another one is refused."""
+    """Equal to one of these words; any other is refused."""
 
     def make(column: Column[Any]) -> Filter:
         def test(values: Sequence[str]) -> Condition:

@@ -1,4 +1,4 @@
-"""The workflows of instance high availability: of each kind of fault, the tasks that the configuration lists."""
+"""The workflows of instance high availability: for each kind of fault, the tasks that the configuration lists."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SHIPPED = {task.name: task for task in _SHIPPED}
 
 
 def workflows(options: InstanceHaOptions) -> tuple[Workflow, ...]:
-    """Raises ConfigError for tasks that are not there."""
+    """Raises ConfigError for tasks that do not exist."""
     lists = {
         OF_HOST: options.host_tasks,
         OF_INSTANCE: options.instance_tasks,
@@ -78,7 +78,7 @@ def _step(task: RecoveryTask, run: Run, options: InstanceHaOptions) -> Step:
 
 
 def _done(conn: Connection, notification_id: str, title: str, now: datetime) -> None:
-    """On to the next task; what this one waited for has come."""
+    """Go on to the next task; what this one waited for has come."""
     notifications.try_move(conn, notification_id, "run", now, held=False, message=None)
     if title:
         recovery.note(conn, notification_id, title, SUCCESS, "Done", 1.0, now)
@@ -94,7 +94,7 @@ def _over(conn: Connection, task: Task, title: str, over: Over, now: datetime) -
 def _not_done(
     conn: Connection, task: Task, title: str, error: NotDone, options: InstanceHaOptions, now: datetime
 ) -> bool:
-    """Whether it is tried again."""
+    """Returns whether it is tried again."""
     notification = notifications.get(conn, task.resource_id)
     tries = notification.tries + 1
     again = error.waits or tries <= options.retries

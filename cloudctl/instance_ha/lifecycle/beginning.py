@@ -16,9 +16,9 @@ from cloudctl.instance_ha.tables import Notification
 from cloudctl.placement import hosts
 from cloudctl.tasks import Wait
 
-POLL = 30.0  # seconds between two looks at a gate that is closed
+POLL = 30.0  # seconds between two looks at a closed gate
 
-# What instances report that is a fault: event → what the hypervisor said.
+# Instance reports that are faults: event → what the hypervisor said.
 FAULTS = {
     "LIFECYCLE": "STOPPED_FAILED",
     "QEMU_GUEST_AGENT_ERROR": "STOPPED_FAILED",
@@ -83,7 +83,7 @@ def _unsure(conn: Connection, notification: Notification, options: InstanceHaOpt
 
 
 def _too_many(conn: Connection, notification: Notification, options: InstanceHaOptions, now: datetime) -> str | None:
-    """Why it waits. Raises Over: the host is there again."""
+    """Why it waits. Raises Over: the host is back."""
     why = gates.closed(conn, notification, options, now)
     host = hosts.find(conn, notification.hostname)
     if why is not None and host is not None and hosts.is_alive(host):
@@ -94,5 +94,5 @@ def _too_many(conn: Connection, notification: Notification, options: InstanceHaO
 def _begin(conn: Connection, notification: Notification, now: datetime) -> None:
     notifications.try_move(conn, notification.id, "run", now, held=False, message=None)
     if notification.kind == OF_HOST:
-        # From now on nobody else begins to recover from it, and it is no reserve.
+        # From now on nobody else begins a recovery from it, and it is not a reserve.
         members.note(conn, notification.host_id, {"on_maintenance": True, "reserved": False}, now)

@@ -1,4 +1,4 @@
-"""What is done when a host is dead: no server is put there, it is fenced, its servers go elsewhere."""
+"""What is done when a host is dead: no server is placed there, it is fenced, its servers go elsewhere."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from cloudctl.placement import hosts
 from cloudctl.tasks import Wait
 from cloudctl.tasks.workflow import Task
 
-POLL = 5.0  # seconds; a guest that arrives says so at once
+POLL = 5.0  # seconds; an arriving guest wakes the task at once
 BROKEN = "instance HA: the host is broken"
 
 
 async def disable_compute_service(recovery: Recovery) -> None:
-    """The scheduler reads it with each choice, so there is nothing to wait for."""
+    """The scheduler reads this at each choice, so there is nothing to wait for."""
     name = recovery.notification.hostname
     await recovery.tell(f"Disabling compute service on host: '{name}'", 0.0)
     await recovery.ctx.write(disable, name)
@@ -35,7 +35,7 @@ def disable(conn: Connection, name: str) -> None:
 
 
 async def fence_host(recovery: Recovery) -> Wait | None:
-    """There is a proof: a fencer's, of those that are configured the first that has one, or an operator's word."""
+    """Ensure a proof: from the first configured fencer that gives one, or an operator's statement."""
     found, ctx = recovery.notification, recovery.ctx
     if await ctx.read(fencing.find, found.id) is None:
         complaints = []

@@ -1,4 +1,4 @@
-"""What is done when a server has died, or does nothing any more: it is started anew, here or elsewhere."""
+"""What is done when a server has died or hangs: it is started again, here or elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cloudctl.tasks import Kind, Wait, children
 from cloudctl.tasks.workflow import Task
 
 POLL = 2.0  # seconds
-# State → what is done to it by whom, and must not be undone.
+# State → what somebody is doing to it, which must not be undone.
 LEFT_ALONE = {PAUSED: "it is paused", RESCUED: "it is being rescued"}
 
 
@@ -47,7 +47,7 @@ async def stop_instance(recovery: Recovery) -> Wait | None:
 
 
 def _reset(conn: Connection, server_id: str, now: datetime) -> None:
-    """What it was resized from is given up."""
+    """Give up the possibility of reverting its resize."""
     migrations.close_all(conn, server_id, now)
     servers.move(conn, server_id, "reset", now, vm_state=ACTIVE)
 
@@ -57,7 +57,7 @@ def _key(recovery: Recovery) -> str:
 
 
 def _begin(conn: Connection, task: Task, server_id: str, action: str, kind: Kind, key: str, now: datetime) -> None:
-    """Once a key. Raises NotDone."""
+    """Once per key. Raises NotDone."""
     if children.find(conn, task, key) is not None:
         return
     try:
@@ -68,7 +68,7 @@ def _begin(conn: Connection, task: Task, server_id: str, action: str, kind: Kind
 
 
 async def start_instance(recovery: Recovery) -> Wait | None:
-    """Whether it worked is seen by who comes after this."""
+    """The tasks after this one see whether it worked."""
     server = await _server(recovery)
     if server.vm_state == ACTIVE and server.task_state is None:
         return None
@@ -84,7 +84,7 @@ async def start_instance(recovery: Recovery) -> Wait | None:
 
 
 async def move_instance(recovery: Recovery) -> Wait | None:
-    """One that does not start where it is goes to another host."""
+    """A server that does not start where it is goes to another host."""
     server, ctx = await _server(recovery), recovery.ctx
     if server.task_state is not None:
         return Wait(POLL)

@@ -1,4 +1,4 @@
-"""What is done when a process of a host is dead: servers that run go on, and no new ones come."""
+"""What is done when a process of a host is dead: running servers go on, and no new ones are placed there."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A host that was broken and shall be used again: it may work, it agrees with the records, it is enabled.
+"""Bringing a broken host back into use: its fencing is lifted, it agrees with the records, it is enabled.
 
 Until then it stays as it is: disabled, and taken for dead. Its driver drops the copies of guests that run elsewhere by
-now, as evacuations have it; one that is still seen here keeps the host from being used.
+now, as for evacuations; one that is still seen here keeps the host from being used.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ POLL = 10.0  # seconds
 
 
 async def lift(ctx: Context) -> Memo:
-    """Whoever has fenced it lets it go. A host that nobody has fenced needs nothing."""
+    """The fencers that fenced the host release it. A host that nobody has fenced needs nothing."""
     member = await _member(ctx)
     fencers = await ctx.read(_fencers, member.name) if member else ()
     for name in fencers:
@@ -45,7 +45,7 @@ async def agree(ctx: Context) -> Memo | Wait:
     if member is None:
         return None
     if not await ctx.read(_fencers, member.name):
-        # Its recovery was given up before there was a proof: what it has is still its own, and it is watched at once.
+        # Its recovery was given up before there was a proof: its guests are still its own, and it is watched at once.
         await ctx.commit(_enable, member.name)
         return None
     inventory = {each.name: each for each in await ctx.drivers.hypervisor.hosts()}
@@ -70,12 +70,12 @@ async def _member(ctx: Context) -> Member | None:
 
 
 def _fencers(conn: Connection, host: str) -> Sequence[str]:
-    """Whose proofs hold."""
+    """The fencers whose proofs are in force."""
     return conn.scalars(select(Proof.fencer).where(Proof.host == host, Proof.lifted_at.is_(None)).distinct()).all()
 
 
 def _stale(conn: Connection, host: str, guests: Sequence[GuestState]) -> list[str]:
-    """The guests that are here and, as the records have it, should not."""
+    """The guests that are here but, according to the records, should not be."""
     here = Server.host == host, Server.deleted_at.is_(None)
     known = set(conn.scalars(select(Server.id).where(*here)))
     return [each.id for each in guests if each.id not in known]
@@ -86,7 +86,7 @@ def _use(conn: Connection, name: str, now: datetime) -> None:
     host = hosts.find(conn, name)
     if host is None:
         return
-    # Its hypervisor has told of it now. Who looks before all hosts are asked again must not find it silent for hours.
+    # Its hypervisor has just reported it. A look before the next round of all hosts must not find it silent for hours.
     hosts.change(conn, host, {"forced_down": False, "seen_at": now})
     _enable(conn, name)
 
