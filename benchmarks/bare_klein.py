@@ -1,7 +1,7 @@
 """What everything is compared with: one `async` Klein route that answers a small JSON body and does nothing else.
 
-Beside it stands the least that a service can do which has its word on the disk before it gives it: the same route with
-one row committed first, by SQLite with synchronous=FULL, in a thread.
+Beside it is the least that a service can do that writes to disk before it answers: the same route with one row
+committed first, by SQLite with synchronous=FULL, in a thread.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What a clone of an image in Ceph costs, beside Ceph's own programs by hand in the same run.
+"""What a clone of an image in Ceph costs, compared with Ceph's own programs run by hand in the same run.
 
     python benchmarks/ceph.py [--rounds 10]
 
-As root, with the Debian packages of `.ci/run`. A Ceph of its own, and a cloud in a process of its own. A volume is made
-of an image through the API until it is available; then the same base is cloned by `rbd clone`. The first one brings the
-image into the pool, and is told apart. Beside it: what one program costs that only looks.
+As root, with the Debian packages of `.ci/run`. A Ceph of its own, and a cloud in a process of its own. A volume is
+created from an image through the API until it is available; then `rbd clone` clones the same base. The first volume
+brings the image into the pool, and is reported separately. Beside it: the cost of one program that only looks.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Bench:
         return answer
 
     def volume(self) -> tuple[str, float]:
-        """Its id, and the seconds until it was available."""
+        """A new volume's id, and the seconds until it was available."""
         wish = {"volume": {"size": 1, "imageRef": self.image}}
         began = time.monotonic()
         id = self.ask("POST", VOLUMES, wish)["volume"]["id"]
@@ -84,7 +84,7 @@ class Bench:
         return {"clone, API": api, "clone, rbd clone": by_hand, "rbd info": one, "clone, own share": api - by_hand}
 
     def rbd(self, *words: str) -> None:
-        """With the same user, key and settings as the driver."""
+        """Run `rbd` with the same user, key and settings as the driver."""
         who = ("--conf", "/dev/null", "-m", self.cluster.monitor, "--id", USER, "--keyring", str(self.cluster.keyring))
         subprocess.run(["rbd", *who, *words], check=True, capture_output=True)
 
@@ -109,7 +109,7 @@ def main() -> None:
             cloud = LiveCloud(directory / "cloud", TOML.format(**words), afresh=True)
             cloud.start()
             bench = Bench(cloud, cluster)
-            # As long as it is there, the image is in the pool.
+            # As long as this volume exists, the image is in the pool.
             _id, first = bench.volume()
             seen["first of an image, API"] = [first]
             for _ in range(rounds):

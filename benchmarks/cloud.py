@@ -1,4 +1,4 @@
-"""How fast a cloud is, beside a bare Klein route in the same run on the same machine.
+"""How fast a cloud is, compared with a bare Klein route in the same run on the same machine.
 
     python benchmarks/cloud.py [--servers 10000] [--seconds 4]
 
@@ -41,7 +41,7 @@ durable = false
 SERVERS = "/compute/v2.1/servers"
 CONCURRENCY = 10
 PAGE = 100
-# Of the project that all belongs to.
+# The quotas of the project that everything belongs to.
 UNLIMITED = {
     "/compute/v2.1/os-quota-sets": {"quota_set": {"instances": -1, "cores": -1, "ram": -1}},
     "/volume/v3/os-quota-sets": {"quota_set": {"volumes": -1, "gigabytes": -1}},
@@ -52,7 +52,7 @@ UNLIMITED = {
 
 
 class Cloud:
-    """With `more` in its configuration."""
+    """A cloud with `more` in its configuration."""
 
     def __init__(self, directory: Path, more: str = "") -> None:
         self.live = LiveCloud(directory, CONFIG + more, afresh=True)
@@ -86,12 +86,12 @@ class Cloud:
         return self.live.process.pid
 
     def again(self, path: str) -> Callable[[int], bytes]:
-        """The same request each time: its answer is kept while nothing is written."""
+        """The same request each time: its answer is cached while nothing is written."""
         request = self.get(path)
         return lambda number: request
 
     def anew(self, path: str) -> Callable[[int], bytes]:
-        """A request that differs each time in a parameter that nobody reads: its answer is read from the database."""
+        """A request that differs each time in an unused parameter: its answer is read from the database."""
         separator = "&" if "?" in path else "?"
         return lambda number: self.get(f"{path}{separator}x={number}")
 
@@ -104,7 +104,7 @@ class Cloud:
         return self.send("GET", path)
 
     def send(self, method: str, path: str, body: Any = None) -> Any:
-        """The JSON of the answer, or None. Raises RuntimeError for another status than 2xx."""
+        """The JSON of the answer, or None. Raises RuntimeError for any status but 2xx."""
         status, answer, _ = self.serial.ask(self.request(method, path, body))
         if status >= 300:
             raise RuntimeError(f"{method} {path}: {status} {answer[:300]!r}")
@@ -133,7 +133,7 @@ class Cloud:
             while len(under_way) < CONCURRENCY and asked < count:
                 under_way.add(self.post_server(f"boot-{asked}"))
                 asked += 1
-            # One list a round, far more often than any client looks: asking for each server would be the main load.
+            # One list per round, far more often than any client polls: a GET per server would be the main load.
             under_way &= {server["id"] for server in self.ask("/compute/v2.1/servers?status=BUILD")["servers"]}
             time.sleep(0.01)
         assert not self.ask("/compute/v2.1/servers?status=ERROR")["servers"]

@@ -1,11 +1,11 @@
-"""What a cloud of several hosts costs, beside the programs of its engines by hand in the same run.
+"""What a cloud of several hosts costs, compared with the tools of its backends used by hand in the same run.
 
     python benchmarks/cluster.py [--rounds 5]
 
 As root, with the Debian packages of `.ci/run` and CLOUDCTL_TEST_POSTGRESQL. Two control processes, OVN, hosts with
-libvirtd. A server without a network is booted through the API until it is ACTIVE; then the same domain, on the disk
-that is there, is defined and started by virsh. A port of a guest is made until it is in OVN's northbound database, and
-another by ovn-nbctl. A control process is killed with a guest's move in its hands, until the other one has that.
+libvirtd. A server without a network is booted through the API until it is ACTIVE; then virsh defines and starts the
+same domain on the existing disk. A guest's port is created until it is in OVN's northbound database, and another by
+ovn-nbctl. A control process is killed in the middle of a guest's move, until the other process has taken that over.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Bench:
         return {"port, API": api, "port, ovn-nbctl": by_hand, "port, own share": api - by_hand}
 
     def fail_over(self) -> dict[str, float]:
-        """The last thing that is measured: afterwards there is one process."""
+        """The last measurement: afterwards there is only one process."""
         id = self.admin.boot("east", self.image, self.flavor)
         self.admin.settled(id, "ACTIVE")
         self.admin.migrate(id, "west")

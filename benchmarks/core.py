@@ -1,17 +1,17 @@
-"""What the core costs: processor time of the whole process for each piece of work, in K.
+"""What the core costs: processor time of the whole process per piece of work, in K.
 
     python benchmarks/core.py [--servers 1000] [--seconds 2] [--quick]
 
 K is the processor time of one answer of a bare Klein `async` route, measured before and after each piece; a figure is
-the median of some rounds. Beside it stands what it must be. A cloud on SQLite with synchronous=FULL and fake drivers
-without delay is asked over one connection, with 100 servers, with 1,000, and with --servers; with PostgreSQL too where
-CLOUDCTL_TEST_POSTGRESQL names a server on which databases may be created. What PostgreSQL itself takes is not counted.
+the median of some rounds, shown beside its bound. A cloud on SQLite with synchronous=FULL and fake drivers without
+delay gets requests over one connection, with 100 servers, with 1,000, and with --servers; with PostgreSQL too, if
+CLOUDCTL_TEST_POSTGRESQL names a server on which databases may be created. PostgreSQL's own time is not counted.
 
-Reads are «anew»: see `Cloud.anew`. «Kept» is the same request again while nothing is written. A login is for a token by
-a token: there is no hash in it. The start is from the command to the first answer, beside a Python that only imports
-klein, SQLAlchemy and twisted.web. What is polled finds the processor cold after each rest, and so does the bare route
-if it rests as long: «in K after a rest» is the same work in such answers. Who writes waits for the disk, and finds the
-processor cold as well: «in commits» is the same work in answers of a bare route that commits one row to SQLite first.
+Reads are «anew»: see `Cloud.anew`. «Kept» is the same request again while nothing is written. A login exchanges a token
+for a token: it involves no hash. The start is from the command to the first answer, beside a Python that only imports
+klein, SQLAlchemy and twisted.web. Polled work finds the processor cold after each rest, and so does the bare route if
+it rests as long: «in K after a rest» is the same work in such answers. Writes wait for the disk, and find the processor
+cold as well: «in commits» is the same work in answers of a bare route that commits one row to SQLite first.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from seed import copy_server, tidy
 
 from tests.databases import a_database
 
-# The drivers do not know the copies of `seed`: an audit would end them.
+# The drivers do not know the copies that `seed` makes: an audit would end them.
 CONFIG = "\n[tasks]\naudit_period = 86400.0\n"
 IMPORTS = "import klein, sqlalchemy, twisted.web.server"
 READS = 50  # in one piece
 PAGES = 5
-MANY = 5  # of work that writes
-BOOTS = 50  # while the latency of reads is looked at
+MANY = 5  # of writing work
+BOOTS = 50  # while the latency of reads is measured
 PORTS = 200
-POLL = 0.02  # seconds between two looks at what becomes something
+POLL = 0.02  # seconds between two looks at something that is being made
 PATIENCE = 60.0
 
 Figures = dict[str, float]
@@ -70,7 +70,7 @@ AT_MOST: Figures = {
     START: 1.5,
 }
 AT_MOST_POSTGRESQL: Figures = {GET: 5, VALIDATE: 5, BOOT: 55, NETWORK: 150}
-# With the most servers, against a thousand.
+# With the most servers, relative to a thousand.
 GROWTH: Figures = {GET: 1.1, LIST: 1.1, BOOT: 1.1, START: 1.1, MEMORY: 1.3}
 THOUSAND = 1000
 
@@ -92,7 +92,7 @@ class Core:
         self.port = self.made("ports", "port", network_id=self.private)
         self.numbers = iter(range(10**9))
 
-    # -- asking
+    # -- requests
 
     def made(self, path: str, member: str, /, **wanted: Any) -> str:
         return str(self.cloud.send("POST", f"/networking/v2.0/{path}", {member: wanted})[member]["id"])
@@ -112,7 +112,7 @@ class Core:
         request = self.cloud.get(path)
         until(lambda: self.cloud.serial.ask(request)[0] == 404, PATIENCE, f"{path} is still there", POLL)
 
-    # -- what is read
+    # -- reads
 
     def read(self, name: str, request: Callable[[int], bytes], times: int) -> Work:
         def work(meter: Meter) -> None:
@@ -130,7 +130,7 @@ class Core:
         yield self.read(GET, cloud.anew(server), READS)
         yield self.read(VALIDATE, self.validation(True), READS)
         yield self.read(LIST, cloud.anew(servers), PAGES)
-        # Networking refuses a parameter that it does not know.
+        # Networking refuses unknown parameters.
         ports = f"limit={PORTS}&page_reverse=False"
         yield self.read(
             f"list {PORTS} ports", lambda number: cloud.get(f"/networking/v2.0/ports?{spelled(ports, number)}"), PAGES
@@ -149,7 +149,7 @@ class Core:
         path = "/identity/v3/auth/tokens"
         return lambda number: encode("GET", f"{path}?x={number}" if anew else path, headers)
 
-    # -- what is done
+    # -- work
 
     def boots(self, meter: Meter) -> None:
         paths = []
@@ -221,7 +221,7 @@ class Core:
         return *list(self.reads())[:2], self.boots, self.networks
 
     def latency(self) -> tuple[float, float]:
-        """Seconds that 99 % of the GETs take, at rest and while servers are booted, one request after the other."""
+        """Seconds within which 99 % of the GETs are answered, at rest and while servers boot, one request at a time."""
         request = self.cloud.get(f"{SERVERS}/{self.server}")
         quiet = [self.cloud.serial.ask(request)[2] for _ in range(200)]
         boots, reads, busy, asked = Connection(self.cloud.port), Connection(self.cloud.port), [], 0
@@ -246,7 +246,7 @@ class Core:
 
 
 def spelled(query: str, number: int) -> str:
-    """The query in the n-th way to write it: the letters of the number's bits that are 1 as %XX."""
+    """The query in its n-th spelling: letters for which the number has a 1 bit are written as %XX."""
     letters = iter(range(len(query)))
     return "".join(
         f"%{ord(letter):02x}" if letter.isalnum() and number >> next(letters) & 1 else letter for letter in query
@@ -254,7 +254,7 @@ def spelled(query: str, number: int) -> str:
 
 
 def start(cloud: Cloud, rounds: int) -> float:
-    """Processor time of a start, until the first answer, in that of the imports. The median."""
+    """Processor time of a start, until the first answer, in units of that of the imports. The median."""
     ratios = []
     for _ in range(rounds):
         cloud.restart()
@@ -296,7 +296,7 @@ def columns(core: Core, url: str, klein: BareKlein, options: argparse.Namespace,
 
 
 def show(title: str, found: dict[int, Figures], at_most: Figures) -> None:
-    """What must be is compared with the column of a thousand servers, or of the most that there are."""
+    """The bounds are compared with the column of a thousand servers, or of the most that there are."""
     judged = found[max(size for size in found if size <= THOUSAND)]
     print(f"\n{title + ', servers:':<46}" + "".join(f"{size:>10,}" for size in found) + f"{'must':>10}")
     for name in judged:
@@ -307,13 +307,13 @@ def show(title: str, found: dict[int, Figures], at_most: Figures) -> None:
 
 
 def shown(name: str) -> str:
-    """What is the same work in another unit stands below it, and does not name it again."""
+    """The same work in another unit is shown below it, without repeating its name."""
     _, unit, what = name.rpartition(", in ")
     return f"    in {what}" if unit and name.startswith("  ") else name
 
 
 def growth(found: dict[int, Figures]) -> None:
-    """Of what was measured: with PostgreSQL not every piece of work is."""
+    """Only of what was measured: with PostgreSQL not every piece of work is."""
     most = max(found)
     if most <= THOUSAND:
         return

@@ -1,13 +1,13 @@
-"""What the core's work comes to, counted: the same within a thousandth in every run, whatever else the machine does.
+"""What the core's work amounts to, counted: the same within a thousandth in every run, whatever else the machine does.
 
     python benchmarks/counted.py [--most 20] [PIECE …]
 
-For each piece: bytecode instructions of Python, calls of its functions, statements, and transactions that write; beside
-them the same of a bare Klein `async` route. It is a cloud in memory, so threads, the disk and what C code takes are not
-in it: `core.py` measures those. --most: the functions that most instructions are run in, with what they call.
+For each piece: Python bytecode instructions, function calls, statements, and transactions that write; beside them the
+same for a bare Klein `async` route. It is a cloud in memory, so threads, the disk and the time of C code are not in it:
+`core.py` measures those. --most: the functions that run the most instructions, including those that they call.
 
-A transaction more is a commit that a live process waits for; a statement more is some 260 instructions and what SQLite
-takes for it. Claims are transactions of their own here, which in a file are made in the one that submits.
+One more transaction is a commit that a live process waits for; one more statement is some 260 instructions and SQLite's
+time for it. Claims are transactions of their own here; with a file they are made in the transaction that submits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from cloudctl.testing.cloud import MemoryCloud
 from cloudctl.testing.http import request
 
 SERVERS, VOLUMES, NETWORKING = "/compute/v2.1/servers", "/volume/v3/volumes", "/networking/v2.0"
-WARM = 3  # times before it counts: plans and caches are made by the first
+WARM = 3  # runs before counting: the first ones make plans and fill caches
 
 
 class Work:
@@ -50,7 +50,7 @@ class Work:
         self.server = self.boot()
 
     def pieces(self) -> Iterator[tuple[str, Callable[[], Any], Callable[[], Any]]]:
-        """Name, what is done before without counting, what is counted."""
+        """Name, what is done first without counting, what is counted."""
         yield "GET one server", self.nothing, lambda: self.demo.get(f"{SERVERS}/{self.server}")
         yield "boot", self.nothing, self.boot
         yield "delete", self.note(self.boot), lambda: self.gone(f"{SERVERS}/{self.noted}")
@@ -68,7 +68,7 @@ class Work:
         return before
 
     def rest(self) -> None:
-        """Until nothing is due now."""
+        """Run until nothing is due now."""
         clock = self.cloud.clock
         while clock.calls and clock.calls[0].getTime() <= clock.seconds():
             clock.advance(0.0)
@@ -119,8 +119,8 @@ class Counted:
     instructions: int = 0
     calls: int = 0
     statements: int = 0
-    transactions: int = 0  # that write
-    within: Counter[str] = field(factory=Counter)  # by function: with what it calls
+    transactions: int = 0  # those that write
+    within: Counter[str] = field(factory=Counter)  # by function, including what it calls
     _began: dict[Any, int] = field(factory=dict)
 
     def trace(self, frame: Any, event: str, _argument: Any) -> Any:
@@ -145,7 +145,7 @@ class Counted:
 
 
 def ask(counted: Counted, work: Callable[[], Any]) -> None:
-    """Do it, and count what the database is asked."""
+    """Do it, and count the database's statements."""
     execute, begin = Connection.execute, Held.begin
 
     def executing(self: Connection, *arguments: Any) -> Any:

@@ -1,11 +1,11 @@
-"""How long a real guest takes, beside the same QEMU started by hand in the same run on the same machine.
+"""How long a real guest takes, compared with the same QEMU started by hand in the same run on the same machine.
 
     python benchmarks/host.py [--rounds 3]
 
 As root, with the Debian packages of `.ci/run`. In each round a server is booted through the API until it is ACTIVE,
 until its guest has an address by DHCP, and until ssh through a floating IP answers; then, with the cloud idle, QEMU is
-started with the words that cloudctl had used, on a fresh copy of the disk and without a network, until it runs and
-until the guest has started. What cloudctl itself adds until ACTIVE is the difference of the two.
+started with the arguments that cloudctl used, on a fresh copy of the disk and without a network, until it runs and
+until the guest has started. The difference of the two is what cloudctl itself adds until ACTIVE.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.live.host import Host, a_host, lacking
 
 STARTED = "guest: started"
-LIMIT = 120.0  # seconds for what must come
+LIMIT = 120.0  # seconds to wait for anything
 
 
 def since(began: float) -> float:

@@ -1,4 +1,4 @@
-"""What daemons have to say is no part of a benchmark's table."""
+"""Keeps the output of daemons out of a benchmark's table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TOLD = 4000  # bytes
 
 @contextmanager
 def hushed() -> Iterator[None]:
-    """Meanwhile nothing is printed, by this process nor by those that it starts; the end of it is if that fails."""
+    """Hide the output of this process and of those that it starts; on failure, show the end of it."""
     sys.stdout.flush()
     sys.stderr.flush()
     own = [os.dup(each) for each in (1, 2)]

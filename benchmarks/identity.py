@@ -2,10 +2,10 @@
 
     python benchmarks/identity.py [--users 10000]
 
-Two clouds on SQLite with synchronous=FULL, one with 100 users and projects and one with many, are asked in turns; the
+Two clouds on SQLite with synchronous=FULL, one with 100 users and projects and one with many, get requests in turn; the
 last column is how much more the second one takes. A figure is the processor time that the server spends on an answer,
-so that what else runs on the machine does not count. Logins are whole: argon2 is in them. Validation is beside a bare
-Klein route.
+so that other work on the machine does not count. Logins are complete: they include argon2. Validation is compared with
+a bare Klein route.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from processor import BareKlein, spent
 from tests.live.process import LiveCloud
 
 FEW = 100
-ROWS = 40  # a page
+ROWS = 40  # per page
 VALIDATION = "token validation, warm"
 
 
@@ -54,7 +54,7 @@ class Identity:
         return json.loads(answer) if answer else None
 
     def fill(self, count: int) -> None:
-        """Only the last user has a password: it takes its time."""
+        """Only the last user has a password: hashing takes time."""
         for number in range(len(self.users), count):
             name = f"bench-{number}"
             user = {"name": name, **({"password": "secret-of-mine"} if number == count - 1 else {})}
@@ -69,7 +69,7 @@ class Identity:
         return {"auth": {"identity": identity, "scope": {"project": {"name": name, "domain": domain}}}}
 
     def anew(self, path: str) -> Callable[[int], bytes]:
-        """A parameter that nobody reads keeps an answer from being used twice."""
+        """An unused parameter keeps an answer from being used twice."""
         return lambda number: self.request("GET", f"{path}{'&' if '?' in path else '?'}x={number}")
 
     def requests(self) -> dict[str, Callable[[int], bytes]]:
@@ -146,14 +146,14 @@ def run(directory: Path, klein: BareKlein, most: int) -> None:
 
 def report(clouds: Sequence[Identity], klein: BareKlein, most: int) -> None:
     for one in clouds:
-        # The first one has closed its idle connection while the other was filled.
+        # The first one closed its idle connection while the other was filled.
         one.serial = Serial(one.live.port)
     print(f"{'processor milliseconds an answer, of users':<48}{FEW:>10}{most:>10}{'ratio':>10}")
     asked = [{name: Asked(one.pid, one.serial, request) for name, request in one.requests().items()} for one in clouds]
     for name in asked[0]:
         few, many = costs([requests[name] for requests in asked], 60 if "login" in name else 400)
         print(f"{name:<48}{few:10.2f}{many:10.2f}{many / few:10.2f}")
-    # Its connection is new: it would not have waited for so long.
+    # A new connection: an older one would not have stayed open this long.
     bare = Asked(klein.pid, Serial(klein.port), klein.request)
     unit, warm = costs([bare, asked[-1][VALIDATION]], 4000)
     print(f"bare Klein {unit:.3f} ms, token validation {warm:.3f} ms: {100 * unit / warm:.0f} % of bare Klein")

@@ -32,7 +32,7 @@ class Connection:
         self.socket.sendall(request)
 
     def receive(self) -> tuple[int, bytes] | None:
-        """(status, body) once the answer is whole."""
+        """(status, body) once the answer is complete."""
         data = self.socket.recv(RECEIVE)
         if not data:
             raise ConnectionError("the server hung up")
@@ -55,7 +55,7 @@ class Connection:
 def rate(
     port: int, request: Callable[[int], bytes], seconds: float, connections: int = 16, expected: int = 200
 ) -> float:
-    """Answers a second over some connections. `request(n)` is the n-th one. Raises RuntimeError for another status."""
+    """Answers per second over some connections. `request(n)` is the n-th. Raises RuntimeError for another status."""
     selector = selectors.DefaultSelector()
     sent = 0
     for sent in range(connections):
@@ -82,7 +82,7 @@ def rate(
 
 
 class Serial:
-    """One request after the other over one connection."""
+    """One request after another over one connection."""
 
     def __init__(self, port: int) -> None:
         self.connection = Connection(port)
@@ -96,7 +96,7 @@ class Serial:
         return *answer, time.perf_counter() - self.connection.began
 
     def typical(self, request: Callable[[int], bytes], times: int) -> float:
-        """The median of the seconds that an answer takes."""
+        """The median time of an answer, in seconds."""
         return median(self.ask(request(number))[2] for number in range(times))
 
 

@@ -1,10 +1,10 @@
-"""One process that looks after many libvirt hosts: its memory, its processor time, how late it is for anything else.
+"""One process that manages many libvirt hosts: its memory, its processor time, how late it is for anything else.
 
     python benchmarks/many_hosts.py [--hosts 300] [--guests 5] [--seconds 60]
 
 Each host is a connection of libvirt's own test driver, so calls go through the binding and a thread as to a real host,
-and are answered at once; nothing runs. The process is asked for all hosts and all guests as often as a cloud asks.
-Meanwhile a clock ticks each twentieth of a second; what is late is told.
+and are answered at once; nothing runs. The process lists all hosts and all guests as often as a cloud does. Meanwhile a
+clock ticks every twentieth of a second; how late it is is reported.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from cloudctl.drivers.libvirt.hypervisor import Config, create
 from cloudctl.drivers.specs import DriverResources
 
 TICK = 0.05
-ROUND = 10.0  # seconds between two looks, as a cloud has them
+ROUND = 10.0  # seconds between two looks, as in a cloud
 NODE = """
 <node>
   <cpu><mhz>2000</mhz><model>x86_64</model><active>16</active><nodes>1</nodes><sockets>1</sockets><cores>16</cores>
@@ -44,7 +44,7 @@ GUEST = """
 
 
 def memory_mib() -> float:
-    """What this process holds now."""
+    """The memory of this process now."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**20
 
@@ -94,7 +94,7 @@ async def measured(reactor: Any, hosts: int, guests: int, seconds: float, direct
     await waited.start(1.0)
     looking.stop()
     ticking.stop()
-    await looked  # a round that is under way ends before the hosts are let go
+    await looked  # a round under way ends before the hosts are closed
     share = (processor() - used) / (time.monotonic() - began)
     print(f"{len(rounds)} rounds, {median(rounds):.2f} s each (longest {max(rounds):.2f}), {share:.1%} of a processor")
     print(f"a clock was {median(late) * 1000:.1f} ms late (longest {max(late) * 1000:.0f})")

@@ -1,18 +1,18 @@
-"""How fast the object store is, beside what the machine does in the same run.
+"""How fast the object store is, compared with what the machine does in the same run.
 
     python benchmarks/objects.py [--mib 1024] [--rows 1000000] [--seconds 4] [--rounds 3]
 
-Large objects: an upload, which is answered when it is on the disk, beside `cat` to a file that is synced, and beside
-MD5, than which nothing that is hashed in sequence is faster; what `cat` takes without the sync is told, too. A download
-beside nginx with sendfile. They take turns, and each is told by its best round: what else runs on the machine disturbs
-them all. The processor time of the server for an upload stands beside that of hashing the same bytes, without which
-there is no tag.
+Large objects: an upload, which is answered when it is on disk, compared with `cat` to a file that is synced, and with
+MD5, which no upload hashed in sequence can beat; `cat` without the sync is reported, too. A download is compared with
+nginx with sendfile. They take turns, and each is represented by its best round: other work on the machine disturbs them
+all. The server's processor time for an upload is compared with that of hashing the same bytes, without which there is
+no tag.
 
-Small ones: 4 KiB objects a
-second by Swift and by S3 beside a bare Klein route. Listings: a page of a container with a thousand objects, and of one
-with many, whose rows are written straight into the tables. Memory: what the process had before, and at most.
+Small objects: 4 KiB objects per second by Swift and by S3, compared with a bare Klein route. Listings: a page of a
+container with a thousand objects, and of one with many, whose rows are written straight into the tables. Memory: what
+the process had before, and at most.
 
-nginx is the system's (`apt-get install nginx-light`).
+nginx comes from the system (`apt-get install nginx-light`).
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ http {{
 
 
 def download(port: int, request: bytes, size: int) -> float:
-    """Seconds until the last of so many bytes of the body is there."""
+    """Seconds until all `size` bytes of the body have arrived."""
     room = bytearray(MIB)
     began = time.perf_counter()
     with socket.create_connection(("127.0.0.1", port), timeout=LONGEST) as connection:
@@ -116,7 +116,7 @@ def download(port: int, request: bytes, size: int) -> float:
 
 
 def upload(port: int, head: bytes, path: Path) -> float:
-    """Seconds until the answer is there."""
+    """Seconds until the answer has arrived."""
     began = time.perf_counter()
     with socket.create_connection(("127.0.0.1", port), timeout=LONGEST) as connection, path.open("rb") as file:
         connection.sendall(head)
@@ -140,7 +140,7 @@ def copied(path: Path, target: Path) -> tuple[float, float]:
 
 
 def hashing(mib: int) -> float:
-    """Seconds of processor time for the MD5 of so many."""
+    """Seconds of processor time for the MD5 of `mib` MiB."""
     data, digest = os.urandom(MIB), hashlib.md5(usedforsecurity=False)
     began = time.thread_time()
     for _ in range(mib):
@@ -158,7 +158,7 @@ def stopped(cloud: LiveCloud):
 
 
 def fill(database: Path, project: str, container: str, count: int) -> None:
-    """Rows of empty objects, as an upload of nothing leaves them."""
+    """Rows of empty objects, as an empty upload leaves them."""
     columns = "container_id, name, project_id, size, etag, content_type, headers, updated_at, version"
     with closing(sqlite3.connect(database)) as connection:
         (id,) = connection.execute("SELECT id FROM object_containers WHERE name = ?", [container]).fetchone()
@@ -170,7 +170,7 @@ def fill(database: Path, project: str, container: str, count: int) -> None:
 
 
 def memory(pid: int, what: str) -> float:
-    """MiB. `what`: VmRSS is now, VmHWM at most so far."""
+    """MiB. `what`: VmRSS for now, VmHWM for the peak so far."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(what)) / 1024
 
@@ -288,7 +288,7 @@ def main() -> None:
             store = Store(cloud)
             for container in ("large", "small", "few", "many"):
                 store.make(container)
-            small(store, klein, 1.0)  # what is made once is made now
+            small(store, klein, 1.0)  # one-time work is done now
             before = memory(store.pid, "VmRSS")
             large(store, directory, given.mib, given.rounds)
             small(store, klein, given.seconds)

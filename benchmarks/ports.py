@@ -2,14 +2,14 @@
 
     python benchmarks/ports.py [--sizes 200 1000 10000] [--rounds 9] [--all]
 
-Clouds stand beside each other, one for each size, and are asked the same in turn: a page of 100 by each filter and in
-the order of each sort key, as a member and as an administrator, the first one and the last one; one port; a port that
-is made and deleted. What the database does is counted, the same in every run: steps of SQLite's machine, and pages that
-PostgreSQL looks at to read. With the most ports it may be a tenth more than with the next size (and see DEEPER). Beside
-it stands the least processor time of some rounds, with that of PostgreSQL's process, whose ratio says little where
-others work. --all: every row, and not only those that grow.
+One cloud per size gets the same requests in turn: a page of 100 by each filter and in the order of each sort key, as a
+member and as an administrator, the first page and the last; one port; a port that is created and deleted. The
+database's work is counted, the same in every run: steps of SQLite's machine, and pages that PostgreSQL looks at to
+read. With the most ports it may be a tenth more than with the next size (and see DEEPER). Beside it is the least
+processor time of some rounds, including that of PostgreSQL's process; its ratio says little if other work is running.
+--all: every row, not only those that grow.
 
-PostgreSQL: where CLOUDCTL_TEST_POSTGRESQL names a server of this machine on which databases may be created.
+PostgreSQL: if CLOUDCTL_TEST_POSTGRESQL names a server on this machine on which databases may be created.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ from tests.statements import asked
 
 PAGE = 100
 LIMIT = 1.1
-# Pages of PostgreSQL: an index of ten times as many rows has a level more, for each row of a page that something is
+# Pages of PostgreSQL: an index of ten times as many rows has one level more, for each row of a page that something is
 # looked up for, and the rows of a page lie further apart.
 DEEPER = PAGE + 25
 USERS = ("demo", "admin")
-# What is known to grow with what a project has: docs/internals.md.
+# Known to grow with what a project has: docs/internals.md.
 LEFT = ("changed_since", "revision_number", "updated_at", "not-tags")
 
 
 @define
 class Sized:
-    """A cloud whose project `demo` has so many ports on one network, and one that is like no other."""
+    """A cloud whose project `demo` has a given number of ports on one network, one of which is like no other."""
 
     neutron: Neutron
     network: str
@@ -81,7 +81,7 @@ class Sized:
         return self.spent() - began
 
     def counted(self, work: Callable[[Sized], object]) -> int:
-        """What the database did for it: steps of SQLite's machine, or pages that PostgreSQL looked at to read."""
+        """The database's work for it: steps of SQLite's machine, or pages that PostgreSQL looked at to read."""
         return self._steps(work) if self.backend is None else self._pages(work)
 
     def _steps(self, work: Callable[[Sized], object]) -> int:
@@ -105,7 +105,7 @@ class Sized:
             for query, arguments in seen:
                 if query.startswith("SELECT"):
                     rows = conn.driver.execute(f"EXPLAIN (ANALYZE, BUFFERS) {query}", arguments)
-                    # The first line of buffers is of the whole.
+                    # The first line of buffers covers the whole query.
                     line = next((row[0] for row in rows if "Buffers:" in row[0]), "")
                     found += sum(map(int, re.findall(r"(?:hit|read)=(\d+)", line)))
             return found
@@ -141,13 +141,15 @@ def filled(url: str, size: int) -> Sized:
     neutron.transact(one_a_second)
     backend = None
     if not neutron.db.is_sqlite:
-        tidy(url)
+        # As after autovacuum: old row versions are gone, and an index alone can answer.
+        with create_engine(url, isolation_level="AUTOCOMMIT").connect() as conn:
+            conn.execute(text("VACUUM ANALYZE"))
         backend = neutron.transact(lambda conn: conn.alchemy.execute(text("SELECT pg_backend_pid()")).scalar_one())
     return Sized(neutron, network["id"], network["subnets"][0], port["security_groups"][0], one, backend)
 
 
 def one_a_second(conn: Connection) -> None:
-    """The copies were not all made at once. Each has a tag."""
+    """Make it look as if the copies had been created one per second. Each has a tag."""
     for number, id in enumerate(conn.execute(select(Port.id).order_by(Port.created_at, Port.id)).scalars().all()):
         when = datetime(2026, 1, 1) + timedelta(seconds=number)
         conn.execute(update(Port.table).where(Port.id == id).values(created_at=when, updated_at=when))
@@ -160,7 +162,7 @@ def opened(url: str) -> Database:
 
 
 def queries(sized: Sized) -> Iterator[str]:
-    """What a list is asked for: each filter by what all ports but one have and by what that one has; each sort key."""
+    """The queries of a list: each filter with the value of all ports but one and with that one's; each sort key."""
     yield ""
     subnet, one = sized.subnet, sized.one
     usual = sized.neutron.get("/ports?limit=1&name=usual", "admin")["ports"][0]
@@ -185,7 +187,7 @@ def queries(sized: Sized) -> Iterator[str]:
 
 
 def pieces(sizes: Sequence[Sized]) -> Iterator[tuple[str, Callable[[Sized], object]]]:
-    # The ids differ from cloud to cloud, and nothing else.
+    # Only the ids differ from cloud to cloud.
     lists = list(zip(*(queries(sized) for sized in sizes), strict=True))
     for user in USERS:
         for alike in lists:
@@ -202,7 +204,7 @@ def pieces(sizes: Sequence[Sized]) -> Iterator[tuple[str, Callable[[Sized], obje
 
 
 def get(user: str, paths: dict[int, str]) -> Callable[[Sized], object]:
-    """To ask for one path in each cloud."""
+    """A request for one path in each cloud."""
     return lambda sized: sized.neutron.get(paths[id(sized)], user)
 
 
@@ -217,7 +219,7 @@ def cycle(sized: Sized) -> None:
 def measure(sizes: Sequence[Sized], options: argparse.Namespace) -> None:
     grown, times = 0, []
     for name, work in pieces(sizes):
-        # Plans are made, and ports written as JSON, by the first.
+        # The first one makes plans, and renders ports as JSON.
         least = [min(sized.cost(work), sized.cost(work)) for sized in sizes]
         counted = [sized.counted(work) for sized in sizes]
         for _ in range(options.rounds):

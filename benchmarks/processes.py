@@ -1,13 +1,13 @@
-"""Two control processes beside one, of one cloud on PostgreSQL, in the same run.
+"""Two control processes compared with one, of one cloud on PostgreSQL, in the same run.
 
     python benchmarks/processes.py [--rounds 3] [--seconds 5] [--clients 16]
 
 CLOUDCTL_TEST_POSTGRESQL names a server on which databases may be created. In each round the same load is put on one
-process, then, with another one started on the same database, on both, each client at one of them in turns: a server is
-read, anew each time; servers are booted by a fake hypervisor until they are ACTIVE, and deleted until they are gone,
-with a look every 50 ms. The load itself and PostgreSQL run on the same processors, so what two can be of one depends on
-how many there are: that is told, and how much of them was idle. On two processors one process, PostgreSQL and the load
-together can already take all there is.
+process, then, with another one started on the same database, on both, clients being assigned in turn: a server is read,
+anew each time; servers are booted by a fake hypervisor until they are ACTIVE, and deleted until they are gone, with a
+look every 50 ms. The load itself and PostgreSQL run on the same processors, so the gain from a second process depends
+on how many there are: that is reported, and how much of them was idle. On two processors, one process, PostgreSQL and
+the load together can already use everything.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ Figures = dict[str, list[float]]
 
 
 class Load:
-    """On these processes of the cloud, by so many clients for so long."""
+    """A load on these processes of the cloud: how many clients, for how long."""
 
     def __init__(self, clouds: Sequence[LiveCloud], clients: int, seconds: float, server: str, image: str) -> None:
         self.ports = [each.port for each in clouds]
@@ -71,7 +71,7 @@ class Load:
         self.server, self.image = server, image
 
     def reads(self) -> list[float]:
-        """The seconds that each answer took."""
+        """How many seconds each answer took."""
         numbers, found = count(), []
 
         def request() -> bytes:
@@ -141,7 +141,7 @@ def demand(answer: Sequence[Any], status: int) -> bytes:
 
 
 def ticks() -> tuple[int, int]:
-    """Of all processors since the machine started: those that were idle, and all."""
+    """Ticks of all processors since the machine started: the idle ones, and all."""
     found = [int(each) for each in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     return found[3] + found[4], sum(found)
 

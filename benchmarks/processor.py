@@ -1,7 +1,7 @@
 """Processor time of a server in multiples of what one bare Klein request takes at the same moment: K.
 
-What else runs on the machine hardly counts then: only the processor time of the one process is looked at, all of its
-threads included, and what slows it down slows down the bare one beside it, too.
+Other work on the machine then hardly counts: only the one process's time is measured, all of its threads included, and
+what slows it down slows down the bare one beside it, too.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from tests.live.process import free_port
 SAMPLE = 100
 RESTED = 25  # the same, with a rest before each
 PAUSE = 0.02
-# A process that uses less than this in two pauses has nothing to do: seconds.
+# Seconds: a process that uses less than this in two pauses has nothing to do.
 IDLE = 0.0003
 SETTLED = 30.0
 
 
 def spent(pid: int) -> float:
-    """Seconds of processor time of a process so far, with those of its threads that have ended."""
+    """Seconds of processor time of a process so far, including threads that have ended."""
     # The clock of another process as Linux numbers it: clock_getcpuclockid(3).
     return time.clock_gettime((~pid << 3) | 2)
 
 
 def spent_by_children(pid: int) -> float:
-    """Seconds of processor time of the processes that it has started and that have ended."""
+    """Seconds of processor time of those of its child processes that have ended."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
 
@@ -48,7 +48,7 @@ def is_idle(pid: int) -> bool:
 
 
 def wait_for_idle(pid: int) -> None:
-    """Until nothing is left of what it was asked to do. Raises TimeoutError."""
+    """Wait until it has nothing left to do. Raises TimeoutError."""
     until(lambda: is_idle(pid) and is_idle(pid), SETTLED, "the server does not come to rest", 0)
 
 
@@ -90,11 +90,11 @@ class BareKlein:
         return encode("GET", "/thing/one", {})
 
     def cost(self, rest: float = 0.0, path: str = "/thing/one") -> float:
-        """Seconds of processor time for one answer, now; with so many seconds of rest before each.
+        """Seconds of processor time for one answer, now; with `rest` seconds of rest before each.
 
-        Whoever has rested finds the processor cold: that alone makes an answer several times as dear on some machines.
+        After a rest the processor is cold: that alone makes an answer several times as expensive on some machines.
         """
-        # A new connection each time: one that nobody uses for long is closed.
+        # A new connection each time: one that is unused for long is closed.
         serial, request = Serial(self.port), encode("GET", path, {})
         serial.ask(request)
         began, times = spent(self.pid), RESTED if rest else SAMPLE
@@ -115,10 +115,10 @@ class Meter:
 
     @contextmanager
     def counts(self, name: str, times: int, rest: float = 0.0, writes: bool = False) -> Iterator[None]:
-        """What is done meanwhile is this work, so many times. It ends when the process has come to rest.
+        """The work is what happens in this context, `times` times. The context ends when the process is idle.
 
-        Where the work is looked at after rests of so many seconds, a second figure is in answers of a bare route that
-        rests as long before each; where it writes, in those of the one that commits a row before each.
+        With `rest`, the seconds between looks at the work, a second figure is in answers of a bare route that rests as
+        long before each; with `writes`, in those of the route that commits a row before each.
         """
         before = self.bare.cost()
         wait_for_idle(self.pid)
@@ -135,7 +135,7 @@ class Meter:
             self._taken.setdefault(f"  {name}, in commits", []).append(took / times / unit)
 
     def rounds(self, work: Callable[[Meter], None], seconds: float, least: int = 3) -> None:
-        """`work(self)` once without counting, then again and again for so long, some times at least."""
+        """`work(self)` once without counting, then again and again for `seconds`, at least `least` times."""
         work(Meter(self.bare, self.pid))
         end, done = time.monotonic() + seconds, 0
         while done < least or time.monotonic() < end:

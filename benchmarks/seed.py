@@ -1,7 +1,7 @@
-"""Many servers at once: copies of one that was booted, written straight into the tables of a cloud that is stopped.
+"""Many servers at once: copies of a booted one, written straight into the tables of a stopped cloud.
 
-Every row of any table that speaks of the server or of its port is copied with new ids and a new address; so a copy has
-all that a boot leaves, whatever tables there are. The drivers know nothing of the copies.
+Every row of any table that refers to the server or its port is copied with new ids and a new address; so a copy has
+everything that a boot leaves, whatever tables exist. The drivers know nothing of the copies.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from cloudctl.network.addresses import key, number
 from cloudctl.network.tables import FreeRange, IpAllocation, Port
 from cloudctl.placement.tables import Allocation, Inventory, Provider
 
-# Copies in one transaction. Each raises the sums of its project, and PostgreSQL walks through all versions of a row
-# that the same transaction has left: fifty thousand in one had not ended after ten minutes.
+# Copies per transaction. Each raises the sums of its project, and PostgreSQL walks through all versions of a row that
+# the same transaction has left: fifty thousand in one had not ended after ten minutes.
 AT_ONCE = 500
-# Not the prefix that the cloud itself gives, so that no later port meets one of these.
+# Not the prefix that the cloud itself assigns, so that no later port collides with one of these.
 MACS = "fa:16:3f"
 
 
 @frozen
 class Template:
-    """A booted server with one port. `rows` of each table are its own."""
+    """A booted server with one port. `rows`: its own, by table."""
 
     server: str
     port: str
@@ -43,7 +43,7 @@ class Template:
 
     @classmethod
     def of(cls, conn: Connection, server: str) -> Template:
-        """Raises ValueError if it has not one port with one address."""
+        """Raises ValueError unless it has one port with one address."""
         port = conn.execute(select(Port.id, Port.mac_address).where(Port.device_id == server)).one()
         where = IpAllocation.port_id == port.id
         subnet, address = conn.execute(select(IpAllocation.subnet_id, IpAllocation.ip_address).where(where)).one()
@@ -75,7 +75,7 @@ def speaks(row: Mapping[str, Any], *ids: str) -> bool:
 
 
 def without_number(table: Table, row: dict[str, Any]) -> dict[str, Any]:
-    """The row without a number that the database counts itself."""
+    """The row without the number that the database assigns itself."""
     counted = table.autoincrement_column
     if counted is not None and isinstance(counted.type, Integer):
         return {name: value for name, value in row.items() if name != counted.name}
@@ -113,7 +113,7 @@ def copy_server(url: str, server: str, count: int) -> None:
 
 
 def copy_port(url: str, device: str, count: int) -> None:
-    """`count` more ports like the one that is plugged into `device`, which is no server. As `copy_server`."""
+    """`count` more ports like the one plugged into `device`, which is not a server. Otherwise like `copy_server`."""
     with _opened(url) as conn:
         _copy(conn, Template.of(conn, device), count)
 
@@ -156,7 +156,7 @@ def _write(conn: Connection, waiting: dict[str, list[dict[str, Any]]]) -> None:
 
 
 def _take(conn: Connection, subnet: str, count: int) -> Iterator[str]:
-    """The next addresses of the subnet, which are then no longer free. Its largest range must hold them."""
+    """Take the next free addresses of the subnet. Its largest range must hold them."""
     ranges = conn.execute(select(FreeRange).where(FreeRange.subnet_id == subnet)).all()
     widest = max(ranges, key=lambda row: int(row.last) - int(row.first))
     first = int(widest.first)
@@ -168,7 +168,7 @@ def _take(conn: Connection, subnet: str, count: int) -> Iterator[str]:
 
 
 def _promise(conn: Connection, server: str, count: int) -> None:
-    """What is summed up elsewhere than in the rows themselves: of the hosts, what is promised."""
+    """Update sums kept outside the rows themselves: what the hosts have promised."""
     for held in conn.execute(select(Allocation.table).where(Allocation.consumer_id == server)).all():
         mine = Inventory.provider_id == held.provider_id, Inventory.resource_class == held.resource_class
         conn.execute(update(Inventory).where(*mine).values(used=Inventory.used + count * held.amount))

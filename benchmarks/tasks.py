@@ -1,4 +1,4 @@
-"""Tasks a second: five steps that do nothing but `ctx.commit`, on a real reactor.
+"""Tasks per second: five steps that do nothing but `ctx.commit`, on a real reactor.
 
 python benchmarks/tasks.py [--tasks 1000] [--url sqlite:////tmp/tasks.db]
 """

@@ -119,7 +119,7 @@ async def after_failure(driver: Any, moves: Sequence[Move], look: Look, lost_ans
 
 
 class Contract:
-    """The tests of drivers of all kinds. A suite gives its kind, how to make a driver, its moves and what to observe."""
+    """The tests of drivers of all kinds. A suite gives its kind, how a driver is made, its moves and how to look."""
 
     kind: Kind
     made: Make
