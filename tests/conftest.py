@@ -1,7 +1,7 @@
 """Fixtures of all tests: nothing may fail unseen, and databases to run on.
 
 CLOUDCTL_TEST_POSTGRESQL: the SQLAlchemy URL of a PostgreSQL server on which databases may be created. Without it the
-tests that want one are skipped, or fail if CLOUDCTL_REQUIRE_POSTGRESQL is 1.
+tests that need one are skipped, or fail if CLOUDCTL_REQUIRE_POSTGRESQL is 1.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LoggedFailures:
             self.events.append(event)
 
     def flush(self, *types: type[BaseException]) -> list[Failure]:
-        """Take those of these classes (of any, if none is given) away: the test expected them."""
+        """Remove failures of these classes (of any, if none is given): the test expected them."""
         gc.collect()
         taken = [event for event in self.events if not types or event["log_failure"].check(*types)]
         self.events = [event for event in self.events if not any(event is one for one in taken)]
@@ -57,10 +57,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def dealt(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]:
-    """In as many parts as there are processes, of which each begins with its share of the long tests, file by file.
+    """In as many parts as there are processes; each begins with its share of the long tests, file by file.
 
-    With `--dist=worksteal` each process has a part, and who is done takes from the end of another one's: what is left
-    then is short.
+    With `--dist=worksteal` each process has a part, and takes from the end of another's when it is done: what is left
+    there is short.
     """
     slow: dict[Path, list[pytest.Item]] = {}
     for item in items:
@@ -78,7 +78,7 @@ def dealt(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]:
 
 
 def pytest_configure() -> None:
-    # What is imported and collected stays: to look for what has become rubbish among it is in vain.
+    # Imported and collected objects stay: searching them for garbage is futile.
     gc.disable()
 
 
@@ -91,7 +91,7 @@ def pytest_collection_finish() -> None:
 
 
 def settle() -> None:
-    """What is there now stays: the collection after each test need not walk through all that was ever imported."""
+    """Freeze what exists now: the collection after each test need not walk through everything ever imported."""
     gc.collect()
     gc.freeze()
 
@@ -99,8 +99,8 @@ def settle() -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
     outcome = yield
-    # Nothing of a test is left between two modules: `old_failures` has just collected it. In a module there may be a
-    # cloud that must not stay.
+    # Between two modules nothing of a test is left: `old_failures` has just collected it. Within a module there may be
+    # a cloud that must not stay.
     if nextitem is None or nextitem.path != item.path:
         gc.freeze()
     return outcome
@@ -119,11 +119,11 @@ def logged_failures(request: pytest.FixtureRequest) -> Iterator[LoggedFailures]:
     logged = LoggedFailures()
     globalLogPublisher.addObserver(logged)
     yield logged
-    # All other fixtures are torn down. Their values are held by pytest until this one is, and by the reactor as
-    # arguments of the last thing that it did.
+    # All other fixtures are torn down. Their values are held by pytest until this one is torn down, and by the reactor
+    # as arguments of the last thing that it did.
     request.node.funcargs.clear()
     pytest_twisted.blockon(turn())
-    # What is older than the test is left to `old_failures`: to walk through it costs more than most tests.
+    # Objects older than the test are left to `old_failures`: walking through them costs more than most tests.
     gc.collect(1)
     globalLogPublisher.removeObserver(logged)
     fail_with(logged)
@@ -131,7 +131,7 @@ def logged_failures(request: pytest.FixtureRequest) -> Iterator[LoggedFailures]:
 
 @pytest.fixture(autouse=True, scope="module")
 def old_failures() -> Iterator[None]:
-    """Fails the last test of a module if a failure was seen by nobody that had outlived a test, as in its fixtures."""
+    """Fails the last test of a module if nobody saw a failure that had outlived a test, as in the module's fixtures."""
     yield
     logged = LoggedFailures()
     globalLogPublisher.addObserver(logged)
@@ -160,7 +160,7 @@ def reactor() -> Any:
 def _postgresql() -> Iterator[Callable[[int], str]]:
     """Makes the URL of a database that is dropped at the end; the same one for the same number.
 
-    To make one costs the server half a second, so tests have them in turn.
+    Creating one costs the server half a second, so tests reuse them.
     """
     with ExitStack() as made:
         yield cache(lambda _number: made.enter_context(postgresql()))
@@ -179,7 +179,7 @@ def postgresql_url(_postgresql: Callable[[int], str]) -> str:
 @pytest.fixture
 def postgresql_with_tables(_postgresql: Callable[[int], str]) -> str:
     """The URL of a database that has all tables and no rows."""
-    # A test's module may have added tables.
+    # A test module may have added tables.
     url = _postgresql(len(metadata.tables))
     filled = " UNION ALL ".join(f"SELECT '{name}' WHERE EXISTS (SELECT FROM \"{name}\")" for name in metadata.tables)
     with alone(url) as conn:
@@ -193,7 +193,7 @@ def postgresql_with_tables(_postgresql: Callable[[int], str]) -> str:
 
 @contextmanager
 def alone(url: str) -> Iterator[Connection]:
-    """With the database, after those who had it before have been sent away."""
+    """With the database, after earlier clients have been disconnected."""
     others = "datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
     with create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT").connect() as conn:
         conn.execute(text(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}"))

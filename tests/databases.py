@@ -1,4 +1,4 @@
-"""Databases of PostgreSQL for as long as they are needed."""
+"""PostgreSQL databases for as long as they are needed."""
 
 from __future__ import annotations
 

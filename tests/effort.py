@@ -1,4 +1,4 @@
-"""How much work a piece of code is, in lines of Python: a count, the same on every machine."""
+"""How much work a piece of code does, in lines of Python: a count, the same on every machine."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 
 class TooMuch(AssertionError):
-    """It was stopped."""
+    """The work was stopped."""
 
 
 def lines(work: Callable[[], object], most: int) -> int:
-    """Lines that `work` executes. Raises TooMuch over `most`, so what would never end does."""
+    """The number of lines that `work` executes. Raises TooMuch over `most`, so that endless work ends."""
     count = 0
 
     def trace(_frame: Any, event: str, _argument: Any) -> Any:

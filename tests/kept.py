@@ -1,4 +1,4 @@
-"""Whatever the suite is shown of what is kept as JSON is made anew as well: the two must be equal."""
+"""Whatever the suite gets from cached JSON is rendered again as well: the two must be equal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests import plans
 
 
 def check_kept() -> None:
-    """From now on. A difference is an AssertionError in whatever asked: for a client, a 500."""
+    """Check from now on. A difference is an AssertionError in the caller: for a client, a 500."""
     shown = Rendered.shown
 
     def checking(

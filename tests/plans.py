@@ -1,4 +1,4 @@
-"""Every statement of the suite is held against SQLAlchemy: when a plan first runs, so does SQLAlchemy itself."""
+"""Every statement of the suite is compared with SQLAlchemy: when a plan first runs, so does SQLAlchemy itself."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from cloudctl.db.plans import Plan, Unplanned
 from cloudctl.db.records import UNREAD, Record
 
 checked: WeakSet[Plan] = WeakSet()
-# While somebody counts statements, none is added.
+# While statements are being counted, none is added.
 _unchecked = 0
 
 
 @contextmanager
 def unchecked() -> Iterator[None]:
-    """No statement is run a second time meanwhile."""
+    """In this context no statement is run a second time."""
     global _unchecked
     _unchecked += 1
     try:
@@ -32,7 +32,7 @@ def is_unchecked() -> bool:
 
 
 def check_plans() -> None:
-    """From now on. A difference fails the test in which the statement ran for the first time."""
+    """Check from now on. A difference fails the test in which the statement first ran."""
     execute = Connection.execute
 
     def checking(self: Connection, statement: Any, parameters: Any = None) -> Rows[Any]:
@@ -45,7 +45,7 @@ def check_plans() -> None:
 
 
 def compare(conn: Connection, statement: Any, parameters: Any, rows: Rows[Any]) -> None:
-    """AssertionError where the plan of a statement gives other rows, or another text, than SQLAlchemy."""
+    """Raises AssertionError if a statement's plan gives other rows, or another text, than SQLAlchemy."""
     try:
         plan = conn._plans.bind(statement, parameters, False).plan
     except Unplanned:
@@ -54,7 +54,7 @@ def compare(conn: Connection, statement: Any, parameters: Any, rows: Rows[Any]) 
         return
     checked.add(plan)
     if plan.writes is None:
-        # On PostgreSQL another transaction may commit between the two; nothing keeps changing for that many times.
+        # On PostgreSQL another transaction may commit between the two; nothing keeps changing that many times.
         for _ in range(50):
             expected = [tuple(row) for row in conn.alchemy.execute(statement, parameters)]
             found = [tuple(flat(row)) for row in rows]

@@ -1,4 +1,4 @@
-"""What is asked of a database, on any driver: text and arguments of each statement."""
+"""What is sent to a database, on any driver: text and arguments of each statement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cloudctl.db.plans import Bound
 
 @contextmanager
 def asked() -> Iterator[list[tuple[str, Sequence[Any]]]]:
-    """The planned statements that run meanwhile, of every database of this process."""
+    """The planned statements that run in this context, on every database of this process."""
     seen: list[tuple[str, Sequence[Any]]] = []
     run = Connection._run
 

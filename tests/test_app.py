@@ -102,7 +102,7 @@ def test_the_migrations_make_what_the_tables_say(tmp_path: Path, reactor: Any) -
     with cloud.db.engine.connect() as conn:
         context = MigrationContext.configure(conn, opts={"compare_type": True, "include_object": is_ours})
         assert list(compare_metadata(context, metadata)) == []
-        # alembic's own table is there, too.
+        # alembic's own table exists, too.
         assert {name for name in metadata.tables if not name.startswith(TOYS)} < set(inspect(conn).get_table_names())
     assert cloud.db.transact(True, schema.found_version) == (schema.VERSION, schema.COMPATIBLE_FROM)
     assert schema.prepare(cloud.db) is False
@@ -154,7 +154,7 @@ def test_the_catalog_names_instance_ha_where_it_is_offered(server: dict[str, Any
     catalog = cloud.client("demo").get("/identity/v3/auth/catalog").json()["catalog"]
     (found,) = (each for each in catalog if each["type"] == "instance-ha")
     assert {each["url"] for each in found["endpoints"]} == {f"http://cloud.example.com{at}/v1"}
-    # It is below the others, whether it listens by itself or not.
+    # It is mounted below the others, whether it has its own listener or not.
     admin = cloud.client("admin")
     assert admin.get("/instance-ha/v1/segments").json() == {"segments": []}
     assert cloud.client("demo").get("/instance-ha/v1/segments").status == 403

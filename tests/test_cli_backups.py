@@ -1,4 +1,4 @@
-"""`cloudctl backups`: what it has the running cloud do."""
+"""`cloudctl backups`: what it makes the running cloud do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clouds of other services than ours, and processes that do a part of the work."""
+"""Clouds made of services other than ours, and processes that do part of the work."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_an_application_adds_a_service_of_its_own() -> None:
     assert catalog["toy"] == "http://cloud.example.com/toy" and "compute" in catalog
     answer = request(cloud.site, "GET", "/toy/greetings/you", headers={"X-Auth-Token": token})
     assert answer.json() == {"greeting": "good day you"}
-    # Its own faults, and the one path that every request takes.
+    # Its own faults, and the path that every request takes.
     answer = request(cloud.site, "GET", "/toy/greetings/nobody", headers={"X-Auth-Token": token})
     assert (answer.status, answer.json()) == (404, {"toyFault": {"code": 404, "message": "Nobody is there."}})
     assert request(cloud.site, "GET", "/toy/greetings/you").status == 401

@@ -1,4 +1,4 @@
-"""The net under all tests holds."""
+"""The safety net under all tests holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A line made here is the line that Twisted would have made."""
+"""A line made by us is the line that Twisted would have made."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def is_wide(log_format: str, a: Any) -> bool:
 
 
 def parsed(line: str) -> Any:
-    """With the order of the keys, and with NaN as something that equals itself."""
+    """Keeps the order of the keys, and makes NaN equal to itself."""
     return json.loads(line, object_pairs_hook=list, parse_constant=str)
 
 
@@ -170,7 +170,7 @@ def test_the_lines_of_a_cloud_are_made_without_twisted_and_hold_no_secret(monkey
         demo.get("/compute/v2.1/nothing")
         cloud.login("demo", "demo-secret")
 
-    # How a format is flattened is found out with its first event.
+    # A format's flattening is worked out at its first event.
     work()
     monkeypatch.setattr(json_log, "eventAsJSON", lambda event: pytest.fail(f"left to Twisted: {event}"))
     work()

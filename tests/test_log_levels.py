@@ -54,7 +54,7 @@ def test_an_event_is_written_from_its_level_on() -> None:
 
 def test_loggers_are_found_in_modules() -> None:
     module = ModuleType("one")
-    module.log = Logger("cloudctl.one")  # type: ignore[attr-defined]  # as a module has it
+    module.log = Logger("cloudctl.one")  # type: ignore[attr-defined]  # as in a module
     levels = LogLevels(LogLevel.info)
     levels.set("cloudctl.two", LogLevel.debug)
     assert levels.told({"one": module}, "cloudctl.") == {

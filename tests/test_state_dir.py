@@ -1,4 +1,4 @@
-"""Whatever made the state directory, nobody else reads what is in it."""
+"""However the state directory was made, nobody else can read what is in it."""
 
 from __future__ import annotations
 

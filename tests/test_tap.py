@@ -1,4 +1,4 @@
-"""The command line: what is wrong is told in one line, and the exit status is 64."""
+"""The command line: an error is reported in one line, and the exit status is 64."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_a_port_that_is_taken_ends_the_start_with_one_line(tmp_path: Path) -> No
     assert "is ready" not in done.stdout + done.stderr
 
 
-# Each is needed later or never: for a path that is wrong, a scrape, a migration, another database.
+# Each is needed later or never: for a wrong path, a scrape, a migration, another database.
 NOT_AT_START = ("klein", "werkzeug", "prometheus_client", "alembic", "mako", "psycopg", "openstack")
 # What answers at the root, apart from its API.
 OF_THE_ROOT = ("cloudctl.identity.api", *(f"cloudctl.identity.api.{name}" for name in ("faults", "root", "versions")))
@@ -162,7 +162,7 @@ def test_a_start_imports_nothing_that_it_does_not_need() -> None:
     loaded = done.stdout.split()
     assert "sqlalchemy" in loaded and "cloudctl.compute.servers" in loaded
     assert [name for name in NOT_AT_START if name in loaded] == []
-    # Each API is imported by the first request for it.
+    # The first request for an API imports it.
     apis = [name for name in loaded if name.startswith("cloudctl.") and name.split(".")[2:3] == ["api"]]
     assert apis == list(OF_THE_ROOT)
 

@@ -1,4 +1,4 @@
-"""What each piece of work asks of the database: statements and transactions, counted where the driver runs them.
+"""What each piece of work costs the database: statements and transactions, counted where the driver runs them.
 
 The bounds are what it takes today. A change that takes less lowers them; one that takes more says why it must.
 """
@@ -15,12 +15,12 @@ from cloudctl.testing.cloud import Client, MemoryCloud
 from tests.work import Work, counted
 
 SERVERS, NETWORKING = "/compute/v2.1/servers", "/networking/v2.0"
-MOMENT = 0.05  # seconds between two looks at what becomes something
+MOMENT = 0.05  # seconds between two looks at something that is being made
 LOOKS = 100
 
 
 class Desk:
-    """One user's requests. What they are about was made before anything is counted."""
+    """One user's requests. Their resources are made before anything is counted."""
 
     def __init__(self, cloud: MemoryCloud) -> None:
         self.cloud = cloud
@@ -38,7 +38,7 @@ class Desk:
         return str(self.ask("POST", f"{NETWORKING}/{path}", {member: wanted})[member]["id"])
 
     def asked_twice(self, path: str) -> Work:
-        """A GET while its token is known already. The second path differs, so that no kept answer is found."""
+        """A GET whose token is already known. The second path differs, so that no cached answer is found."""
         self.ask("GET", path)
         with counted(self.cloud) as work:
             self.ask("GET", f"{path}{'&' if '?' in path else '?'}limit=200")
@@ -89,7 +89,7 @@ def validation(desk: Desk) -> Work:
 
 
 def first_validation(desk: Desk) -> Work:
-    """Of a token that this process has never seen, by one that it knows."""
+    """Validate a token that this process has never seen, with one that it knows."""
     token = desk.cloud.login("demo", "demo-secret", {"project": {"name": "demo", "domain": {"id": "default"}}})
     with counted(desk.cloud) as work:
         assert desk.client.get("/identity/v3/auth/tokens", headers={"X-Subject-Token": token}).status == 200
@@ -109,7 +109,7 @@ def list_of_ports(desk: Desk) -> Work:
 
 
 def boot(desk: Desk) -> Work:
-    """Not the first one of its project, which makes the default security group."""
+    """Not the project's first boot, which makes the default security group."""
     desk.booted()
     with counted(desk.cloud) as work:
         desk.booted()
@@ -206,10 +206,10 @@ AT_MOST: list[tuple[Callable[[Desk], Work], tuple[int, int, int]]] = [
     (first_validation, (4, 1, 0)),
     (servers_with_detail, (2, 1, 0)),
     (list_of_ports, (2, 1, 0)),
-    # A share of a host is a record a resource class, and the host's provider and the consumer have generations.
+    # A share of a host is one record per resource class, and the host's provider and the consumer have generations.
     (boot, (67, 2, 4)),
     (deletion, (36, 1, 4)),
-    # Four tasks: the network, with its subnet and the port that gives out addresses, without them, and gone.
+    # Four tasks: the network, with its subnet and the port that hands out addresses, without them, and gone.
     # The port is shown with the domain of its network.
     (network_cycle, (128, 4, 15)),
     (new_rule, (9, 0, 1)),
@@ -219,8 +219,8 @@ AT_MOST: list[tuple[Callable[[Desk], Work], tuple[int, int, int]]] = [
     (floating_ip_cycle, (89, 3, 8)),
     (login_by_token, (10, 1, 0)),
     (login_by_password, (7, 2, 0)),
-    # Every ten seconds the hosts, their zones and what schedules and conducts are written down; and notifications that
-    # nobody has taken up are looked for, and events forgotten that are a day old. Every five, whether events have come.
+    # Every ten seconds the hosts, their zones and what schedules and conducts are recorded, notifications that nobody
+    # has picked up are looked for, and events a day old are deleted. Every five, whether events have come.
     (ten_idle_seconds, (39, 14, 2)),
 ]
 
@@ -242,7 +242,7 @@ def test_a_piece_of_work_stays_within_its_bounds(
 
 
 def test_what_is_counted(cloud: MemoryCloud) -> None:
-    """Nothing below a bound would mean anything if the counter saw nothing."""
+    """Staying below a bound would mean nothing if the counter saw nothing."""
 
     def two(conn: Connection) -> None:
         conn.execute(text("SELECT 1"))

@@ -1,4 +1,4 @@
-"""What a test knows to be there, although the type says that it may be None."""
+"""What a test knows to exist, although the type says that it may be None."""
 
 from __future__ import annotations
 

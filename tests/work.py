@@ -1,4 +1,4 @@
-"""Counts what a piece of work asks of the database. SQLite's driver tells, so it holds whatever is above the driver."""
+"""Counts a piece of work's database use. SQLite's driver reports it, so it holds whatever is above the driver."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from attrs import define, field
 from cloudctl.testing.cloud import MemoryCloud, connection
 from tests.plans import unchecked
 
-# What begins and ends a transaction or a part of one, and switches.
+# What begins and ends a transaction or a savepoint, and PRAGMA.
 AROUND = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "PRAGMA")
 
 
@@ -32,7 +32,7 @@ class Work:
             self.statements.append(statement)
 
     def _is_of_trigger(self, statement: str) -> bool:
-        """Where a trigger begins, the driver tells the statement that set it off once more."""
+        """When a trigger begins, the driver reports the statement that fired it once more."""
         return not statement.startswith("SELECT") and self.statements[-1:] == [statement]
 
     @property
@@ -43,14 +43,14 @@ class Work:
 
 @contextmanager
 def counted(cloud: MemoryCloud) -> Iterator[Work]:
-    """All that is asked of the cloud's database meanwhile."""
+    """Everything asked of the cloud's database in this context."""
     with watched(connection(cloud.cloud)) as work:
         yield work
 
 
 @contextmanager
 def watched(driver: Any) -> Iterator[Work]:
-    """All that is asked of one connection of SQLite's driver meanwhile."""
+    """Everything asked of one connection of SQLite's driver in this context."""
     work = Work()
     driver.set_trace_callback(work.see)
     try:

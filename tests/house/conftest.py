@@ -1,4 +1,4 @@
-"""What the tests of this folder read of the project is kept until the last of them has run."""
+"""What the tests of this folder read of the project is cached until the last of them has run."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
     if nextitem is None or Path(__file__).parent not in nextitem.path.parents:
         read.cache_clear()
     else:
-        # The collection after each test need not walk through half a million nodes of trees.
+        # The collection after each test need not walk through half a million tree nodes.
         gc.freeze()

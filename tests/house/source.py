@@ -1,4 +1,4 @@
-"""The project's modules as syntax trees: what the tests of this folder read. Nothing is imported to be looked at."""
+"""The project's modules as syntax trees, for the tests of this folder. Nothing is imported to be looked at."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Module:
 
 @frozen
 class Import:
-    target: str  # a module's name as far as the module is known, else as written
+    target: str  # the module's name if the module is known, else as written
     line: int
 
 
@@ -53,7 +53,7 @@ def modules(*folders: str) -> dict[str, Module]:
 
 
 def imports(module: Module, known: Mapping[str, Module]) -> Iterator[Import]:
-    """Every import wherever it stands: in a function or under TYPE_CHECKING it is a dependency all the same."""
+    """Every import, wherever it is: in a function or under TYPE_CHECKING it is still a dependency."""
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):
             for alias in node.names:

@@ -1,4 +1,4 @@
-"""What `docs/architecture.md` calls the dialect, as far as a program can hear it: the same words in every service."""
+"""What `docs/architecture.md` calls the dialect, as far as a program can check it: the same words in every service."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.house.source import Module, modules
 from tests.house.test_import_order import SERVICES
 
-# Module → why a time in it is another one, or is nobody's: neither a request nor a task is at work.
+# Module → why its time is another one, or nobody's: neither a request nor a task is at work.
 EXCEPTIONS = {
     "cloudctl.compute.audit": "a round of the audit",
     "cloudctl.compute.host_watch": "a round of the watch",
@@ -49,7 +49,7 @@ def said(node: ast.expr | None) -> str:
     return "" if node is None else ast.unparse(node)
 
 
-# -- each yields what is wrong
+# -- each yields violations
 
 
 def times(module: Module, but: Collection[str] = EXCEPTIONS) -> Iterator[str]:
@@ -83,7 +83,7 @@ def _changes(function: Function) -> bool:
     return given.get("changes", "").startswith(("Mapping[", "dict[")) and function.args.kwarg is None
 
 
-# Verb → what a function of that name is like.
+# Verb → what a function of that name must look like.
 VERBS: dict[str, tuple[Callable[[Function], bool], ...]] = {
     "find": (_starts_with("conn"), lambda it: said(it.returns).endswith(" | None")),
     "get": (_starts_with("conn"), lambda it: "None" not in said(it.returns)),
@@ -93,7 +93,7 @@ VERBS: dict[str, tuple[Callable[[Function], bool], ...]] = {
     "remove": (_starts_with("conn"),),
     "not_found": (lambda it: said(it.returns) == "NotFound",),
 }
-# What is called like a verb and is about no record of its own.
+# Functions named like a verb that are not about a record of their own.
 OTHER_VERBS = frozenset(
     {
         "cloudctl.identity.assignment_list.find",  # a search
@@ -113,7 +113,7 @@ def verbs(module: Module, but: Collection[str] = OTHER_VERBS) -> Iterator[str]:
 
 
 def wishes(module: Module) -> Iterator[str]:
-    """What a create is given is `NewX`: neither a Wish, nor columns by their names."""
+    """A create is given `NewX`: neither a Wish, nor columns by name."""
     for node in ast.walk(module.tree):
         if isinstance(node, ast.ClassDef) and node.name == "Wish" and module.name != "cloudctl.placement.wishes":
             yield f"{node.name}:{node.lineno}"
@@ -125,7 +125,7 @@ def wishes(module: Module) -> Iterator[str]:
 
 
 def unread(some: Sequence[Module]) -> Iterator[str]:
-    """A field of a `NewX` that nothing reads: what a request says there would be dropped without a word."""
+    """Fields of a `NewX` that nothing reads: what a request says there would be silently dropped."""
     fields = {
         node.name: {said(each.target) for each in node.body if isinstance(each, ast.AnnAssign)}
         for module in some
@@ -144,7 +144,7 @@ def unread(some: Sequence[Module]) -> Iterator[str]:
 
 
 def _read(node: ast.AST, names: set[str], whole: Collection[str] = ()) -> set[str]:
-    """The attributes that are read of these names, and of each of them in a loop; `whole` if `asdict` reads them."""
+    """The attributes read from these names, and from loop variables over them; and `whole` if `asdict` reads them."""
     each_of = {
         said(each.target)
         for each in ast.walk(node)

@@ -1,4 +1,4 @@
-"""Nothing imports upward. The order is the one of docs/architecture.md; a new module is given its place here."""
+"""Nothing imports upward. The order is that of docs/architecture.md; a new module is given its place here."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LAYERS = (
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
-# A driver is given frozen values and gives them back: it sees no database, no task, no request and no service.
+# A driver takes and returns frozen values: it sees no database, no task, no request and no service.
 DRIVERS_SEE = ("errors", "context", "options", "config", "service", "signature_v4", "drivers", "DRIVERS")
 
 # tables ← domain ← {api, lifecycle} ← service; `api` submits a task by its name and never imports `lifecycle`.
@@ -42,7 +42,7 @@ PARTS_SEE = {
 
 
 def layer(name: str, known: Mapping[str, Module]) -> str | None:
-    """The listed name under which a module of ours has its place; None if it has none. The root package is lowest."""
+    """The listed name that places a module of ours in the order; None if there is none. The root package is lowest."""
     if name == "cloudctl":
         return "errors"
     parts = name.split(".")[1:]
@@ -58,7 +58,7 @@ def part(name: str) -> str:
     return inner[0] if inner and inner[0] in PARTS_SEE else "domain"
 
 
-# A request has a query, headers and a version: that is the wire, and the wire is `api`. Others are given its Caller.
+# A request has a query, headers and a version: that is the wire, which only `api` sees. Others are given its Caller.
 REQUEST = "cloudctl.rest.call"
 
 
@@ -78,7 +78,7 @@ def refusal(importer: str, target: str, known: Mapping[str, Module]) -> str | No
     if there in SERVICES and here == there and part(target) not in PARTS_SEE[part(importer)]:
         return f"{part(importer)} does not import {part(target)}"
     if there in SERVICES and here in SERVICES and here != there and part(target) not in ("domain", "tables"):
-        # The tables are open for the types of their records.
+        # The tables are open, too, for the types of their records.
         return f"only the domain of {there} is open to {here}"
     return None
 
@@ -94,7 +94,7 @@ def violations(known: Mapping[str, Module]) -> Iterator[str]:
 
 
 def plugin_violations(known: Mapping[str, Module]) -> Iterator[str]:
-    """Twisted imports every plugin file to list plugins, so they may only name what is imported once it is chosen."""
+    """Twisted imports every plugin file to list plugins, so these may only name what is imported once it is chosen."""
     for module in known.values():
         for found in imports(module, known):
             if found.target not in ("__future__", "twisted.application.service", "cloudctl.drivers.maker"):
@@ -102,7 +102,7 @@ def plugin_violations(known: Mapping[str, Module]) -> Iterator[str]:
 
 
 def circle(known: Mapping[str, Module]) -> list[str]:
-    """Modules of which each imports the next one and the last is the first; none if there is no such circle."""
+    """Modules that each import the next one, where the last is the first; empty if there is no such circle."""
     graph = {
         module.name: {found.target for found in imports(module, known) if found.target != module.name}
         for module in known.values()

@@ -10,7 +10,7 @@ import pytest
 
 from tests.house.source import Module, dotted, imports, modules, python_files, read
 
-# Calls that decide something for the whole process, by their last two names.
+# Calls that affect the whole process, by their last two names.
 PROCESS_WIDE = frozenset(
     {
         ("txaio", "use_asyncio"),

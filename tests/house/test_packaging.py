@@ -1,4 +1,4 @@
-"""What is installed is what is in the tree: every module, every data file, the plugins, and nothing that a run left."""
+"""What is installed is what is in the tree: every module, every data file, the plugins, and no leftovers of a run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def named_by_plugins() -> set[str]:
 
 
 def found_by_twisted(*options: str, path: Iterable[str], cwd: Path) -> set[str]:
-    """The modules that plugins name, as a fresh interpreter with this PYTHONPATH finds them."""
+    """The modules that plugins name, as found by a fresh interpreter with this PYTHONPATH."""
     run = subprocess.run(
         [sys.executable, *options, "-c", LIST_PLUGINS],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
@@ -61,7 +61,7 @@ def found_by_twisted(*options: str, path: Iterable[str], cwd: Path) -> set[str]:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tree as it would be published, with the leavings of a run planted in it."""
+    """The tree as it would be published, with leftovers of a run planted in it."""
     copy = tmp_path_factory.mktemp("tree")
     for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         if (ROOT / name).exists():
@@ -99,7 +99,7 @@ def test_the_wheel_carries_the_licence(wheel: zipfile.ZipFile) -> None:
 @pytest.mark.slow
 def test_the_plugins_of_an_installed_wheel_are_found(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
     wheel.extractall(tmp_path)
-    # -S leaves out .pth files, by which an editable install would put this tree on the path.
+    # -S skips .pth files, which would put this tree on the path for an editable install.
     path = [str(tmp_path), sysconfig.get_path("platlib"), sysconfig.get_path("purelib")]
     assert found_by_twisted("-S", path=path, cwd=tmp_path) == named_by_plugins() != set()
 

@@ -1,4 +1,4 @@
-"""A service is one value: its folder exports it, `cloudctl.app` puts it into its tuple, and nothing else names it."""
+"""A service is one value: its folder exports it, `cloudctl.app` puts it in its tuple, and nothing else names it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME_A_SERVICE = {
 }
 # Module → why it may have a service's name as a string.
 DECIDE_BY_NAME = {"cloudctl.rest.caller": "`forbidden` speaks as the service of the rule does"}
-# What the process is made of. Drivers have kinds of their own, some of which are called like services.
+# What the process is made of. Drivers have kinds of their own, some named like services.
 SERVICE_BLIND = ("composition", "config", "context", "db", "errors", "options", "reference", "rest", "rule_list",
                  "service", "tap", "tasks")  # fmt: skip
 
@@ -57,9 +57,9 @@ def strangers(known: Mapping[str, Module]) -> Iterator[str]:
 
 
 def words(known: Mapping[str, Module], named: frozenset[str]) -> Iterator[str]:
-    """Strings outside the services that are the name of one: whoever has them decides by them."""
+    """Strings outside the services that are the name of one: code that has them decides by them."""
     for module in known.values():
-        # A table may be called as its service is.
+        # A table may have its service's name.
         if module.name in DECIDE_BY_NAME or module.name.startswith("cloudctl.db.migrations."):
             continue
         if module.name.split(".")[1:2] and module.name.split(".")[1] in SERVICE_BLIND:

@@ -1,4 +1,4 @@
-"""Files stay small, say what they are, and give a reason where they switch a checker off."""
+"""Files stay small, say what they are, and give a reason when they switch a checker off."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SWITCHED_OFF = re.compile(
 
 
 def unexplained(text: str) -> Iterator[int]:
-    """Lines that silence a checker and give no reason, neither after it nor in a comment on the line above."""
+    """Lines that silence a checker without a reason, either after it or in a comment on the line above."""
     lines = text.splitlines()
     for number, line in enumerate(lines, start=1):
         silenced = SWITCHED_OFF.search(line)
@@ -51,7 +51,7 @@ def vague(path: Path) -> bool:
 
 
 def sizes() -> dict[str, int]:
-    """Of all files but the migrations, which alembic writes."""
+    """The sizes of all files except the migrations, which alembic writes."""
     return {
         str(path.relative_to(ROOT)): len(path.read_text().splitlines())
         for path in python_files(*FOLDERS)
@@ -87,7 +87,7 @@ def test_a_long_file_is_found() -> None:
 
 
 def test_the_folder_twisted_is_no_package() -> None:
-    """An `__init__.py` there would hide Twisted itself from whoever has this folder on the path."""
+    """An `__init__.py` there would hide Twisted itself if this folder is on the path."""
     assert list((ROOT / "twisted").rglob("__init__.py")) == []
 
 

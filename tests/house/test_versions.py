@@ -1,4 +1,4 @@
-"""Only a Span compares microversions: what one changes is declared, can be looked up, and none is forgotten."""
+"""Only a Span compares microversions: what a version changes is declared, can be looked up, and none is forgotten."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.house.source import Module, dotted, python_files, read
 
-# Where spans and the range of an API are made of comparisons.
+# Where spans and an API's range do the comparing.
 ITS_OWN = frozenset({"cloudctl.rest.versions"})
 ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
@@ -23,7 +23,7 @@ def is_version(node: ast.expr) -> bool:
 
 
 def comparisons(module: Module) -> Iterator[int]:
-    """Lines that put versions in order."""
+    """Lines that compare versions by order."""
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Compare) and any(isinstance(each, ORDER) for each in node.ops):
             sides = (node.left, *node.comparators)
