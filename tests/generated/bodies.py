@@ -12,7 +12,7 @@ from cloudctl.rest.body import Body, Length, Loose, Missing, Range, is_required,
 
 UUIDS = ("6f1d2c3b-0000-4000-8000-000000000000", "00000000-0000-0000-0000-000000000000")
 
-# What a careless or hostile client sends where something else is expected.
+# What a careless or hostile client sends instead of what is expected.
 JUNK = st.one_of(
     st.none(),
     st.booleans(),
@@ -31,7 +31,7 @@ WORDS = st.sampled_from(
 
 
 def values(type_: Any) -> st.SearchStrategy[Any]:
-    """JSON values that a field of this type may well take."""
+    """JSON values that a field of this type is likely to take."""
     origin, arguments = get_origin(type_), get_args(type_)
     if origin is Annotated:
         return _annotated(arguments[0], arguments[1:])
@@ -70,7 +70,7 @@ def _annotated(type_: Any, notes: tuple[Any, ...]) -> st.SearchStrategy[Any]:
 
 
 def objects(class_: Any) -> st.SearchStrategy[dict[str, Any]]:
-    """JSON objects of a body class: all that is required, some of the rest."""
+    """JSON objects of a body class: all required members, some of the rest."""
     names = wire_names(class_)
     required = {name: values(attribute.type) for name, attribute in names.items() if is_required(attribute)}
     optional = {name: values(attribute.type) for name, attribute in names.items() if not is_required(attribute)}
@@ -79,7 +79,7 @@ def objects(class_: Any) -> st.SearchStrategy[dict[str, Any]]:
 
 @st.composite
 def spoiled(draw: st.DrawFn, good: st.SearchStrategy[Any]) -> Any:
-    """A value of `good` in which one place, at any depth, is junk; or is missing, or is one too many."""
+    """A value of `good` in which one place, at any depth, is junk, missing, or one too many."""
     value = draw(good)
     path: list[tuple[Any, Any]] = []
     place = value

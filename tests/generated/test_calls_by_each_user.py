@@ -1,6 +1,6 @@
-"""Every Operation x every persona: what the declared policy says is what the API does.
+"""Every Operation x every persona: the API does what the declared policy says.
 
-Bodies are left out, so a caller who may ask gets a 400 where one is needed; who may not gets his refusal first.
+Bodies are left out, so a permitted caller gets a 400 where one is needed; any other is refused first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OWNED = {
     ("volume", "group_id"), ("volume", "group_snapshot_id"),
     ("compute", "server_id"), ("compute", "group_id"), ("object-store", "account"),
 }  # fmt: skip
-# Samples that do not exist, because only a longer story makes them.
+# Samples that do not exist, because making them takes a longer story.
 ABSENT = {
     ("networking", "port_forwarding_id"), ("networking", "ndp_proxy_id"), ("networking", "segment_id"),
     ("networking", "fixed_port_id"), ("networking", "host"),
@@ -39,7 +39,7 @@ ABSENT = {
 
 
 SERVICES = ("identity", "object-store", "image", "placement", "networking", "volume", "compute", "instance-ha")
-# (persona, secret) that answers of a service show.
+# (persona, secret) pairs that answers of a service show.
 TOLD = {
     "identity": {("member", "the EC2 secret"), ("member", "the seed of passcodes")},
     "compute": {("admin", "the user data")},
@@ -64,11 +64,11 @@ def ask(world: World, persona: str, api: str, path: str, operation: Operation) -
 
 
 def told(world: World, persona: str, answer: Response) -> list[str]:
-    """The secrets that an answer gives to somebody whom they do not concern."""
+    """The secrets that an answer discloses to a persona who must not see them."""
     secrets = {"the user data": USER_DATA, "the EC2 secret": world.ec2_secret, "the seed of passcodes": TOTP_SEED}
     found = [name for name, secret in secrets.items() if secret.encode() in answer.body]
     world.told |= {(persona, name) for name in found}
-    # Whoever may do anything sees what servers were made with, and key pairs; the rest is for its owner's own login.
+    # Administrators see what servers were made with, and key pairs; the rest is only for its owner's own login.
     administrators = ("the user data", "the EC2 secret")
     mine = administrators if persona.startswith("admin") else tuple(secrets) if persona == "member" else ()
     return [name for name in found if name not in mine]
@@ -77,14 +77,14 @@ def told(world: World, persona: str, answer: Response) -> list[str]:
 def is_beyond(world: World, persona: str, api: str, operation: Operation) -> bool:
     """Whether a token that is not for a project would reach what belongs to one, whatever the rules say.
 
-    But for administrators and services; and readers on the system read.
+    Administrators and services may; readers on the system may read.
     """
     role, _, scope = persona.partition("@")
     if api == "identity" or (persona != "unscoped" and scope in ("", "project")) or role in ("admin", "service"):
         return False
     assert operation.policy is not None
     if world.cloud.cloud.policy.rules[operation.policy].text == "any":
-        # What is everybody's, and what is the caller's own.
+        # What belongs to everybody, or to the caller.
         return False
     return scope != "system" or operation.method not in ("GET", "HEAD")
 
@@ -126,20 +126,20 @@ def test_each_operation_lets_in_whom_its_rule_names(world: World, service: str) 
                     for name in ("user_id", "project_id", "domain_id")
                     if (api, name) in variables(api, path)
                 }
-                # A record may still refuse, in words of its own: immutable, in use, protected.
+                # A record may still refuse, with an error of its own: immutable, in use, protected.
                 may = policy.may(operation.policy, identities[persona], target)
                 foreign = persona == "other" and bool(OWNED & variables(api, path))
                 wrong += [f"told {secret}: {where}" for secret in told(world, persona, answer)]
                 if is_beyond(world, persona, api, operation) and status not in (403, 404):
                     wrong.append(f"reached from beyond its scope: {where}")
                 if not policy.might(operation.policy, identities[persona], target):
-                    # What is wrong with a body is told first here, to whom may change anything at all.
+                    # Here errors in a body are reported first, to callers who may change anything at all.
                     writes = policy.may("network:writing", identities[persona], {})
                     body = api == "networking" and operation.body and writes
                     if status not in (403, 404) and not (status == 400 and body):
                         wrong.append(f"let in against {operation.policy}: {where}")
                 elif foreign:
-                    # What is wrong may be told, and that the call is gone; not that the resource is there.
+                    # The answer may say what is wrong, or that the call is gone, but not that the resource exists.
                     if status not in (400, 403, 404, 410, 415) or (status == 400 and operation.body is None):
                         wrong.append(f"another project's resource: {where}")
                 elif status == 403 and operation.policy.encode() in answer.body and may:
@@ -151,7 +151,7 @@ def test_each_operation_lets_in_whom_its_rule_names(world: World, service: str) 
     if report:
         Path(f"{report}.{service}").write_text("\n".join(rows) + "\n")
     assert wrong == []
-    # Nothing would be kept from anybody if nobody were told.
+    # The secrets would not be protected from anybody if nobody ever saw them.
     assert TOLD.get(service, set()) <= world.told
     assert counts["2xx"] > 10 and counts["4xx"] > 50
 
@@ -169,7 +169,7 @@ def test_every_operation_has_a_rule_and_a_summary(world: World) -> None:
 
 
 def test_every_rule_is_used(world: World) -> None:
-    """A rule that nothing asks for misleads the operator who overrides it."""
+    """A rule that nothing checks misleads the operator who overrides it."""
     rules = world.cloud.cloud.policy.rules
     operations = [operation for each in world.cloud.cloud.served for _, operation in each.api.operations]
     used = {operation.policy for operation in operations} | set(NAMES)
@@ -177,7 +177,7 @@ def test_every_rule_is_used(world: World) -> None:
     texts = " ".join(rule.text for rule in rules.values()).split()
 
     def asked(name: str) -> bool:
-        # A family such as networks:update:FIELD is asked for by a name that is put together.
+        # A family such as networks:update:FIELD is checked by a composed name.
         family = name.rpartition(":")[0] + ":{"
         return name in used or name in texts or f'"{name}"' in sources or family in sources
 

@@ -1,4 +1,4 @@
-"""Whatever a client sends to any Operation, the answer is one of the service's own: never a 500, never none."""
+"""Whatever a client sends to any Operation, the service itself answers: never a 500, never nothing."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_an_operation_survives_anything(world: World, name: str) -> None:
         )
         assert answer.status < 500 or answer.status == 501, (target, sent, answer)
         if answer.status >= 400 and operation.method != "HEAD":
-            # The object store tells it in HTML, and S3 in XML, whatever is asked for.
+            # The object store reports errors in HTML, and S3 in XML, whatever is requested.
             told = answer.body.decode() if api in ("object-store", "s3") else json.dumps(answer.json())
             assert re.search(r"\w", told), answer
 

@@ -21,19 +21,19 @@ OAUTH = "/identity/v3/OS-OAUTH1"
 LATEST = {"OpenStack-API-Version": "compute latest, volume latest, placement latest, instance-ha latest"}
 
 ROLES = ("admin", "manager", "member", "reader", "service")
-# What a token of each role is scoped to: the project whose resources these are, its domain, the system, another domain.
+# What a role's tokens are scoped to: the project that owns these resources, its domain, the system, another domain.
 SCOPES = ("project", "domain", "system", "elsewhere")
-# «reader» and «member» are such in the project, «other» is a member of another one, «admin» has one of his own.
+# «reader» and «member» have these roles in the project, «other» is a member of another, «admin» has one of his own.
 NAMED = ("anonymous", "unscoped", "other", "reader", "member", "admin")
 SCOPED = tuple(f"{role}@{scope}" for scope in SCOPES for role in ROLES)
 PERSONAS = (*NAMED, *SCOPED)
-# Told to their owner's own login only, or to who looks after the cloud.
+# Shown only to their owner's own login, or to administrators of the cloud.
 USER_DATA = base64.b64encode(b"#!/bin/sh # it holds passwords\n").decode()
 TOTP_SEED = base64.b32encode(b"a second factor's seed").decode()
 
 
 class World:
-    """`ids`: (API, variable) → the id of a resource of project demo, or of one that all share."""
+    """`ids`: (API, variable) → the id of a resource of project demo, or of a shared one."""
 
     def __init__(self) -> None:
         self.cloud = MemoryCloud()
@@ -42,7 +42,7 @@ class World:
         self.member = self.cloud.client("demo", **LATEST)
         self.project = self._only("/identity/v3/auth/projects", "projects")
         self.ids: dict[tuple[str, str], str] = {}
-        # (persona, secret) that answers have shown.
+        # (persona, secret) pairs that answers have shown.
         self.told: set[tuple[str, str]] = set()
         self._people()
         self._federation()
@@ -72,7 +72,7 @@ class World:
         return self.cloud.db.engine.raw_connection().driver_connection
 
     def save(self) -> None:
-        """What `restore` goes back to."""
+        """Save the state that `restore` goes back to."""
         self._saved: bytes = self._connection().serialize()
         self._changes: int = self._connection().total_changes
 
@@ -82,7 +82,7 @@ class World:
             return
         self._connection().deserialize(self._saved)
         self._changes = self._connection().total_changes
-        self.cloud.transact(lambda conn: None)  # what was answered before does not hold any more
+        self.cloud.transact(lambda conn: None)  # invalidates earlier answers
         self.cloud.cloud.made(Tokens).forget()
 
     # -- what there is
@@ -92,7 +92,7 @@ class World:
         return self.cloud.cloud.apis
 
     def operations(self) -> list[tuple[str, str, Operation]]:
-        """(API, path below it, Operation) of all there are."""
+        """(API, path below it, Operation) of all Operations."""
         return [(name, path, operation) for name, api in self.apis.items() for path, operation in api.operations]
 
     def fill(self, api: str, path: str, **values: str) -> str:
@@ -315,7 +315,7 @@ class World:
         account, container, name = f"AUTH_{self.project}", "own", "own"
         base = f"/object-store/v1/{account}/{container}"
         _good(self.member.put(base))
-        # Without data: going back to a database that was kept brings no file back.
+        # Without data: going back to a saved database brings no file back.
         _good(self.member.put(f"{base}/{name}", body=b""))
         self.ids |= {
             ("object-store", "account"): account,

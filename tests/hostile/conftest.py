@@ -1,4 +1,4 @@
-"""One cloud with two projects, for all that only ask and go back to it."""
+"""One cloud with two projects, for all tests that only send requests and restore it."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tests.generated.world import World
 from tests.hostile.wishes import COMPUTE, KINDS, LED, NETWORKING, VOLUME, WISHES, Wish, kinds_in, path_kinds
 
 QUOTAS = {f"{VOLUME}/os-quota-sets": {"volumes": 90}, f"{COMPUTE}/os-quota-sets": {"instances": 90}}
-# What all projects have.
+# What all projects share.
 SHARED = ("external", "tiny", "together", "alike")
 
 
@@ -32,7 +32,7 @@ class Tenant:
         return self.made[kind]
 
     def _make(self, kind: str) -> str:
-        # `$volume2` is another one like `$volume`.
+        # `$volume2` is another volume like `$volume`.
         path, key, body, *by = KINDS[kind.rstrip("2")]
         body = self.filled(body)
         path = "/".join(self.filled(part) for part in path.split("/"))
@@ -62,7 +62,7 @@ def ask(tenant: Tenant, wish: Wish, **instead: str) -> Response:
 
 
 def settled(world: World) -> tuple[Tenant, Tenant]:
-    """Two of them; each has one of each kind that a wish names."""
+    """Two tenants, each with one of each kind that a wish names."""
     admin = world.admin
     shared = {"external": external_network(world), "tiny": world.ids["compute", "image_id"]}
     for kind, path, key in (("together", "types", "volume_type"), ("alike", "group_types", "group_type")):
@@ -76,7 +76,7 @@ def settled(world: World) -> tuple[Tenant, Tenant]:
         tenant = Tenant(world, client, told.json()["token"]["project"]["id"], dict(shared))
         for path, quota in QUOTAS.items():
             assert admin.put(f"{path}/{tenant.project_id}", {"quota_set": quota}).status == 200
-        tenant.id("grouped")  # a group is frozen with what is in it
+        tenant.id("grouped")  # a group is frozen with its contents
         router = {"external_gateway_info": {"network_id": shared["external"]}}
         made = client.post(f"{NETWORKING}/routers", {"router": router}).json()["router"]["id"]
         leg = client.put(f"{NETWORKING}/routers/{made}/add_router_interface", {"subnet_id": tenant.id("within")})

@@ -1,4 +1,4 @@
-"""Nothing that is kept for speed grows with what clients ask."""
+"""No cache grows with what clients send."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from urllib.parse import quote
 import cloudctl
 from cloudctl.testing.cloud import MemoryCloud
 
-# Functions that remember without an end: their arguments are classes, tables and numbers of this program.
+# Functions with unbounded caches: their arguments are classes, tables and numbers of this program.
 OF_THE_PROGRAM = {
     "identity/records.py", "rest/body.py", "rest/resource.py", "compute/servers.py", "network/standard.py",
     "db/driver.py", "rest/write_back.py",
 }  # fmt: skip
 QUESTIONS = 1500
-LONG = 6000  # characters of a question
+LONG = 6000  # characters per request
 
 
 def resident() -> int:
@@ -26,7 +26,7 @@ def resident() -> int:
 
 
 def test_what_remembers_without_an_end_is_known() -> None:
-    """A new one either has a bound or is looked at, and listed above."""
+    """A new one either has a bound or is reviewed, and listed above."""
     root = Path(cloudctl.__file__).parent
     found = set()
     for file in root.rglob("*.py"):
@@ -61,6 +61,6 @@ def test_no_number_of_different_questions_makes_the_process_grow() -> None:
     ask(2 * QUESTIONS)
     ask(3 * QUESTIONS)
     grown = resident() - before
-    # Were they all kept, it would be a multiple of this.
+    # If they were all cached, it would be a multiple of this.
     assert grown < 2 * QUESTIONS * LONG / 4, grown
     cloud.close()

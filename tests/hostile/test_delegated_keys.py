@@ -1,4 +1,4 @@
-"""Keys that were made with an application credential do what its access rules say, by whatever they are signed."""
+"""Keys made with an application credential do only what its access rules say, however requests are signed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.object_store.signing import S3, UNSIGNED, Key
 from tests.object_store.test_s3_pages import ALLOWED, form
 
 V3 = "/identity/v3"
-# It makes its key, and reads.
+# Makes its own key, and reads.
 RULES = [
     {"service": "identity", "method": "POST", "path": "/v3/users/*/credentials/OS-EC2"},
     {"service": "s3", "method": "GET", "path": "/**"},
@@ -28,7 +28,7 @@ def cloud() -> Iterator[MemoryCloud]:
 
 @pytest.fixture
 def ruled(cloud: MemoryCloud) -> S3:
-    """Requests with a key of a credential that has these rules; there is a bucket."""
+    """Requests with a key of a credential that has these rules; a bucket exists."""
     demo = cloud.client("demo")
     own = S3(cloud, demo)
     own.put("bucket")

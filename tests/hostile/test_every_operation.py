@@ -1,9 +1,9 @@
 """Each Operation × hostile values of each parameter of its query and each field of its body.
 
-The answer is below 500, costs less than 250 ms of processor time, and the process does not keep growing for it.
+The answer is below 500, costs less than 250 ms of processor time, and does not make the process keep growing.
 
-A field and a parameter are read by few pieces of code, by their types: each is asked a share of the values, and the
-next one the next share. CLOUDCTL_HOSTILE_SHARE=1 asks each of them all.
+Few pieces of code, chosen by type, read the fields and parameters: each place is tried with a share of the values, and
+the next place with the next share. CLOUDCTL_HOSTILE_SHARE=1 tries each place with all of them.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from tests.generated.world import UNKNOWN, World
 from tests.hostile.values import TEXTS
 
 PROCESSOR = 0.25  # seconds
-# Bytes. A whole body of empty objects is some 1.5 MiB while it is looked at.
+# Bytes. A body full of empty objects takes some 1.5 MiB while it is processed.
 GROWTH = 2**21
 
-# As they stand in a query; the head of a request has 16 KiB.
+# As they stand in a query; the head of a request may have 16 KiB.
 QUERIES = [
     quote("(((((){255}){255}){255}){255}){255}"),
     quote("(a+)+$" * 30),
@@ -76,7 +76,7 @@ def world() -> World:
     return World()
 
 
-# Looked at before and after each of tens of thousands of requests.
+# Read before and after each of tens of thousands of requests.
 STATM = os.open("/proc/self/statm", os.O_RDONLY)
 
 
@@ -86,7 +86,7 @@ def resident() -> int:
 
 @attrs.define
 class Shares:
-    """Each place that is asked gets the next share of the values."""
+    """Each place that is tried gets the next share of the values."""
 
     turn: int = 0
 
@@ -98,8 +98,8 @@ class Shares:
 class Attack:
     """Requests of one Operation, as an administrator, whom no rule stops. `wrong`: what did not hold.
 
-    `seen`: the parameters and the fields that were asked already, of other Operations on the same resource. They are
-    read by the same code, so once is enough.
+    `seen`: the parameters and fields already tried, of other Operations on the same resource. The same code reads
+    them, so once is enough.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Attack:
         request = encode(self.method, target, {**self.headers, "Content-Type": media}, body)
         spent, grown, status = self._measure(request)
         for _ in range(2):
-            # What is kept once, and what another test left to collect, is not the request's.
+            # Memory cached once, or garbage that another test left, does not count against the request.
             if spent > PROCESSOR or grown > GROWTH:
                 again = self._measure(request)
                 spent, grown = min(spent, again[0]), min(grown, again[1])
@@ -138,7 +138,7 @@ class Attack:
         before, began = resident(), time.thread_time()
         answer = exchange(self.world.cloud.site, request)
         spent, grown = time.thread_time() - began, resident() - before
-        # The first line has it; to take the headers apart costs as much as many a request.
+        # The first line has it; parsing the headers costs as much as many a request.
         return spent, grown, int(answer.split(b" ", 2)[1]) if answer else 0
 
     def is_new(self, *what: object) -> bool:
@@ -149,7 +149,7 @@ class Attack:
     def queries(self) -> None:
         declared = set(self.operation.query)
         for name in dict.fromkeys([*COMMON, *self.operation.query]):
-            # One that nobody declares is looked for by what all lists have in common.
+            # An undeclared one is handled by what all lists have in common.
             if self.is_new(self.operation.tag if name in declared else None, name):
                 for number, value in self.shares.of(QUERIES):
                     self.ask(f"{quote(name)}={value}", b"", f"{name}={number}")
@@ -172,7 +172,7 @@ def whole(body: Body, value: Any) -> Any:
 
 
 def spoiled(body: Body, is_new: Callable[..., bool], shares: Shares) -> Iterator[tuple[str, Any]]:
-    """Bodies in which one place, at the top or a field that `is_new`, is hostile."""
+    """Bodies in which one place, at the top level or in a field that `is_new`, is hostile."""
     for number, value in shares.of([*BODIES, *DEEP]):
         yield f"body {number}", value
     cls = next((each for each in (body.type, *get_args(body.type)) if isinstance(each, type) and attrs.has(each)), None)

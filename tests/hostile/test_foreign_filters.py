@@ -1,7 +1,7 @@
-"""Filters, markers, sort keys and counts of every list: what is asked of another project's rows is told of nobody's.
+"""Filters, markers, sort keys and counts of every list: queries about another project's rows reveal nothing.
 
-What the most telling of those rows says is asked for, in the words of each filter that the list has and of each
-attribute that a row shows. The answer holds nothing of those rows, and is the one that a value gets which nobody has.
+The values of the most revealing of those rows are queried with each filter that the list has and each attribute that a
+row shows. The answer holds nothing of those rows, and is the same as for a value that nobody has.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from cloudctl.testing.http import Response
 from tests.generated.world import VARIABLE, World
 from tests.hostile.tenants import Tenant
 
-# Those whose lists hold the rows of projects beside each other.
+# Those whose lists hold rows of several projects.
 APIS = ("compute", "image", "networking", "volume")
-# With which anybody's rows might be asked for, and with which they might be found.
+# Parameters that might request anybody's rows, or find them.
 WIDER = ("all_tenants=1", "all_projects=true", "with_count=true", "deleted=true", "changes-since=2020-01-01T00:00:00Z",
          "visibility=all", "member_status=all", "limit=1", "detailed=true")  # fmt: skip
 POINTERS = ("marker", "page_marker", "id", "ids", "uuid", "name", "ip", "device_id", "member_of", "resource_uuid")
@@ -37,7 +37,7 @@ def rows(answer: Response) -> Iterator[dict[str, Any]]:
 
 
 def strings(value: Any) -> Iterator[str]:
-    """Every one, however deep, that stands for something."""
+    """Every meaningful string, at any depth."""
     if isinstance(value, dict | list):
         for each in value.values() if isinstance(value, dict) else value:
             yield from strings(each)
@@ -51,7 +51,7 @@ def unlike(value: str) -> str:
 
 
 class Lists:
-    """Of one API, as one project asks for them who knows all that another one's rows say."""
+    """The lists of one API, queried by a project that knows everything another project's rows say."""
 
     def __init__(self, world: World, mine: Client, theirs: Client, project: str) -> None:
         self.world, self.mine, self.theirs, self.project = world, mine, theirs, project
@@ -106,7 +106,7 @@ class Lists:
         secret = max(named, key=len)
         other = unlike(secret)
         unknown = self.mine.get(f"{path}?{quote(said.replace(secret, other), safe='=&')}", headers=self.version)
-        # A link to the next page names what was asked for, as it was sent.
+        # A link to the next page repeats the query as it was sent.
         same = unquote(text).replace(secret, other) == unquote(unknown.body.decode())
         if (answer.status, same) != (unknown.status, True):
             self.wrong.append(

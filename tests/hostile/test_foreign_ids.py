@@ -1,7 +1,7 @@
-"""Ids of another project's resources, in whatever place of a body they stand: as if there were no such thing.
+"""Ids of another project's resources, anywhere in a body: as if they did not exist.
 
-With the caller's own resources a wish is granted; with one of another project in the place of one of them it is refused
-in the very words that an id gets which nobody has.
+With the caller's own resources a wish is granted; with another project's in place of one of them it is refused with
+exactly the same error as an id that nobody has.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tests.generated.world import UNKNOWN, VARIABLE, World
 from tests.hostile.tenants import SHARED, Tenant, ask
 from tests.hostile.wishes import CLAIMS, WISHES, Wish
 
-# Fields whose names say that an id stands there, and which name nothing that a project has: an id of the caller's own
-# choice, what only an administrator may say, what all share.
+# Fields that are named like ids but refer to nothing that a project has: an id of the caller's own choice, what only an
+# administrator may say, what all share.
 NOBODYS = {
     "id", "owner", "member", "project_id", "tenant_id", "user_id", "tenant", "project", "host", "key_name", "nexthop",
     "device_id", "binding:host_id", "segmentation_id", "provider:segmentation_id", "target_tenant", "flavorRef",
@@ -69,7 +69,7 @@ LOOKS_LIKE = ("id", "ids", "uuid", "ref", "volid")
 
 
 def named(type_: Any, looks_like: tuple[str, ...] = LOOKS_LIKE, seen: frozenset[Any] = frozenset()) -> Iterator[str]:
-    """Names of fields, however deep, that say that an id stands there."""
+    """Names of fields, at any depth, that look like those of ids."""
     origin, arguments = get_origin(type_), get_args(type_)
     if origin is Annotated:
         arguments = arguments[:1]
@@ -84,7 +84,7 @@ def named(type_: Any, looks_like: tuple[str, ...] = LOOKS_LIKE, seen: frozenset[
 
 
 def fields(value: Any) -> Iterator[str]:
-    """Names under which a `$kind` stands."""
+    """Names of fields that hold a `$kind`."""
     if isinstance(value, dict):
         for name, each in value.items():
             if isinstance(each, str) and each.startswith("$"):

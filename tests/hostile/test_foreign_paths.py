@@ -1,7 +1,7 @@
-"""Ids of another project's resources, wherever they stand in a path: as if there were no such thing.
+"""Ids of another project's resources, anywhere in a path: as if they did not exist.
 
-Each Operation that a member may call, on what is another project's, and on what is not there: the answers are the same.
-With two ids in a path, also where the first is the caller's own, and the second is not.
+Each Operation that a member may call, on another project's resource and on a missing one: the answers are the same.
+With two ids in a path, also if the first is the caller's own and the second is not.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.hostile.test_every_operation import sample, whole
 SHARED = {
     "types", "group_types", "flavors", "extensions", "schemas", "metadefs", "default-security-group-rules",
 }  # fmt: skip
-# Whoever has the id of a transfer was given it, and is told that the key is wrong.
+# A caller with the id of a transfer was given it, so the answer may say that the key is wrong.
 GIVEN = ("accept",)
 APIS = ("compute", "image", "networking", "volume", "placement", "instance-ha", "object-store")
 # First variable of a path with two → the kind of which the caller has one.
@@ -40,7 +40,7 @@ OWN = {
 
 
 def body_of(operation: Operation) -> tuple[bytes, dict[str, str]]:
-    """One that is taken, more or less, and its headers."""
+    """A body that is accepted, more or less, and its headers."""
     body = next(reversed([*(operation.body or {}).values()]), None)
     if body is None:
         return (json.dumps({operation.action: None}).encode() if operation.action else b""), {}
@@ -52,7 +52,7 @@ def body_of(operation: Operation) -> tuple[bytes, dict[str, str]]:
 
 @attrs.frozen
 class Stranger:
-    """Who asks, in a project of his own, for what is of project demo."""
+    """A caller, in a project of his own, who asks for what belongs to project demo."""
 
     world: World
     api: str
@@ -60,7 +60,7 @@ class Stranger:
     operation: Operation
 
     def ask(self, values: Mapping[str, str]) -> tuple[int, bytes]:
-        """What is told, but for the ids that were asked for."""
+        """The answer, except for the requested ids."""
         body, headers = body_of(self.operation)
         method = self.operation.method.replace("*", "GET")
         target = self.world.fill(self.api, self.path, **values)

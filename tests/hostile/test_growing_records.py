@@ -1,4 +1,4 @@
-"""What can be added to is bounded, however often somebody adds: it is read whole, and writers wait for its change."""
+"""Records that can be added to are bounded, however often: each is read whole, and writers wait for its change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cloudctl.testing.cloud import Client, MemoryCloud
 
 NETWORKING, VOLUME = "/networking/v2.0", "/volume/v3"
 TURNS = 60
-MOST = 250_000  # bytes of the record, shown
+MOST = 250_000  # bytes of the record, as shown
 
 
 def made(client: Client, path: str, key: str, **fields: Any) -> str:

@@ -1,6 +1,6 @@
-"""Networks that their owners share: whoever is let in has ports there, which are his and no one else's.
+"""Networks that their owners share: a guest project has ports there, which are its own and no one else's.
 
-The owner of the network sees them; who is let in has what everybody there has: addresses that are chosen for him.
+The owner of the network sees them; the guest has what everybody there has: addresses that are chosen for it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def on_ports(**fields: Any) -> list[Wish]:
     return [new, network("PUT", "ports/$own", "port", **fields)]
 
 
-# Every way to say which addresses one wants on a network, or sends from there.
+# Every way to choose addresses on a network, or to send from them.
 WAYS = [
     *on_ports(fixed_ips=FIXED),
     *on_ports(mac_address=MAC),
@@ -83,7 +83,7 @@ WAYS = [
     compute("POST", "servers/$server/os-interface", "interfaceAttachment", net_id="$network", fixed_ips=FIXED),
 ]
 LOOKS_LIKE = ("ip_address", "fixed_ip", "fixed_ips", "mac_address", "address_pairs")
-# Below these paths an address is one that a port of the caller's has, or is for administrators to name.
+# Below these paths an address belongs to a port of the caller's, or only administrators may name it.
 OTHERS = ("/routers", "/floatingips", "/ndp_proxies", "/local_ips/<local_ip_id>/port_associations", "/subnets")
 
 

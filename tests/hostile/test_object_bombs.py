@@ -1,4 +1,4 @@
-"""Little that comes is never much that is done: manifests of manifests, archives, lists, forms."""
+"""A small request never causes much work: manifests of manifests, archives, lists, forms."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def test_manifests_of_manifests_are_read_once_each_and_up_to_a_bound(mine: Accou
         made = mine.ask("PUT", f"c/{level}", "multipart-manifest=put", body=manifest(*[below] * 1000))
         assert made.status == 201
         below = f"/c/{level}"
-    # More bytes than a number has.
+    # More bytes than a number can hold.
     assert mine.ask("PUT", "c/5", "multipart-manifest=put", body=manifest(*[below] * 1000)).status == 413
     began = time.process_time()
     assert mine.head("c/4").headers["Content-Length"] == str(1000 * 1000**5)
     assert mine.get("c/4").status == mine.get("c/4", Range="bytes=0-1").status == 409
-    # All of it would take years.
+    # Reading all of it would take years.
     assert time.process_time() - began < 20
     some = mine.ask("PUT", "c/some", "multipart-manifest=put", body=manifest(*["/c/0"] * 10))
     assert some.status == 201
@@ -127,7 +127,7 @@ def test_lists_of_nothing_do_not_hold_up_the_reactor(mine: Account) -> None:
     assert (said["Number Not Found"], time.thread_time() - began < 5) == (1, True)
 
 
-# What a document of S3 may consist of, over and over.
+# What an S3 document may consist of, over and over.
 FILLINGS = (b"<a/>", b"<a>", b"<a><b x='1'/>", b"&lt;", b"\n", b"\r", b"<!---->", b"<?a?>", b"x")
 
 

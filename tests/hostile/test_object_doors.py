@@ -1,4 +1,4 @@
-"""Whoever is let into one container of an account gets nothing of another one, whatever he asks there."""
+"""A caller let into one container of an account gets nothing from another one, whatever the request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["alt", "cloud", "mine", "persona"]
 
 SECRET = b"what nobody else may read"
 HIDDEN = "a-name-that-tells"
-# What makes an object of others, or leads to one.
+# Headers that make an object of others, or lead to one.
 LEADING: list[dict[str, str]] = [
     {},
     {"X_Object_Manifest": f"secret/{HIDDEN}"},
@@ -26,7 +26,7 @@ LEADING: list[dict[str, str]] = [
     {"X_Copy_From": f"/secret/{HIDDEN}"},
 ]
 QUERIES = ["", "multipart-manifest=put", "multipart-manifest=delete", "temp_url_sig=x", "symlink=get"]
-# Headers say nothing to the others.
+# These headers mean nothing to the other methods.
 REQUESTS = [*product(("PUT", "POST", "COPY"), LEADING, QUERIES), *product(("GET", "DELETE"), LEADING[:1], QUERIES)]
 MANIFEST = json.dumps([{"path": f"/secret/{HIDDEN}"}]).encode()
 
@@ -41,7 +41,7 @@ def account(mine: Account) -> Account:
 
 @define
 class Way:
-    """Into the container `box`: `who` comes, with URLs that `key` has signed if there is one."""
+    """A way into the container `box`: for `who`, with URLs signed by `key` if there is one."""
 
     name: str
     who: Account

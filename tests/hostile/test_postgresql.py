@@ -1,4 +1,4 @@
-"""What depends on the database, on the one whose transactions run at once and which takes less than SQLite does."""
+"""What depends on the database, on PostgreSQL: its transactions run concurrently, and it accepts less than SQLite."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Asking:
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """Apart: an asynchronous fixture that skips is an error."""
+    """Separate, since an asynchronous fixture that skips is an error."""
     with postgresql() as made:
         yield made
 
@@ -82,7 +82,7 @@ async def asking(url: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIte
 
     database = {"url": url, "sealing_keys": [Fernet.generate_key().decode()]}
     cheap = {"argon2": {"time_cost": 1, "memory_cost": 8, "parallelism": 1}}
-    # Nothing is done of what is accepted: who asks is all that there is to look at.
+    # Accepted work is not carried out: only the requests matter here.
     tables = {"server": {"roles": ["api"]}, "database": database, "identity": cheap}
     cloud = Cloud(build(tables, SECTIONS, tmp_path_factory.mktemp("cloud")), reactor, listen=False)
     cloud.prepare(PASSWORDS)
@@ -101,14 +101,14 @@ def granted(answers: Sequence[Response]) -> int:
     return sum(answer.status < 300 for answer in answers)
 
 
-# -- limits, and those who ask for the last one at once
+# -- limits, and concurrent requests for the last one
 
 
 SERVER = {"name": "x", "imageRef": "IMAGE", "flavorRef": "1", "networks": "none"}
 PAIR = {"name": "NAME", "type": "ssh", "public_key": KEY}
 SUBNET = {"network_id": "NETWORK", "ip_version": 4, "cidr": "10.NUMBER.0.0/24"}
 GROUP = {"name": "x", "policy": "affinity"}
-# Limit → the API that has it, what takes one more of it.
+# Limit → the API that has it, and a request that uses one more of it.
 TAKES: dict[str, tuple[str, str, str, dict[str, Any]]] = {
     "network": ("networking", "networks", "network", {}),
     "subnet": (
@@ -129,20 +129,20 @@ TAKES: dict[str, tuple[str, str, str, dict[str, Any]]] = {
 }
 ROOTS = {"networking": NETWORKING, "volume": VOLUME, "compute": COMPUTE}
 SETS = {"networking": "quotas", "volume": "os-quota-sets", "compute": "os-quota-sets"}
-# Where it says how much there is.
+# Where the usage is shown.
 USED = {"networking": "/details.json", "volume": "?usage=True", "compute": "/detail"}
 
 
 @frozen
 class Limit:
-    """Of a project, for an administrator to set."""
+    """A project's limit, for an administrator to set."""
 
     admin: Asking
     name: str
     project: str
 
     async def leave(self, more: int | None) -> None:
-        """So many more fit; None: as many as one likes."""
+        """Leave room for `more`; None: no limit."""
         api = TAKES[self.name][0]
         at = f"{ROOTS[api]}/{SETS[api]}/{self.project}"
         ((key, shown),) = (await self.admin.made(at + USED[api], None, "GET")).items()
@@ -201,7 +201,7 @@ async def test_what_is_uploaded_at_once_stays_within_the_quota_of_its_container(
     await demo.made(f"{account}/box", b"", "PUT", X_Container_Meta_Quota_Bytes="10")
     objects = (demo.ask("PUT", f"{account}/box/o{number}", b"six678") for number in range(AT_ONCE))
     assert granted(await at_once(*objects)) == 1
-    # Parts of uploads that are not finished are there, too.
+    # Parts of unfinished uploads count, too.
     await demo.made(f"{account}/parts", b"", "PUT", X_Container_Meta_Quota_Bytes="10")
     path = f"{V3}/users/{told['user']['id']}/credentials/OS-EC2"
     pair = (await demo.made(path, {"tenant_id": told["project"]["id"]}))["credential"]
@@ -240,7 +240,7 @@ async def test_no_value_of_a_list_is_an_error_of_the_database(asking: Asking) ->
                 continue
             queries: list[str] = []
             for name in (*COMMON, *operation.query):
-                # Of lists that share their parameters, and the code that reads them, one is enough.
+                # Lists that share their parameters share the code that reads them: one is enough.
                 if (where := (operation.tag, name)) not in asked:
                     asked.add(where)
                     queries += [f"/{api}{path}?{quote(name)}={value}" for value in HOSTILE]

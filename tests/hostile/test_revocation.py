@@ -1,6 +1,6 @@
-"""Whatever takes a right away, it is gone from every API at once, however its holder proves who he is.
+"""Whatever revokes a right, every API honours it at once, however the holder authenticates.
 
-Somebody asks each API, so that all that is remembered of him is; then something is taken away; then he asks again.
+A user calls each API, so that everything that may be cached is; then a right is revoked; then the user calls again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROLE = "admin"  # it is let in everywhere
 
 @frozen
 class Person:
-    """A user with a role in a project of his own, both of a domain of their own."""
+    """A user with a role in a project of his own, both in a domain of their own."""
 
     cloud: MemoryCloud
     admin: Client
@@ -40,7 +40,7 @@ class Person:
     role_id: str
 
     def send(self, method: str, path: str, body: object, token: str, headers: Mapping[str, str]) -> Response:
-        # What changes a right changes the times of what is issued before and after it: they are not of one second.
+        # Times separate what is issued before a revocation from what is issued after: they must differ by a second.
         self.cloud.advance(1)
         return Client(self.cloud, token or None).request(method, path, body, headers=headers)
 
@@ -63,7 +63,7 @@ def person(cloud: MemoryCloud, admin: Client, name: str) -> Person:
     return evolve(made, user=evolve(made.user, token=str(answer.headers["X-Subject-Token"])))
 
 
-# What somebody proves himself with → what takes that alone away: method, path.
+# Means of authentication → what revokes that one alone: method, path.
 OWN = {
     "password": ("DELETE", "auth/tokens", None),
     "unrestricted": ("DELETE", "users/USER/application_credentials/SOURCE", None),
@@ -95,7 +95,7 @@ def cloud() -> Iterator[MemoryCloud]:
 
 
 def held(somebody: Person, kind: str) -> tuple[dict[str, Callable[[], Response]], str]:
-    """What asks each API with this proof, and the id of what it was made from."""
+    """Requests to each API with this proof, and the id of what it was made from."""
     cloud, user = somebody.cloud, somebody.user
     told = somebody.admin.get(f"{V3}/users?name=admin").json()["users"][0]["id"]
     trustee = User(told, "admin", PASSWORDS["admin"], str(somebody.admin.token), user.project_id)
@@ -135,7 +135,7 @@ def test_what_is_taken_away_is_gone_from_every_api(cloud: MemoryCloud, kind: str
         names = {"USER": somebody.user.id, "PROJECT": somebody.user.project_id, "DOMAIN": somebody.domain_id}
         for name, value in {**names, "ROLE": somebody.role_id, "SOURCE": source}.items():
             path = path.replace(name, value)
-        # Who lent something takes it back himself.
+        # The lender himself takes it back.
         token = somebody.user.token if way == "itself" else str(admin.token)
         good(somebody.send(method, f"{V3}/{path}", body, token, {"X-Subject-Token": somebody.user.token}))
         for api, ask in asks.items():

@@ -1,7 +1,7 @@
-"""What a member may not say of a resource, said all the same in every create and change: nothing of it is kept.
+"""Fields that a member may not set, sent all the same in every create and change: none is stored.
 
-Each wish is granted as it stands. With one more field in it, of what the cloud says by itself or an administrator
-decides, it is refused or the field is passed over: the value, which was nowhere in the database, is not there now.
+Each wish is granted as it stands. With one more field, which only the cloud or an administrator sets, it is refused or
+the field is ignored: the value, which was nowhere in the database, is not there now.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.hostile.wishes import WISHES, Wish
 MARK = "5e4711e1d00d4bad8cafe0badf00d5ad"
 UUID = "5e4711e1-d00d-4bad-8caf-e0badf00d5ad"
 HOST, PAST = "mark-of-the-host", "1999-12-31T23:59:58"
-# Name → a value that can be told from what is there.
+# Name → a value that is recognizable among what exists.
 FIELDS: dict[str, Any] = {
     **dict.fromkeys(("project_id", "tenant_id", "owner", "user_id", "os-vol-tenant-attr:tenant_id", "domain_id"), MARK),
     **dict.fromkeys(("uuid", "attachment_id", "request_id", "encryption_key_id", "migration_id"), UUID),
@@ -46,7 +46,7 @@ def with_field(wish: Wish, name: str, value: Any) -> Any:
 
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGJ9mYp1XpLWzVSGlcsmqpUAcUO8CJ3qXoYAuOq2Ci0V x"
-# Beside those that name something: creates and changes of what stands for itself.
+# Besides wishes that refer to something: creates and changes of resources that stand alone.
 NAMED = {"name": "y"}
 PLAIN = [
     Wish("image", "POST", "/v2/images", {"name": "y", "disk_format": "raw", "container_format": "bare"}),
@@ -68,7 +68,7 @@ OWN_TO_SAY = {("networking", "/v2.0/ports", name) for name in ("device_owner", "
 
 
 def asked() -> list[Wish]:
-    """One of each Operation that grants something."""
+    """One wish for each Operation that grants something."""
     wishes = [wish for wish in (*WISHES, *PLAIN) if wish.granted]
     return list({(wish.method, wish.api, re.sub(r"\$\w+", "$", wish.at)): wish for wish in wishes}.values())
 
@@ -78,7 +78,7 @@ def asked() -> list[Wish]:
 def test_what_is_not_a_members_to_say_is_not_kept(lands: World, tenants: tuple[Tenant, Tenant], api: str) -> None:
     mine, _ = tenants
     wrong: list[str] = []
-    # Of an image, most of these names are properties.
+    # For an image, most of these names are properties.
     said = {name: value for name, value in FIELDS.items() if api != "image" or name in OF_IMAGES}
     for wish in (each for each in asked() if each.api == api):
         assert ask(mine, wish).status < 300, wish
@@ -98,7 +98,7 @@ def test_what_is_not_a_members_to_say_is_not_kept(lands: World, tenants: tuple[T
     assert not wrong, "\n".join(wrong)
 
 
-# What an image says by itself; any other name is a property, for its owner to write.
+# What the cloud sets on an image; any other name is a property, for its owner to write.
 OF_IMAGES = ("owner", "status", "created_at", "updated_at", "checksum", "os_hash_algo", "os_hash_value", "file",
              "direct_url", "locations", "id", "size", "virtual_size", "self", "schema", "stores", "deleted",
              "deleted_at", "os_glance_import_task", "os_glance_x")  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a client that means harm, or has a bug, may put into a body or a query."""
+"""What a malicious or buggy client may put into a body or a query."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TEXTS = [
 
 
 def raw(key: str) -> list[bytes]:
-    """Bodies that are no JSON, or none that a call whose body is an object under `key` can mean."""
+    """Bodies that are not JSON, or that make no sense to a call whose body is an object under `key`."""
     named = b'{"' + key.encode() + b'":'
     return [
         b"", b"{", b"null", b"[]", b"1", b'"x"', b"\xff\xfe", named + b'"\\ud800"}', named + b'{"name": "\\u0000"}}',

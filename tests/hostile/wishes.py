@@ -1,4 +1,4 @@
-"""What tenants may ask for: each wish is granted with what is the caller's own, which it names as `$kind`."""
+"""What tenants may ask for: each wish is granted with the caller's own resources, which it names as `$kind`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ NETWORKING, VOLUME, COMPUTE = "/networking/v2.0", "/volume/v3", "/compute/v2.1"
 
 @frozen
 class Wish:
-    """`at`: the Operation's path below its API; `$kind` of it is always the caller's own."""
+    """`at`: the Operation's path below its API; a `$kind` in it is always the caller's own."""
 
     api: str
     method: str
     at: str
     body: Any
     granted: bool = True  # with the caller's own
-    version: str = ""  # the microversion of compute, where it is not the newest
+    version: str = ""  # the microversion of compute, if not the newest
 
     @property
     def kinds(self) -> list[str]:
@@ -42,7 +42,7 @@ POOL = {"name": "x", "prefixes": ["10.128.0.0/16"], "default_prefixlen": 24}
 WITHIN = {"network_id": "$addressed", "ip_version": 4, "cidr": "10.11.0.0/24"}
 ROUTED = {"network_id": "$addressed", "fixed_ips": [{"subnet_id": "$within", "ip_address": "10.11.0.77"}]}
 NIC = [{"port": "$port"}]
-# Kind → path, key of the body, body; a fourth one: by an administrator, for the project.
+# Kind → path, key of the body, body; with a fourth item: created by an administrator, for the project.
 KINDS: dict[str, tuple[Any, ...]] = {
     "image": ("/image/v2/images", "", {"name": "x", "disk_format": "raw", "container_format": "bare"}),
     "network": (f"{NETWORKING}/networks", "network", {}),
@@ -224,7 +224,7 @@ WISHES = [
     compute("POST", "os-volumes", "volume", version="2.1", size=1, snapshot_id="$snapshot"),
     compute("POST", "os-snapshots", "snapshot", version="2.1", volume_id="$volume"),
 ]  # fmt: skip
-# A server is named without proof, since it may be a machine elsewhere; one of another project is refused.
+# A server is named without proof, since it may be a machine elsewhere; another project's server is refused.
 CLAIMS = [
     volume("POST", "attachments", "attachment", volume_uuid="$volume", instance_uuid="$server"),
     volume("POST", "volumes/$volume/action", "os-attach", instance_uuid="$server", mountpoint="/dev/vdz"),
