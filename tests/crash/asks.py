@@ -1,4 +1,4 @@
-"""What scenarios ask of a cloud, and what they see of it at the end."""
+"""Requests that scenarios make to a cloud, and what they look at in the end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def running(stage: Stage, **wishes: Any) -> str:
 
 
 def root_volume(stage: Stage) -> dict[str, Any]:
-    """Wishes of a server whose root disk is a volume that is made of the image and ends with it."""
+    """Request for a server whose root disk is a volume made from the image, and deleted with the server."""
     device: dict[str, Any] = {"source_type": "image", "uuid": Asking(stage.demo).image, "destination_type": "volume"}
     device |= {"boot_index": 0, "volume_size": 1, "delete_on_termination": True}
     return {"imageRef": None, "block_device_mapping_v2": [device]}
@@ -64,7 +64,7 @@ def guest(stage: Stage, server_id: str) -> Any:
 
 
 def used(stage: Stage) -> int:
-    """Processors that are promised on all hosts."""
+    """Processors allocated on all hosts."""
     found = good(stage.admin.get(f"{V21}/os-hypervisors/detail"))["hypervisors"]
     return sum(each["vcpus_used"] for each in found)
 
@@ -79,7 +79,7 @@ def port(stage: Stage, **fields: Any) -> str:
 
 
 def ports(stage: Stage) -> set[str]:
-    """Those that are not a router's own."""
+    """Ports that do not belong to a router."""
     found = good(stage.demo.get(f"{V2}/ports"))["ports"]
     return {each["id"] for each in found if not each["device_owner"].startswith("network:")}
 
@@ -96,7 +96,7 @@ def volume(stage: Stage, **fields: Any) -> str:
 
 
 def volumes(stage: Stage) -> dict[str, str]:
-    """Id → status of all there are."""
+    """Id → status of all volumes."""
     return {each["id"]: each["status"] for each in good(stage.demo.get(f"{V3}/volumes/detail"))["volumes"]}
 
 

@@ -1,4 +1,4 @@
-"""Of the workflows that freeze servers, or give them another size, place, disk or password."""
+"""Scenarios of the workflows that freeze servers, or give them another size, place, disk or password."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONTENT = b"another system"
 
 
 def after(*before: str, action: str, body: Any = None) -> Callable[[Stage], str]:
-    """A running server to which these things were done, and to which `action` is being done."""
+    """A running server after these actions, with `action` under way."""
 
     def begin(stage: Stage) -> str:
         server_id = asks.running(stage)
@@ -159,7 +159,7 @@ def is_resized(stage: Stage, server_id: str) -> None:
     assert (found["status"], found["OS-EXT-STS:task_state"]) == ("VERIFY_RESIZE", None)
     assert (guest.power, guest.spec.host) == (Power.RUNNING, found["OS-EXT-SRV-ATTR:host"])
     assert guest.spec.memory_mib == found["flavor"]["ram"]
-    assert asks.used(stage) == 2  # of both places
+    assert asks.used(stage) == 2  # in both places
     _is_on_one_host(stage, guest)
 
 
@@ -249,7 +249,7 @@ SCENARIOS = (
         is_gone,
         later=(WHILE, asks.delete_server),
     ),
-    # Its way forward is that of a resize.
+    # The forward path is that of a resize.
     Scenario(
         "compute.server.migrate",
         "is deleted meanwhile",

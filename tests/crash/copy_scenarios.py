@@ -1,4 +1,4 @@
-"""Of the workflows of snapshots, backups and images of volumes."""
+"""Scenarios of the workflows for snapshots, backups and images of volumes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Check = Callable[[Stage, Told], None]
 
 
 def full_volume(stage: Stage) -> str:
-    """One that is made of an image, so that it has content."""
+    """A volume made from an image, so that it has content."""
     image_id = asks.image(stage)
     asks.put(stage, image_id, "file", CONTENT)
     stage.settle()
@@ -48,7 +48,7 @@ def full_volume(stage: Stage) -> str:
 
 
 def used_volume(stage: Stage) -> str:
-    """One with content that a server has."""
+    """A volume with content, attached to a server."""
     volume_id = full_volume(stage)
     asks.attach_volume(stage, asks.running(stage), volume_id)
     stage.settle()
@@ -65,7 +65,7 @@ def act(stage: Stage, volume_id: str, action: str, body: object) -> None:
 
 
 def kept(stage: Stage, id: str) -> bool:
-    """Whether the archive has anything of this name."""
+    """Whether the archive has anything with this name."""
     named = stage.cloud.transact(lambda conn: conn.scalars(select(Object.name)).all())
     return any(id in name for name in (*asks.files(stage), *stage._files(), *named))
 
@@ -181,12 +181,12 @@ def is_imported(stage: Stage, told: Told) -> None:
 
 
 def moves_backup_without_room(stage: Stage) -> Told:
-    """The container takes less than the backup needs."""
+    """The container accepts less than the backup needs."""
     return moves_backup(stage, {"X-Container-Meta-Quota-Bytes": "1"})
 
 
 def moves_backup(stage: Stage, headers: Mapping[str, str] | None = None) -> Told:
-    """One that is in the directory, as all were once."""
+    """A backup that is in the directory, as all once were."""
     volume_id, backup_id = has_backup(stage)
     directory = stage.service.config.state_dir
     source = directory / "source"
@@ -252,7 +252,7 @@ def restored_is(expected: str) -> Check:
         assert (disk is not None) is (expected in ("available", "error_restoring"))
         if expected == "available":
             assert disk.head.encode() == CONTENT
-        # Of what was on its way to the volume.
+        # Nothing is left of what was on its way to the volume.
         assert not any(volume_id in name for name in stage._files())
 
     return check

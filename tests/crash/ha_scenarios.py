@@ -1,4 +1,4 @@
-"""Of the workflows that recover from broken hosts, instances and processes."""
+"""Scenarios of the workflows that recover from broken hosts, instances and processes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def report(stage: Stage, type: str, **payload: str) -> str:
 
 
 def guest_on_it(stage: Stage) -> str:
-    """A server whose host is the one that dies. There is one other that it can go to: nothing is left to chance."""
+    """A server on the host that dies. Only one other host can take it: nothing is left to chance."""
     for name in ("fake-2", "fake-3"):
         good(stage.admin.put(f"{V21}/os-services/disable", {"host": name, "binary": "nova-compute"}))
     server_id = asks.running(stage, metadata={"HA_Enabled": "True"})

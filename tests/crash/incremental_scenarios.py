@@ -1,4 +1,4 @@
-"""Of backups of volumes whose backend tells what has changed: the mark that the next one needs is there, and no other.
+"""Scenarios of backups where the backend tracks changes: the mark that the next one needs exists, and no other.
 
 (volume, backup before, backup)
 """
@@ -66,7 +66,7 @@ def forces_away(stage: Stage, told: Told) -> None:
 
 
 def it_is(expected: str, mark: int | None) -> Check:
-    """`mark`: of which backup the volume has one."""
+    """`mark`: the backup whose mark the volume has."""
 
     def check(stage: Stage, told: Told) -> None:
         volume_id, before, backup_id = told

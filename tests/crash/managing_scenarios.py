@@ -1,4 +1,4 @@
-"""Of the workflows that take over what backends have, and leave it to them."""
+"""Scenarios of the workflows that take over volumes that backends have, and release them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def unmanages(stage: Stage) -> Told:
 
 
 def volume_is(expected: str) -> Callable[[Stage, Told], None]:
-    """The content is in one place: the volume, or what the backend has beside them."""
+    """The content is in one place: the volume, or what the backend has unmanaged."""
 
     def check(stage: Stage, told: Told) -> None:
         volume_id, name = told

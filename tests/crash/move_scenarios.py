@@ -1,4 +1,4 @@
-"""Of the workflows that take servers to other hosts: alive, or because their host has died."""
+"""Scenarios of the workflows that move servers to other hosts: live, or because their host has died."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def migrates_paused(stage: Stage) -> str:
 
 
 def status(stage: Stage) -> str:
-    """Of the only migration there was."""
+    """The status of the only migration."""
     (found,) = good(stage.admin.get(f"{V21}/os-migrations"))["migrations"]
     return str(found["status"])
 
 
 def ends(status_: str, moved: bool, power: Power = Power.RUNNING) -> Callable[[Stage, str], None]:
-    """Where it is, and nowhere else, is all that it has."""
+    """Everything that the server has is where it is, and nowhere else."""
 
     def check(stage: Stage, server_id: str) -> None:
         found, guest = asks.server(stage, server_id), asks.guest(stage, server_id)
@@ -65,7 +65,7 @@ def ends(status_: str, moved: bool, power: Power = Power.RUNNING) -> Callable[[S
     return check
 
 
-# -- what is done to one on its way, which takes longer than anybody waits
+# -- actions on a guest under way, which takes longer than anybody waits
 
 
 class Slow(dict[str, float]):
@@ -78,7 +78,7 @@ def takes_ages(stage: Stage) -> None:
 
 
 class Answering(dict[str, float]):
-    """Hosts that are silent answer again once a guest shall be on its way no more."""
+    """Silent hosts answer again once a migration is to be aborted."""
 
     def __init__(self, behaviour: Behaviour) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class Answering(dict[str, float]):
 
 
 def falls_silent(stage: Stage) -> None:
-    """Nobody tells that the guest has arrived, nor where it is."""
+    """Nothing reports that the guest has arrived, nor where it is."""
     behaviour = stage.drivers.hypervisor.behaviour
     silence = HostDown("the host does not answer")
     behaviour.fail("ensure_migrated", times=None, error=silence, after=True)
@@ -109,7 +109,7 @@ def forces(stage: Stage, server_id: str) -> None:
 
 
 def _ask(stage: Stage, server_id: str, request: Callable[[str], Any]) -> None:
-    """Until it runs, which a process that has died may delay."""
+    """Wait until the migration runs, which a dead process may delay, and send the request."""
     (found,) = good(stage.admin.get(f"{V21}/os-migrations"))["migrations"]
     if found["status"] == "running":
         good(request(f"{V21}/servers/{server_id}/migrations/{found['id']}"))
@@ -162,11 +162,11 @@ def was_interrupted(times: int) -> Callable[[Stage, str], None]:
     return check
 
 
-# -- what is told from outside
+# -- reports from outside
 
 
 def is_told(name: str, tag: Callable[[Stage, str], str], break_it: Callable[[Stage, str], None]) -> Any:
-    """A running server with a volume, of which somebody outside tells something."""
+    """A running server with a volume, about which something outside reports."""
 
     def begin(stage: Stage) -> str:
         server_id = with_volume(stage)

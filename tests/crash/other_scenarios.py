@@ -1,4 +1,4 @@
-"""Of the workflows of images, networks and volumes. How each fails is in the tests of its own service, too."""
+"""Scenarios of the workflows for images, networks and volumes. How each fails is also tested in its own service."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.image.test_image_inspection import qcow2
 
 
 def activates(stage: Stage) -> str:
-    """There is no request for it: it is the end of what a driver writes."""
+    """No request does this: it happens when a driver has finished writing."""
     project = good(stage.demo.get("/identity/v3/auth/projects"))["projects"][0]["id"]
 
     def saved(conn: Connection) -> str:
@@ -140,7 +140,7 @@ def copy_failed(stage: Stage, image_id: str) -> None:
 
 
 def is_in(*stores: str) -> Callable[[Stage, str], None]:
-    """The image is active with data in these stores, or gone if there are none, and in no other."""
+    """The image is active with data in these stores and no other, or gone if there are none."""
 
     def check(stage: Stage, image_id: str) -> None:
         assert asks.image_status(stage, image_id) == ("active" if stores else "gone")
@@ -186,7 +186,7 @@ def network_is(there: bool) -> Callable[[Stage, str], None]:
 
 
 def changes_port(stage: Stage) -> str:
-    """Of a server that runs: it leaves its security groups."""
+    """The port of a running server leaves its security groups."""
     asks.running(stage)
     (port_id,) = asks.ports(stage)
     good(stage.demo.put(f"{V2}/ports/{port_id}", {"port": {"security_groups": []}}))
@@ -210,7 +210,7 @@ def port_is_gone(stage: Stage, port_id: str) -> None:
 
 
 def changes_group(stage: Stage) -> str:
-    """That of a server that runs."""
+    """The security group of a running server."""
     asks.running(stage)
     (group,) = good(stage.demo.get(f"{V2}/security-groups?name=default"))["security_groups"]
     rule = {"security_group_id": group["id"], "direction": "ingress", "protocol": "tcp", "port_range_min": 22}
@@ -243,7 +243,7 @@ def external(stage: Stage) -> str:
 
 
 def changes_router(stage: Stage) -> tuple[str, str]:
-    """One that leads to a server that runs: it gets a floating IP."""
+    """A router that leads to a running server gets a floating IP."""
     asks.running(stage)
     (port_id,) = asks.ports(stage)
     made = make(stage, f"{V2}/floatingips", "floatingip", floating_network_id=external(stage), port_id=port_id)
@@ -300,7 +300,7 @@ def deletes_volume(stage: Stage) -> str:
 
 
 def extends_volume(stage: Stage) -> str:
-    """One that a guest has."""
+    """A volume that a guest has."""
     volume_id = asks.volume(stage)
     asks.attach_volume(stage, asks.running(stage), volume_id)
     stage.settle()
@@ -310,7 +310,7 @@ def extends_volume(stage: Stage) -> str:
 
 
 def deletes_attachment(stage: Stage) -> str:
-    """Of a machine that is none of the cloud's servers."""
+    """The attachment of a machine that is not one of the cloud's servers."""
     volume_id = asks.volume(stage)
     connector = {"host": "outside", "initiator": "iqn", "ip": "192.0.2.1", "platform": "x86_64", "os_type": "linux"}
     made = make(
@@ -323,7 +323,7 @@ def deletes_attachment(stage: Stage) -> str:
 
 
 def volume_is(status: str, size: int | None) -> Callable[[Stage, str], None]:
-    """`size` None: the backend has none."""
+    """`size` None: the backend does not have the volume."""
 
     def check(stage: Stage, volume_id: str) -> None:
         disk = stage.drivers.volume.volumes.get(volume_id)

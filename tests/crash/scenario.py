@@ -1,4 +1,4 @@
-"""What a scenario is: how work comes about, what disturbs it, and how it must end."""
+"""A scenario: how work begins, what disturbs it, and how it must end."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Disturb = Callable[[Stage], object]
 
 @frozen
 class Scenario:
-    """`begin` returns what the others need to know; what it has not settled is what processes will die of."""
+    """`begin` returns what the other functions need; processes will die at the work that it leaves unsettled."""
 
     kind: str  # the workflow that it is for
     name: str
     begin: Callable[[Stage], Any]
     end: Callable[[Stage, Any], object]
-    # Done before each run: what is disturbed stays so, or else a crash would change what happens next.
+    # Done before each run: a disturbance lasts, or else a crash would change what happens next.
     disturbed: Disturb | None = None
-    # A request that comes while the work is being done, after so many seconds.
+    # A request that comes during the work, after so many seconds.
     later: tuple[float, Callable[[Stage, Any], object]] | None = None
 
     def disturb(self, stage: Stage, told: Any) -> None:
@@ -44,5 +44,5 @@ def broken(driver: str, method: str) -> Disturb:
 
 
 def first_host_is_down(stage: Stage) -> None:
-    """And the scheduler does not know it yet."""
+    """The scheduler does not know it yet."""
     stage.drivers.hypervisor.fail_host("fake-1")

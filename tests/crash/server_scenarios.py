@@ -1,4 +1,4 @@
-"""Of the workflows of servers: each one works, fails where it can, and is overtaken by a delete."""
+"""Scenarios of the workflows for servers: each works, fails where it can, and is overtaken by a delete."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def is_gone(stage: Stage, server_id: str) -> None:
 
 
 def deletes_one_that_has_everything(stage: Stage) -> tuple[str, str, str]:
-    """A server with a root volume of its own, and a port and a volume that were there before."""
+    """A server with a root volume of its own, and a port and a volume that existed before it."""
     volume_id, port_id = asks.volume(stage), asks.port(stage)
     server_id = asks.running(stage, **asks.root_volume(stage), networks=[{"port": port_id}])
     asks.attach_volume(stage, server_id, volume_id)
@@ -190,7 +190,7 @@ def attaches_interface(stage: Stage) -> tuple[str, str]:
 
 
 def detaches_interface(stage: Stage) -> tuple[str, str]:
-    """The one that was made with the server: its port goes."""
+    """The interface that was made with the server: its port is deleted."""
     server_id = asks.running(stage)
     (port_id,) = asks.ports(stage)
     good(stage.demo.delete(f"{V21}/servers/{server_id}/os-interface/{port_id}"))
@@ -198,7 +198,7 @@ def detaches_interface(stage: Stage) -> tuple[str, str]:
 
 
 def has_interfaces(*numbers: int) -> Callable[[Stage, tuple[str, str]], None]:
-    """So many ports in the guest and on the host, and so many that there are at all."""
+    """The number of ports in the guest and on the host, and of ports that exist at all."""
 
     def check(stage: Stage, told: tuple[str, str]) -> None:
         assert asks.server(stage, told[0])["status"] == "ACTIVE"

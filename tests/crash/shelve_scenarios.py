@@ -1,4 +1,4 @@
-"""Of the workflows that shelve servers, keep their disks as images, and delete them for the time being."""
+"""Scenarios of the workflows that shelve servers, keep their disks as images, and soft-delete them."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def nothing_is_frozen(stage: Stage, told: tuple[str, str]) -> None:
 
 
 def written(stage: Stage, **wishes: Any) -> str:
-    """A running server on whose disk something was written."""
+    """A running server with something written to its disk."""
     server_id = asks.running(stage, **wishes)
     guests = stage.drivers.hypervisor.guests
     guests.put(server_id, evolve(guests.get(server_id), head=WRITTEN))
@@ -106,7 +106,7 @@ def shelves_one_of_volumes(stage: Stage) -> str:
 
 
 def stays(stage: Stage) -> str:
-    """One that did not leave its host."""
+    """A server that did not leave its host."""
     server_id = shelves(stage)
     broken("hypervisor", "ensure_absent")(stage)
     stage.settle()
@@ -116,7 +116,7 @@ def stays(stage: Stage) -> str:
 
 
 def leaves(stage: Stage) -> str:
-    """One that has been shelved long enough."""
+    """A server that has been shelved long enough."""
     server_id = stays(stage)
 
     def begin(conn: Connection) -> None:
@@ -169,11 +169,11 @@ def all_of_it_is_gone(stage: Stage, server_id: str) -> None:
     assert not images(stage)
 
 
-# -- deletes for the time being
+# -- soft deletes
 
 
 def soft(*wanted: tuple[str, Kind]) -> Callable[[Stage], str]:
-    """What the API does where deletes can be taken back, which they cannot by default."""
+    """What the API does if deletes can be undone, which by default they cannot."""
 
     def begin(stage: Stage) -> str:
         server_id = asks.running(stage)

@@ -1,4 +1,4 @@
-"""A whole cloud in memory that can be set back: to the same moment again and again, for one crash after the other."""
+"""A whole cloud in memory that can be reset: to the same moment again and again, for one crash after another."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from cloudctl.tasks.tables import TaskRow
 from cloudctl.testing.cloud import MemoryCloud
 from cloudctl.testing.crash import World
 
-# Seconds that every call of a driver takes: a process dies in the middle of calls, too.
+# Seconds that every driver call takes, so that a process also dies in the middle of calls.
 DELAY = 0.1
-# Columns that differ from run to run, beside times. How tasks ended is compared by `cloudctl.testing.crash`.
+# Columns, besides times, that differ from run to run. `cloudctl.testing.crash` compares how tasks ended.
 CHANCE = {
     ("volume_messages", "id"),
     ("servers", "revision"),
     ("ports", "edition"),
     ("objects", "file_id"),
-    # Of evacuations that nobody asked for; and what a recovery tells, and an event, has times in it.
+    # Evacuations that nobody requested have random ids; what a recovery reports, and an event, contains times.
     ("migrations", "id"),
     ("ha_vmoves", "id"),
     ("ha_notifications", "details"),
@@ -38,7 +38,7 @@ CHANCE = {
 
 @frozen
 class Moment:
-    """Everything that a cloud is, apart from its processes."""
+    """The whole state of a cloud, apart from its processes."""
 
     now: float
     database: bytes = field(repr=False)
@@ -49,8 +49,8 @@ class Moment:
     rows: dict[str, set[tuple[Any, ...]]]
 
 
-# Two of each kind that data is copied or moved between. What leaves the choice is on the first; the second is moved to,
-# and tells what has changed.
+# Two of each kind that data is copied or moved between. Data goes to the first by default; the second is moved to,
+# and tracks changes.
 BACKENDS = {
     "image": {"stores": {"second": {"directory": "second"}}},
     "drivers": {"volume": {"first": "fake", "second": "fake"}},
@@ -83,7 +83,7 @@ class Stage:
         drivers: Any = self.service.drivers
         first, second = drivers.volume.at.values()
         self.drivers = Fakes(drivers.hypervisor, first, second, drivers.network, drivers.fencers["fake"])
-        # What looks again and again would be one more thing at each instant; and the engine is about to be made anew.
+        # A periodic look would be one more event at each instant; and the engine is about to be replaced.
         self.service.made(HostWatch).stopService()
         self.service.made(HaWatch).stopService()
         self.service.audit.stopService()
@@ -93,7 +93,7 @@ class Stage:
     # -- processes
 
     def engine(self) -> Engine:
-        """That of a process that starts."""
+        """The engine of a starting process."""
         for part in self.service.parts:
             part.recover()
         like = self.service.engine
@@ -109,7 +109,7 @@ class Stage:
         )
 
     def settle(self) -> None:
-        """A process starts, does all that there is to do, and dies."""
+        """A process starts, does all outstanding work, and dies."""
         engine = self.engine()
         engine.chance = lambda: 0.5
         engine.startService()
@@ -117,7 +117,7 @@ class Stage:
         engine.kill()
 
     def world(self, moment: Moment, faults: Callable[[Stage], object]) -> World:
-        """Set back, with slow drivers and these faults; to be driven by `cloudctl.testing.crash`."""
+        """Reset, with slow drivers and these faults; to be driven by `cloudctl.testing.crash`."""
         self.set_back(moment)
         for fake in self.drivers.all:
             fake.behaviour.delays = _Every(DELAY)
@@ -127,7 +127,7 @@ class Stage:
         )
 
     def durable(self) -> tuple[Any, ...]:
-        """What a process that dies leaves behind. The rows by how often one was changed: they are many."""
+        """What a dying process leaves behind. Rows are represented by a count of changes: there are many."""
         return (
             self._connection().total_changes,
             {name: dict(store.objects) for name, store in self._stores().items()},
@@ -159,7 +159,7 @@ class Stage:
         clock.rightNow = moment.now
         # A run ends with its database: this is a new, empty one.
         self._connection().deserialize(moment.database)
-        # Whoever remembers an answer learns that the database has changed.
+        # Caches of answers learn that the database has changed.
         self.cloud.transact(lambda conn: None)
         self.cloud.db._listeners.clear()
         self.service.made(Tokens).forget()
@@ -178,7 +178,7 @@ class Stage:
                 (directory / name).write_bytes(content)
 
     def changes(self, moment: Moment) -> dict[str, Any]:
-        """What there is now and was not then (+), and the other way round (-): rows, objects of fakes, files."""
+        """What exists now and did not then (+), and the other way round (-): rows, objects of fakes, files."""
         found: dict[str, Any] = {}
         for name, rows in self._rows().items():
             before = moment.rows[name]
@@ -208,10 +208,10 @@ class Stage:
         }
 
     def _files(self) -> dict[str, bytes]:
-        """Of images, of the archive of backups and of objects, by their path."""
+        """The files of images, of the backup archive and of objects, by path."""
         root = str(self.service.config.state_dir)
         found = {}
-        # Many times in each run: a Path for each would cost more than its content.
+        # Many times in each run: a Path per file would cost more than its content.
         for name in ("images", "backups", "objects"):
             for directory, _below, files in os.walk(f"{root}/{name}"):
                 for path in (f"{directory}/{each}" for each in files):
@@ -253,7 +253,7 @@ COMPARED = _compared()
 
 
 def _called(files: dict[str, bytes]) -> dict[str, Any]:
-    """By their path; those of objects, whose names are chance, by what is in them."""
+    """Files by path; those of objects, whose names are random, by content."""
     objects = sorted(content for name, content in files.items() if name.startswith("objects/"))
     others = {name: content for name, content in files.items() if not name.startswith("objects/")}
     return others | {f"object {number}": content for number, content in enumerate(objects)}

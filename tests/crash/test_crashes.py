@@ -1,4 +1,4 @@
-"""The whole cloud ends the same wherever its process dies: every workflow that is registered, at every point of it."""
+"""The whole cloud ends the same wherever its process dies: at every point of every registered workflow."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_end_is_the_same_wherever_the_process_dies(stage: Stage, kind: str) 
     for scenario in SCENARIOS:
         if scenario.kind == kind:
             seen |= die_everywhere(stage, scenario)
-    # Else a scenario misses a part of the workflow that it is for.
+    # Otherwise a scenario misses part of the workflow that it is for.
     for step in stage.service.engine.workflows[kind].steps:
         assert (kind, step.name, "step") in seen
         assert step.undo is None or (kind, step.name, "undo") in seen

@@ -1,4 +1,4 @@
-"""Of the workflows that take volumes to other backends, while servers use them, too."""
+"""Scenarios of the workflows that move volumes to other backends, also while servers use them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def moves_in_use(stage: Stage) -> str:
 
 
 def swapped_is(there: bool) -> Callable[[Stage, str], None]:
-    """Its only server has the volume, where that is now and nowhere else."""
+    """Its only server has the volume, at its present place and nowhere else."""
 
     def check(stage: Stage, volume_id: str) -> None:
         shown = good(stage.admin.get(f"{V3}/volumes/{volume_id}"))["volume"]
