@@ -1,7 +1,7 @@
 """The stock `openstack` command, again and again: its modules are imported once, and each command is a fork of that.
 
-To import them takes 1.5 seconds of processor time, which would be most of what a command costs. What a fork runs is the
-script that was installed, in a process of its own, with its own environment and folder.
+Importing them takes 1.5 seconds of processor time, most of what a command would cost. A fork runs the installed script,
+in a process of its own, with its own environment and folder.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-TIMEOUT = 120  # seconds of one command
+TIMEOUT = 120  # seconds for one command
 
 
 class StockClient:
@@ -25,7 +25,7 @@ class StockClient:
     def __init__(self, script: str, directory: Path) -> None:
         self._directory = directory
         self._out, self._err = directory / "openstack.out", directory / "openstack.err"
-        # -P: what lies beside this file is not what those modules import.
+        # -P: those modules must not import what lies beside this file.
         self._process = subprocess.Popen(
             [sys.executable, "-P", __file__, script, str(self._out), str(self._err)],
             stdin=subprocess.PIPE,

@@ -1,6 +1,6 @@
-"""A cloud of several machines on this one: PostgreSQL, two control processes without a directory in common, OVN, hosts.
+"""A cloud of several machines on this one: PostgreSQL, two control processes without a shared directory, OVN, hosts.
 
-Whoever uses it sees the public API, by the stock SDK, and what is outside of the cloud.
+Tests see the public API, through the stock SDK, and what is outside the cloud.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from tests.live.machine import Central, Machine, Wires
 from tests.live.process import PASSWORDS, LiveCloud
 
 HOSTS = ("east", "north", "west")
-GATEWAYS = ("north", "west", "east")  # the first one first; the next one takes over if it still sees a third
-# Nothing goes on because a lease ends: whoever dies is missed by its connection.
+GATEWAYS = ("north", "west", "east")  # in order of preference; the next one takes over if it still sees a third
+# Nothing depends on a lease ending: a dead process is missed by its connection.
 TOML = """
 [database]
 url = "{url}"
@@ -84,12 +84,12 @@ keyring = "{keyring}"
 
 
 def lacking() -> str | None:
-    """Why there can be no such cluster here."""
+    """Why such a cluster is impossible here."""
     return daemon.lacking() or lab.lacking() or guest_image.lacking()
 
 
 def until(what: str, seen: Callable[[], Any], instead: Callable[[], object] = lambda: "never") -> Any:
-    """`instead`: what is told when it was waited for in vain."""
+    """`instead`: what to report if the wait was in vain."""
     give_up = time.monotonic() + PATIENCE
     while not (found := seen()):
         assert time.monotonic() < give_up, f"{what}: {instead()}"
@@ -105,7 +105,7 @@ class Cluster:
     hosts: dict[str, Machine]
     processes: list[LiveCloud]
     database: str  # its URL, as libpq takes it
-    key: Path  # with which guests let in
+    key: Path  # the ssh key that guests accept
 
     def connection(self, process: LiveCloud) -> Any:
         """The stock SDK, as an administrator."""
@@ -120,7 +120,7 @@ class Cluster:
         return openstack.connect(auth=auth, region_name="RegionOne", compute_default_microversion="2.90")
 
     def having(self, id: str) -> dict[str, bool]:
-        """Host → whether the guest is on there, of the hosts that have it; asked of libvirt itself."""
+        """Host → whether the guest is on there, for the hosts that have it; from libvirt itself."""
         import libvirt
 
         found = {}
@@ -139,7 +139,7 @@ class Cluster:
         return found
 
     def worker(self, kind: str) -> LiveCloud | None:
-        """The process that has a task of this kind in hand."""
+        """The process that works on a task of this kind."""
         sought = "SELECT p.pid FROM tasks t JOIN task_processes p ON p.owner = t.owner WHERE t.kind = %s"
         with psycopg.connect(self.database) as connection:
             pids = {row[0] for row in connection.execute(sought, [kind])}
@@ -165,7 +165,7 @@ class Cluster:
         return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def say(self, address: str, command: str) -> str:
-        """What the command prints there, once it can be reached."""
+        """What the command prints there, once the guest can be reached."""
 
         def said() -> str | None:
             made = self.ssh(address, command)
@@ -182,11 +182,11 @@ def a_cluster(
     directory: Path, postgresql_url: str, names: Sequence[str] = HOSTS, disks: str = "/var/lib/libvirt/guests",
     fencer: str = "", more: str = "", pace: int = 40, ceph: bool = False,
 ) -> Iterator[Cluster]:  # fmt: skip
-    """`disks`: the directory on each host; what begins with /var/lib/libvirt is each one's own. `more`: TOML. `pace`:
-    MiB/s of what moves. `ceph`: whether volumes are in one, which is made.
+    """`disks`: the directory on each host; below /var/lib/libvirt it is separate on each. `more`: TOML. `pace`: MiB/s
+    of migrations. `ceph`: whether volumes are in a Ceph cluster, which is created.
     """
     with ExitStack() as left:
-        # The paths of sockets are short.
+        # Paths of sockets must be short.
         short = Path(tempfile.mkdtemp(prefix="cc-"))
         left.callback(shutil.rmtree, short)
         wires = Wires()
@@ -245,7 +245,7 @@ class Admin:
     cloud: Any
 
     def knows(self, hosts: int) -> None:
-        """So many, all of which answer: on a busy machine one that has just begun may not do so for a moment."""
+        """All of `hosts` hosts answer: on a busy machine one that has just started may not do so for a moment."""
 
         def answering() -> bool:
             found = list(self.cloud.compute.hypervisors(details=True))
@@ -284,8 +284,8 @@ class Admin:
         return self.sent(id, host, under_way)
 
     def sent(self, id: str, host: str, seen: Callable[[], Any]) -> Any:
-        """What is `seen` once it has been told to go to the host. One whose libvirtd has just been started again is not
-        reached for a moment, so whoever wants to go there asks again."""
+        """What is `seen` once it has been told to go to the host. A host whose libvirtd has just been restarted cannot
+        be reached for a moment, so the request is repeated."""
 
         def asked() -> Any:
             found = self.server(id)
@@ -296,7 +296,7 @@ class Admin:
             try:
                 self.cloud.compute.live_migrate_server(id, host=host, block_migration="auto")
             except BadRequestException:
-                return None  # one of the hosts is said to be down for a moment
+                return None  # one of the hosts is shown as down for a moment
             given: list[Any] = []
 
             def decided() -> bool:

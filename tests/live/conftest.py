@@ -1,4 +1,4 @@
-"""Live clouds, one a test module at most, killed at its end."""
+"""Live clouds, at most one per test module, killed at its end."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """`twist cloudctl`, again and again: its modules are imported once, and each process is a fork of that.
 
-To import them takes a second of processor time, which would be most of what a start costs. What a fork runs is the
-script that was installed, in a process of its own, with its own environment and folder. Where nothing is imported yet,
-`test_process_start_and_stop.py` starts it.
+Importing them takes a second of processor time, most of what a start would cost. A fork runs the installed script, in a
+process of its own, with its own environment and folder. `test_process_start_and_stop.py` covers a start with nothing
+imported yet.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-# All that a start and the first requests import, but the reactor, which the command's arguments choose.
+# Everything that a start and the first requests import, except the reactor, which the command's arguments choose.
 MODULES = (
     "twisted.application.twist._twist",
     "cloudctl.tap",
@@ -41,12 +41,12 @@ MODULES = (
 
 
 class Forked:
-    """As a `subprocess.Popen` of it."""
+    """Looks like a `subprocess.Popen` of the process."""
 
     def __init__(self, origin: Origin, pid: int) -> None:
         self._origin, self.pid = origin, pid
         self.returncode: int | None = None
-        # It ends when the process does; whose number nobody else is given before it is asked how it ended.
+        # It ends with the process, whose number is not reused before its exit status is read.
         self._end = os.pidfd_open(pid)
 
     def __del__(self) -> None:
@@ -85,20 +85,20 @@ class Origin:
 
     def __init__(self) -> None:
         self.lock = Lock()
-        # -P: what lies beside this file is not what those modules import.
+        # -P: those modules must not import what lies beside this file.
         self._process = subprocess.Popen(
             [sys.executable, "-P", __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         atexit.register(self._process.communicate)
 
     def start(self, command: Sequence[str], log: Path, environment: Mapping[str, str], directory: Path) -> Forked:
-        """What it says is appended to `log`."""
+        """Its output is appended to `log`."""
         with self.lock:
             pid = self.ask("start", list(command), str(log), dict(environment), str(directory))
         return Forked(self, pid)
 
     def ask(self, *question: Any) -> int:
-        """With the lock."""
+        """Call with the lock held."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps(question) + "\n")
         self._process.stdin.flush()
@@ -111,7 +111,7 @@ def _origin(_python: tuple[tuple[str, str], ...]) -> Origin:
 
 
 def origin() -> Origin:
-    """That of this process, with what the environment says now of what Python imports."""
+    """The origin of this process, for the environment's present import settings."""
     return _origin(tuple(sorted(item for item in os.environ.items() if item[0].startswith("PYTHON"))))
 
 
@@ -122,13 +122,13 @@ def run(command: Sequence[str], log: str, environment: Mapping[str, str], direct
     os.chdir(directory)
     os.environ.clear()
     os.environ.update(environment)
-    # In place: it is an argument by default of what is imported already.
+    # In place: modules already imported have it as a default argument.
     sys.argv[:] = command
     runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def child(*wanted: Any) -> None:
-    """Never returns: what is above it on the stack is the parent's."""
+    """Never returns: the stack above it belongs to the parent."""
     status = 1
     try:
         run(*wanted)

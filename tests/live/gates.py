@@ -1,5 +1,5 @@
-"""Gates in a cloud's database, at which tasks of a kind are held at the end of a step: what it does is done, and the
-transaction that is to say so has begun and does not end. Who dies then does so in that phase, on whatever machine.
+"""Gates in a cloud's database, which hold tasks of a kind at the end of a step: its effect is done, and the transaction
+that records it has begun and does not end. A process killed then dies in that phase, whatever the machine.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class Gate:
 
     @property
     def holds(self) -> bool:
-        """Somebody has come so far, and waits."""
+        """A task has come this far, and waits."""
         return bool(self.connection.execute(WAITING, [CLASS, self.name]).fetchone()[0])
 
 
 @contextmanager
 def closed(database: str, kind: str, step: str | None) -> Iterator[Gate]:
-    """No task of this kind gets beyond this step (None: its first) meanwhile."""
+    """In this context no task of this kind gets past this step (None: its first)."""
     name = kind + (step or "")
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", [CLASS, name])

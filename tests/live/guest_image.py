@@ -10,20 +10,20 @@ from pathlib import Path
 
 TOOL = Path(__file__).parents[2] / "tools" / "guest_image"
 KEPT = Path("/var/tmp")
-# To be booted directly. A kernel that has lost a part of itself does not go on lame; one that does not test its own
-# cryptography first needs a sixth less of an emulated processor to start.
+# For direct boot. A damaged kernel panics instead of limping on; one that does not test its own cryptography first
+# needs a sixth less of an emulated processor's time to start.
 KERNEL_ARGUMENTS = "root=/dev/vda1 console=ttyS0 no_timer_check cryptomgr.notests quiet oops=panic panic=-1"
 PROGRAMS = ("apt-get", "dpkg-deb", "cpio", "gzip", "mke2fs", "qemu-img")
 
 
 def lacking() -> str | None:
-    """Which programs of the build are missing here."""
+    """The programs of the build that are missing here."""
     missing = [name for name in PROGRAMS if shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin") is None]
     return f"the guest image is built with {', '.join(missing)}" if missing else None
 
 
 def ensure() -> Path:
-    """The directory with guest.qcow2, vmlinuz and initrd. Builds it if need be; several processes may ask at once."""
+    """The directory with guest.qcow2, vmlinuz and initrd. Builds it if needed; several processes may call at once."""
     sources = sorted(file for file in TOOL.rglob("*") if file.is_file())
     digest = sha256(b"\0".join(bytes(file.relative_to(TOOL)) + b"\0" + file.read_bytes() for file in sources))
     directory = KEPT / f"cloudctl-guest-{digest.hexdigest()[:12]}"

@@ -1,4 +1,4 @@
-"""A cloud with real drivers on this machine; its hosts, and what lies outside, are network namespaces."""
+"""A cloud with real drivers on this machine; its hosts, and the outside, are network namespaces."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ PROGRAMS = (
 TOOLS = ("apt-get", "dpkg-deb", "cpio", "mke2fs", "ssh", "ssh-keygen")
 HOSTS = ("host-1", "host-2")
 OUTSIDE = "203.0.113.1"
-SILENCE = 2.0  # seconds after which what has not come counts as dropped
-PATIENCE = 300.0  # seconds for what must come, on a machine with much other work
+SILENCE = 2.0  # seconds after which a missing packet counts as dropped
+PATIENCE = 300.0  # seconds to wait for anything, on a busy machine
 
 CONFIG = """
 [drivers]
@@ -67,7 +67,7 @@ private_cidr = "10.11.0.0/24"
 
 
 def lacking() -> str | None:
-    """Why there can be no real host here."""
+    """Why a real host is impossible here."""
     if os.geteuid() != 0:
         return "a real host needs root"
     try:
@@ -86,7 +86,7 @@ def run(*command: str, check: bool = True) -> str:
 
 
 def until(what: str, test: Callable[[], Any], patience: float = PATIENCE) -> Any:
-    """What `test` returns once it is true."""
+    """The first true value of `test`."""
     end = time.monotonic() + patience
     while not (found := test()):
         if time.monotonic() > end:
@@ -99,7 +99,7 @@ class Host:
     """The cloud, its namespaces, and a person outside with an ssh key."""
 
     def __init__(self, directory: Path, images: Path, killing: bool, guests: str = "") -> None:
-        # Tests of the network driver, which may run beside this one, have theirs begin with a t.
+        # Those of the network driver's tests, which may run at the same time, begin with a t.
         self.prefix = f"h{secrets.token_hex(1)}"
         self.outside = f"{self.prefix}-outside"
         self.namespaces = {host: f"{self.prefix}-{host}" for host in HOSTS}
@@ -144,7 +144,7 @@ class Host:
         run("ip", "-n", self.outside, "link", "set", "eth0", "up")
 
     def close(self) -> None:
-        """End everything that may still be there, whatever the test has left."""
+        """End everything that the test may have left."""
         self.live.kill()
         for pid in self.processes():
             os.kill(pid, 9)
@@ -159,15 +159,15 @@ class Host:
     # -- the cloud
 
     def ask(self, method: str, path: str, body: Any = None, user: str = "demo", **headers: str) -> Any:
-        """The JSON of an answer that is no error."""
+        """The JSON of an answer, which must not be an error."""
         status, found = self.live.ask(method, path, body, user, **headers)
         assert status < 400, (method, path, status, found)
         return found
 
     def begin(self, method: str, path: str, body: Any = None, user: str = "demo", **headers: str) -> Any:
-        """The same, for work that goes on after the answer: the cloud is killed in the midst of it and started anew.
+        """The same, for work that goes on after the answer: the cloud is killed in the middle of it and restarted.
 
-        Once for each kind of work: a path, whatever the ids in it, and what is wished.
+        Once for each kind of work: a path, ignoring the ids in it, and what is requested.
         """
         found = self.ask(method, path, body, user, **headers)
         wished = {name: list(value) if isinstance(value, dict) else None for name, value in (body or {}).items()}
@@ -184,7 +184,7 @@ class Host:
         return found
 
     def boot(self, name: str, network: str, image: str, user: str = "demo", **wanted: Any) -> str:
-        """The id of a server that is on its way."""
+        """The id of a server that is being built."""
         body = {"name": name, "flavorRef": "tiny", "imageRef": image, "networks": [{"uuid": network}], **wanted}
         return str(self.begin("POST", "/compute/v2.1/servers", {"server": body}, user)["server"]["id"])
 
@@ -225,7 +225,7 @@ class Host:
 
     @contextmanager
     def opened(self, id: str, protocol: str, type: str) -> Iterator[WebSocket]:
-        """A console of the server, opened as its user does."""
+        """A console of the server, opened as its user would."""
         wanted = {"remote_console": {"protocol": protocol, "type": type}}
         newest = {"OpenStack-API-Version": "compute 2.6"}
         found = self.ask("POST", f"/compute/v2.1/servers/{id}/remote-consoles", wanted, **newest)
@@ -257,7 +257,7 @@ class Host:
         return self.ssh(address, f"{command} >/dev/null 2>&1; echo $?") == "0"
 
     def connects(self, address: str, port: int) -> bool:
-        """Whether a connection from outside is taken within `SILENCE`."""
+        """Whether a connection from outside is accepted within `SILENCE`."""
         command = ("timeout", str(SILENCE), "bash", "-c", f"exec 3<>/dev/tcp/{address}/{port}")
         done = subprocess.run(("ip", "netns", "exec", self.outside, *command), capture_output=True, check=False)
         return done.returncode == 0
@@ -265,7 +265,7 @@ class Host:
     # -- what is on the machine
 
     def processes(self) -> list[int]:
-        """Of QEMU, its storage daemon and dnsmasq: those that work for this cloud."""
+        """Processes of QEMU, its storage daemon and dnsmasq that work for this cloud."""
         found = []
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit() or int(entry.name) == os.getpid():
@@ -280,11 +280,11 @@ class Host:
         return found
 
     def traces(self) -> dict[str, Any]:
-        """What the drivers have made, by where it is; what the test itself has made is left out."""
+        """What the drivers have made, by where it is, without what the test itself has made."""
         found: dict[str, Any] = {"processes": self.processes()}
         for line in run("ip", "netns", "list").splitlines():
             name = line.split()[0]
-            # The wire between the hosts is theirs as the hosts are.
+            # The wire between the hosts is made by the drivers, as the hosts are.
             if not name.startswith(self.prefix) or name in (self.outside, f"{self.prefix}-underlay"):
                 continue
             if name not in self.namespaces.values():
@@ -301,7 +301,7 @@ class Host:
 
 @contextmanager
 def a_host(directory: Path, killing: bool, guests: str = "") -> Iterator[Host]:
-    """`guests`: more options of their driver."""
+    """`guests`: more options for the guests' driver."""
     host = Host(directory, guest_image.ensure(), killing, guests)
     try:
         host.prepare()

@@ -1,4 +1,4 @@
-"""The one way to a server, which can be cut for a while."""
+"""The only way to a server, which can be cut for a while."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.live.process import free_port
 
 
 def no_line() -> str | None:
-    """Why there can be none here."""
+    """Why it is impossible here."""
     return None if shutil.which("socat") else "socat is not installed"
 
 
 @define(eq=False)
 class Line:
-    """`to`: host:port of the server. `port`: of this machine, that leads there."""
+    """`to`: host:port of the server. `port`: the port of this machine that leads there."""
 
     to: str
     port: int = field(factory=free_port)
@@ -30,7 +30,7 @@ class Line:
         self.process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
 
     def cut(self) -> None:
-        """With all connections."""
+        """Including all open connections."""
         if self.process is not None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()

@@ -1,6 +1,6 @@
-"""Boots and deletes that somebody asks of a cloud whose processes die, and what must come of them.
+"""Boots and deletes requested from a cloud whose processes die, and what must come of them.
 
-An answer that got lost is no answer: the request is made again, after a look whether the first one did it.
+A lost answer is no answer: the request is repeated, after a check whether the first one took effect.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cloudctl.volume.tables import Attachment, Volume
 from tests.live.process import LiveCloud
 
 SERVERS = "/compute/v2.1/servers"
-PATIENCE = 120.0  # seconds within which all work ends once nobody is killed any more
+PATIENCE = 120.0  # seconds within which all work ends once no process is killed any more
 
 # Slow enough that a process can die in the middle of everything.
 TOML = """
@@ -48,12 +48,12 @@ delays = { ensure_port = 0.02, ensure_port_absent = 0.05 }
 
 @define(eq=False)
 class Server:
-    """What the client knows of one that it wants."""
+    """What the client knows of a server that it wants."""
 
     name: str
     on_volume: bool
     id: str | None = None
-    asked: bool = False  # a boot was asked for, and there was no answer
+    asked: bool = False  # a boot was requested, and not answered
     delete_asked: bool = False
     deleted: bool = False  # a delete was answered
 
@@ -96,7 +96,7 @@ class Load:
         return self.deletes - sum(server.deleted for server in self.servers)
 
     def work(self, most: int) -> None:
-        """Up to so many requests; fewer if nobody answers."""
+        """Send up to `most` requests; fewer if no process answers."""
         for _ in range(most):
             alive = [cloud for cloud in self.clouds if cloud.alive]
             if not alive or self.is_done:
@@ -104,7 +104,7 @@ class Load:
             try:
                 self._one(self.chance.choice(alive))
             except OSError:
-                # That process died; which one is alive is looked at again.
+                # That process died; see again which one is alive.
                 continue
 
     def _one(self, cloud: LiveCloud) -> None:
@@ -145,14 +145,14 @@ class Load:
     def _delete(self, cloud: LiveCloud, server: Server) -> None:
         again, server.delete_asked = server.delete_asked, True
         status, value = cloud.ask("DELETE", f"{SERVERS}/{server.id}")
-        # What was answered with 202 is there after every crash, until it is deleted.
+        # What was answered with 202 exists after every crash, until it is deleted.
         assert status == 204 or (again and status == 404), (status, value)
         server.deleted = True
 
     # -- ends
 
     def finish(self) -> None:
-        """Ask for what is left, without anybody being killed, and wait until all that was asked for is there."""
+        """Request what is left, with no more kills, and wait until everything requested exists."""
         self.work(10 * (self.boots + self.deletes))
         assert self.is_done
         self.wait(lambda: self.statuses() == dict.fromkeys((server.id for server in self.kept), "ACTIVE"))
@@ -162,7 +162,7 @@ class Load:
         self.finish()
 
     def statuses(self) -> dict[str, str]:
-        """Id → status of every server that there is."""
+        """Id → status of every server that exists."""
         found = good(self._ask("GET", f"{SERVERS}/detail?all_tenants=1", user="admin"))["servers"]
         return {each["id"]: each["status"] for each in found}
 
@@ -176,7 +176,7 @@ class Load:
             time.sleep(0.1)
 
     def check(self, url: str) -> None:
-        """The servers that are kept have all that is theirs, and there is nothing else anywhere."""
+        """The kept servers have everything that belongs to them, and nothing else exists anywhere."""
         self.wait(lambda: read(url, open_tasks) == [])
         kept = {str(server.id) for server in self.kept}
         on_volumes = sum(server.on_volume for server in self.kept)
@@ -207,7 +207,7 @@ def good(answer: tuple[int, Any]) -> Any:
 
 
 def stored(directory: Path) -> set[str]:
-    """The ids of what a durable fake driver keeps there."""
+    """The ids of what a durable fake driver stores there."""
     return {path.stem for path in directory.glob("*.json")}
 
 
@@ -221,15 +221,15 @@ def read(url: str, fn: Callable[[Connection], Any]) -> Any:
 
 
 def open_tasks(conn: Connection) -> list[Any]:
-    """What is being done, and what an operator would have to look at."""
+    """Tasks under way, and those that an operator would have to look at."""
     unfinished = TaskRow.state.in_((*OPEN, "held"))
     return list(conn.execute(select(TaskRow.kind, TaskRow.state, TaskRow.error).where(unfinished)))
 
 
 def interrupted(conn: Connection, kind: str) -> int:
-    """How many tasks of this kind were claimed more than once, though nothing in them waits or failed.
+    """How many tasks of this kind were claimed more than once, although nothing in them waits or failed.
 
-    To be cancelled is one more claim.
+    A cancellation is one more claim.
     """
     done, cancelled = (TaskRow.fence > 1) & (TaskRow.state == DONE), (TaskRow.fence > 2) & (TaskRow.state == CANCELLED)
     again = (TaskRow.kind == kind) & (done | cancelled)
@@ -237,12 +237,12 @@ def interrupted(conn: Connection, kind: str) -> int:
 
 
 def rows_of_servers(conn: Connection) -> dict[str, Any]:
-    """All that may be in the database because of servers."""
+    """Everything that may be in the database because of servers."""
 
     def ids(column: Any, *where: Any) -> set[str]:
         return set(conn.execute(select(column).where(*where)).scalars())
 
-    # The first start makes a router, and a network that gives out addresses.
+    # The first start makes a router, and a network that hands out addresses.
     of_servers = ~Port.device_owner.startswith("network:")
     return {
         "servers": ids(ServerRecord.id, ServerRecord.deleted_at.is_(None)),

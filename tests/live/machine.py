@@ -1,5 +1,5 @@
-"""Hosts of guests as a cluster has them, each a machine of its own as far as one kernel lets it: libvirtd, Open vSwitch
-with packets in userspace, ovn-controller; and the wires between them.
+"""Compute hosts of a cluster, each a machine of its own as far as one kernel allows: libvirtd, Open vSwitch with its
+datapath in userspace, ovn-controller; and the wires between them.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tests.drivers.ovn.lab import SOUTHBOUND, VSWITCH, make_checksums
 from tests.drivers.ovn.ovsdb import Server
 
 OUTSIDE = "203.0.113.1"
-# What hangs on each bridge: what everybody is told by, what carries guests' packets, and what lies outside.
+# The bridges: for control traffic, for guests' packets, and for the outside.
 MANAGEMENT, UNDERLAY, PUBLIC = "management", "underlay", "public"
 SOUTHBOUND_PORT = 6642
 
-# An address of a bridge in userspace goes with the daemon; whoever looks after a machine's networks sets it again.
+# A userspace bridge loses its address when the daemon dies; a machine's network management sets it again.
 SWITCH = """
 mkdir -p /run/openvswitch /run/ovn
 ip link set lo up
@@ -48,7 +48,7 @@ keep ovn-controller --log-file={directory}/ovn-controller.log -vconsole:off &
 
 
 class Machine(Libvirtd):
-    """A host with a chassis of the same name. `gateway`: it has a wire to what lies outside."""
+    """A host with a chassis of the same name. `gateway`: it has a wire to the outside."""
 
     def __init__(self, wires: Wires, directory: Path, pki: Path, name: str, gateway: bool) -> None:
         number = wires.plug(name, gateway)
@@ -75,7 +75,7 @@ class Machine(Libvirtd):
         yield SWITCH.format(directory=self.directory, settings=" ".join(settings), public=public, tunnel=self.tunnel)
 
     def tell(self) -> None:
-        """What is worth to be read after a failure: why daemons gave up, and the last words of guests."""
+        """Print what is worth reading after a failure: why daemons gave up, and guests' last output."""
         lines = [f"-- {self.name}"]
         for name in ("ovs-vswitchd.log", "ovn-controller.log"):
             lines += [line for line in (self.directory / name).read_text().splitlines() if "|EMER|" in line]
@@ -87,7 +87,7 @@ class Machine(Libvirtd):
         print(*lines, *self.processors(), sep="\n")
 
     def processors(self) -> Iterator[str]:
-        """What those of the guests are at, in two moments: one that has lost its way is at the same in both."""
+        """Where the guests' processors are, at two moments: one that is lost is at the same place in both."""
         import libvirt
         import libvirt_qemu
 
@@ -105,7 +105,7 @@ class Machine(Libvirtd):
             yield f"-- its processors cannot be asked: {error}"  # it is down, or its guest on its way
 
     def cut(self) -> None:
-        """Its cables are out; what runs there goes on."""
+        """Unplug its cables; what runs there goes on."""
         self.wires.cable(self.name, "down")
 
     def mend(self) -> None:
@@ -117,7 +117,7 @@ class Wires:
     """A bridge for each purpose in a namespace, with this machine, the hosts and the outside on them."""
 
     prefix: str = field(factory=lambda: f"c{secrets.token_hex(2)}")
-    # So many others, of 198.18.0.0/15, may run on this machine at the same time.
+    # Up to 250 others, of 198.18.0.0/15, may run on this machine at the same time.
     number: int = field(factory=lambda: secrets.randbelow(250) + 2)
     plugged: list[str] = field(factory=list)
 
@@ -132,7 +132,7 @@ class Wires:
 
     @property
     def here(self) -> str:
-        """This machine's."""
+        """This machine's address."""
         return f"198.18.{self.number}.1"
 
     @property
@@ -164,7 +164,7 @@ class Wires:
                 run("ip", "netns", "del", name)
 
     def plug(self, name: str, gateway: bool) -> int:
-        """A host's cables. Its number."""
+        """Plug in a host's cables. Returns its number."""
         self.plugged.append(name)
         number = len(self.plugged)
         run("ip", "netns", "add", self.namespace(name))
@@ -187,10 +187,10 @@ class Wires:
 
 
 class Central:
-    """OVN's databases and the daemon between them, each of which can be killed, and is started again by whoever did."""
+    """OVN's databases and the daemon between them, each of which can be killed; the killer restarts it."""
 
     def __init__(self, wires: Wires) -> None:
-        # Paths of sockets are short.
+        # Paths of sockets must be short.
         self.directory = Path(tempfile.mkdtemp(prefix="cc-"))
         self.northbound = Server(self.directory)
         remote = f"--remote=ptcp:{SOUTHBOUND_PORT}:{wires.here}"

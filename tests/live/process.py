@@ -1,4 +1,4 @@
-"""A cloud in a process of its own, on real ports: started, asked, killed and started again."""
+"""A cloud in a process of its own, on real ports: started, used, killed and started again."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from urllib.request import Request, urlopen
 from tests.live import forks
 from tests.live.client import StockClient
 
-READY = 120.0  # seconds until a started cloud answers, or never
-# Below what the kernel gives to clients; so many for each process of a test run.
+READY = 120.0  # seconds within which a started cloud answers, or never
+# Below the kernel's ports for clients; so many per process of a test run.
 FIRST_PORT, PORTS, WORKERS = 12_000, 2000, 10
 _numbers = count(os.getpid())
-# One for each port that was given, for as long as this process is there: another run may come to the same numbers.
+# One for each port handed out, for as long as this process lives: another run may come to the same numbers.
 _given: list[socket.socket] = []
 PASSWORDS = {"admin": "admin-secret", "demo": "demo-secret"}
 
 
 def free_port() -> int:
-    """One that no other process of the tests is given, nor the kernel to a client: it is bound later, by another."""
+    """A port that no other test process gets, nor the kernel gives to a client: another process binds it later."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     while True:
         port = FIRST_PORT + worker % WORKERS * PORTS + next(_numbers) % PORTS
@@ -48,7 +48,7 @@ def free_port() -> int:
 
 
 def command(name: str) -> str:
-    """The path of a command that was installed beside this Python."""
+    """The path of a command installed beside this Python."""
     beside = Path(sys.executable).parent / name
     found = str(beside) if beside.exists() else shutil.which(name)
     if found is None:
@@ -57,9 +57,9 @@ def command(name: str) -> str:
 
 
 class LiveCloud:
-    """`twist cloudctl` in `directory`. Processes of one cloud have the same `state_dir`, which is there by default.
+    """`twist cloudctl` in `directory`. Processes of one cloud have the same `state_dir`, by default in that directory.
 
-    `afresh`: each start imports everything, as where it counts how long that takes; else it is a fork of what has.
+    `afresh`: each start imports everything, as when its time is measured; otherwise it forks a process that has.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class LiveCloud:
         self._client: StockClient | None = None
 
     def start(self, wait: bool = True) -> float:
-        """Start it; seconds until the first answer."""
+        """Start it; returns seconds until the first answer."""
         began = time.monotonic()
         environment = {
             **os.environ,
@@ -128,7 +128,7 @@ class LiveCloud:
             self._client = None
 
     def stop(self) -> int:
-        """SIGTERM; the exit status."""
+        """SIGTERM; returns the exit status."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         status = self.process.wait(timeout=120)
@@ -139,7 +139,7 @@ class LiveCloud:
     def alive(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
-    # -- asking
+    # -- requests
 
     def token(self, user: str = "demo") -> str:
         if user not in self._tokens:
@@ -151,12 +151,12 @@ class LiveCloud:
         return self._tokens[user]
 
     def ask(self, method: str, path: str, body: Any = None, user: str = "demo", **headers: str) -> tuple[int, Any]:
-        """(status, JSON or None). A body of bytes goes as it is. Raises OSError if the cloud is not there."""
+        """(status, JSON or None). A body of bytes is sent as it is. Raises OSError if the cloud is not there."""
         status, _, value = self._send(method, path, body, {"X-Auth-Token": self.token(user), **headers})
         return status, value
 
     def body(self, path: str, user: str = "demo") -> bytes:
-        """What a GET answers. Raises OSError."""
+        """The body of a GET's answer. Raises OSError."""
         with urlopen(Request(self.url + path, headers={"X-Auth-Token": self.token(user)}), timeout=60) as answer:
             return bytes(answer.read())
 
@@ -179,7 +179,7 @@ class LiveCloud:
         return status, lower, json.loads(raw) if raw and "json" in lower.get("content-type", "") else None
 
     def openstack(self, *arguments: str, cloud: str = "cloudctl", check: bool = True) -> Any:
-        """The stock client: its JSON output, or its text where it has none."""
+        """The stock client: its JSON output, or its text if it has none."""
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("OS_")},
             "OS_CLIENT_CONFIG_FILE": str(self.state_dir / "clouds.yaml"),

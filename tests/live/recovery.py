@@ -1,4 +1,4 @@
-"""What recoveries are shown by: machines that lose their power, a look at who writes, and the API that tells."""
+"""Helpers for testing recoveries: machines that lose power, a watch over who writes, and the API that reports."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ PLUGIN = """
 from cloudctl.drivers.maker import DriverMaker
 plug = DriverMaker("fencer", "plug", "power_plug_of_the_tests", "Machines that are processes lose their power")
 """
-# What a machine is, is in a file of its name: its first process, and the one that holds that. While there is a file
-# `stuck` the controller does not answer; who asked it last is in `asked`. While there is a file `slow` it answers
-# nothing once the power is off; of which machine that is so is in `off`.
+# A file named after a machine holds its first process, and the one that holds that. While a file `stuck` exists the
+# controller does not answer; `asked` names the last process that asked it. While a file `slow` exists it does not
+# answer once the power is off; `off` names the machine.
 MODULE = """
 import os, signal, time
 from pathlib import Path
@@ -89,13 +89,13 @@ fencing_interval = 1.0
 
 @define(eq=False)
 class Plugs:
-    """By which machines have power."""
+    """The power plugs of machines."""
 
     directory: Path
 
     @classmethod
     def made(cls, directory: Path, monkeypatch: pytest.MonkeyPatch) -> Plugs:
-        """Processes that are started from now on find the driver `plug`."""
+        """Processes started from now on find the driver `plug`."""
         (directory / "twisted" / "plugins").mkdir(parents=True)
         (directory / "twisted" / "plugins" / "power_plug_plugin.py").write_text(PLUGIN)
         (directory / "power_plug_of_the_tests.py").write_text(MODULE)
@@ -109,14 +109,14 @@ class Plugs:
 
     @contextmanager
     def being(self, what: str) -> Iterator[None]:
-        """`stuck`, or `slow`: who asks waits for an answer, although the power is off by then."""
+        """`stuck`, or `slow`: the caller waits for an answer, although the power is off by then."""
         file = self.directory / what
         file.touch()
         yield
         file.unlink()
 
     def is_off(self, name: str) -> bool:
-        """Somebody asked for it, since `forget_off`."""
+        """Whether somebody switched it off, since `forget_off`."""
         file = self.directory / "off"
         return file.exists() and file.read_text() == name
 
@@ -124,15 +124,15 @@ class Plugs:
         (self.directory / "off").unlink(missing_ok=True)
 
     def forget(self) -> None:
-        """Who asked."""
+        """Forget who asked."""
         (self.directory / "asked").unlink(missing_ok=True)
 
     def was_asked(self) -> bool:
-        """Since."""
+        """Whether any process asked since then."""
         return (self.directory / "asked").exists()
 
     def asked_by(self) -> str:
-        """The last process that did."""
+        """The last process that asked."""
         return (self.directory / "asked").read_text()
 
     def is_on(self, name: str) -> bool:
@@ -141,7 +141,7 @@ class Plugs:
 
 @define(eq=False)
 class Writers:
-    """Which processes of QEMU have a guest's disk open, looked at all the time, whatever any record says."""
+    """Which QEMU processes have a guest's disk open, checked all the time, whatever any record says."""
 
     at_once: dict[str, int]  # guest → the most that were seen
     looks: int = 0
@@ -155,7 +155,7 @@ class Writers:
             self.looks += 1
 
     def _written(self, process: Path) -> set[str]:
-        """The guests whose disks it has."""
+        """The guests whose disks it has open."""
         try:
             if not (process / "comm").read_text().startswith("qemu-system"):
                 return set()
@@ -181,7 +181,7 @@ def never_twice(*ids: str) -> Iterator[None]:
 
 @define(eq=False)
 class Ha:
-    """The instance-HA API, asked by whoever is alive."""
+    """The instance-HA API, on whichever process is alive."""
 
     cluster: Cluster
 
@@ -193,7 +193,7 @@ class Ha:
         return answer
 
     def watched(self, names: Sequence[str] = HOSTS) -> dict[str, str]:
-        """All hosts are members of a segment. Their ids there."""
+        """Make all hosts members of a segment. Returns their ids there."""
         new = {"name": "rack", "recovery_method": "auto", "service_type": "COMPUTE"}
         segment = self.ask("POST", "/segments", {"segment": new})["segment"]["uuid"]
         path, ids = f"/segments/{segment}/hosts", {}
@@ -203,7 +203,7 @@ class Ha:
         return ids
 
     def open_of(self, name: str) -> dict[str, Any] | None:
-        """The last notification of this host."""
+        """The last notification about this host."""
         found = self.ask("GET", "/notifications?sort_key=created_at&sort_dir=desc")["notifications"]
         return next((each for each in found if each["hostname"] == name), None)
 
@@ -217,7 +217,7 @@ class Ha:
 
 
 def comes_back(admin: Admin, ha: Ha, plugs: Plugs, member: str, machine: Machine, *guests: str) -> None:
-    """It has power once an operator says so, and is used once it has nothing that runs elsewhere by now."""
+    """It has power once an operator says so, and is used once it has no guests that now run elsewhere."""
     assert not plugs.is_on(machine.name) and service(admin, machine.name).status == "disabled"
     ha.ask("PUT", member, {"host": {"on_maintenance": False}})
     until(f"{machine.name} gets its power", lambda: plugs.is_on(machine.name))

@@ -16,10 +16,10 @@ from tests.live.cluster import Admin, Cluster, until
 from tests.live.watching import COUNT, GuestDied, Watch
 
 MEMORY_MIB = 96
-# QEMU 7.2 does, now and then, if a migration is cancelled by the libvirtd that finds it as it changes sides: mostly in
+# QEMU 7.2 aborts now and then if a restarted libvirtd cancels a migration that it finds changing sides: mostly in
 # bdrv_inactivate_recurse.
 ABORTED = ": Assertion `"
-QUIET = 2.0  # seconds after which what has not come counts as dropped
+QUIET = 2.0  # seconds after which a missing packet counts as dropped
 
 
 @define(eq=False)
@@ -38,7 +38,7 @@ class Tenant:
     flavor: str
     network: str
     outside: str
-    forgiven: int = 0  # so many a QEMU aborted
+    forgiven: int = 0  # failures because QEMU aborted
 
     @classmethod
     def moved_in(cls, cluster: Cluster, admin: Admin) -> Tenant:
@@ -61,12 +61,12 @@ class Tenant:
         return cls(cluster, admin, image, flavor, network, outside)
 
     def booting(self, host: str, **more: Any) -> str:
-        """The id of a server that is on its way."""
+        """The id of a server that is being built."""
         wish = {"networks": [{"uuid": self.network}], "key_name": "key", "config_drive": True, **more}
         return self.admin.boot(host, self.image, self.flavor, **wish)
 
     def guest(self, id: str) -> Guest:
-        """Once it is there, with a floating address."""
+        """The guest, once it is running with a floating address."""
         network = self.admin.cloud.network
         self.admin.settled(id, "ACTIVE")
         [port] = network.ports(device_id=id)
@@ -74,7 +74,7 @@ class Tenant:
         return Guest(id, port.id, port.fixed_ips[0]["ip_address"], floating)
 
     def let_in(self, protocol: str, port: int | None = None) -> str:
-        """The id of a rule that does."""
+        """The id of a rule that lets this in."""
         network = self.admin.cloud.network
         [group] = network.security_groups(name="default", project_id=self.admin.cloud.current_project_id)
         ports = {} if port is None else {"port_range_min": port, "port_range_max": port}
@@ -83,7 +83,7 @@ class Tenant:
 
     @contextmanager
     def forwarded(self, id: str, outer: int, inner: int) -> Iterator[str]:
-        """The address of which a port leads to one of the server; a server has such, or an address of its own."""
+        """An address with a port that leads to the server's; a server has such a port, or an address of its own."""
         network = self.admin.cloud.network
         [port] = network.ports(device_id=id)
         made = network.create_ip(floating_network_id=self.outside)
@@ -98,7 +98,7 @@ class Tenant:
         return connects(self.cluster.wires.outside, address, port, QUIET)
 
     def on_one_side(self, guest: Guest) -> str:
-        """The host that has the guest: by libvirt, the server's record, its only binding, and OVN."""
+        """The host that has the guest, according to libvirt, the server's record, its only binding, and OVN."""
 
         def settled() -> Any:
             if self.aborted(guest) > self.forgiven:
@@ -111,7 +111,7 @@ class Tenant:
             return server.status, server.task_state, server.compute_host, self.cluster.having(guest.id)
 
         host = str(until(f"server {guest.id} is ACTIVE", settled, found).compute_host)
-        # A libvirtd that is started again finds what was on its way to it, and drops that.
+        # A restarted libvirtd finds what was on its way to it, and drops it.
         until(f"{host} alone has the guest", lambda: settled() and self.cluster.having(guest.id) == {host: True}, found)
         bindings = self.admin.cloud.network.get(f"/ports/{guest.port}/bindings").json()["bindings"]
         assert [(each["host"], each["status"]) for each in bindings] == [(host, "ACTIVE")]
@@ -119,14 +119,14 @@ class Tenant:
         return host
 
     def aborted(self, guest: Guest) -> int:
-        """How often a QEMU of the guest found that it had done something wrong itself."""
+        """How often a QEMU of the guest aborted on a failed assertion."""
         logs = [
             log for host in self.cluster.hosts.values() for log in host.directory.glob(f"private*/qemu/{guest.id}.log")
         ]
         return sum(log.read_text(errors="replace").count(ABORTED) for log in logs)
 
     def starts_again(self, guest: Guest) -> None:
-        """What was lost with its QEMU. Raises GuestDied."""
+        """Start it again after its QEMU was lost. Raises GuestDied."""
         self.forgiven = self.aborted(guest)
         self.admin.settled(guest.id, "SHUTOFF")
         self.admin.cloud.compute.start_server(guest.id)
@@ -134,7 +134,7 @@ class Tenant:
         raise GuestDied(f"the QEMU of {guest.id} aborted")
 
     def deaths(self, guest: Guest) -> int:
-        """How many kernels of the guest have died so far. It is started again at once."""
+        """How many kernels of the guest have died so far. It is restarted at once."""
 
         def told() -> str | None:
             with suppress(HttpException):  # its host does not answer for a moment
@@ -144,7 +144,7 @@ class Tenant:
         return str(until(f"the console of {guest.id}", told)).count("Kernel panic")
 
     def chassis(self, guest: Guest) -> list[str]:
-        """Where OVN has its port: the main one, and others."""
+        """Where OVN has its port: the main chassis, and others."""
         southbound = self.cluster.central.southbound
         names = {each["_uuid"][1]: each["name"] for each in southbound.rows("Chassis", "_uuid", "name")}
         columns = "logical_port", "chassis", "additional_chassis"
@@ -153,7 +153,7 @@ class Tenant:
 
 
 def _uuids(value: list[Any]) -> list[str]:
-    """Of a column of references, as JSON has it."""
+    """UUIDs in a column of references, as in JSON."""
     kind, found = value
     return [found] if kind == "uuid" else [each[1] for each in found]
 
