@@ -1,4 +1,4 @@
-"""Two control processes with a PostgreSQL, and no directory, in common; guests on three hosts with OVN between them.
+"""Two control processes sharing a PostgreSQL but no directory; guests on three hosts with OVN between them.
 
 Through the public API with the stock SDK. Each host has namespaces of its own, with disks that no other host sees; it
 needs root and Debian packages, which `.ci/run` installs; elsewhere it is skipped with the reason.
@@ -63,7 +63,7 @@ def test_guests_go_on_while_they_move_and_hosts_daemons_and_processes_are_killed
 
 
 def a_counter(admin: Admin, host: str) -> str:
-    """A server whose guest writes to its memory so fast that it does not arrive by itself."""
+    """A server whose guest writes to memory so fast that its migration does not finish by itself."""
     wish = {"name": "counting", "disk_format": "raw", "container_format": "bare"}
     image = admin.cloud.image.create_image(**wish, data=counting_guest.disk(), validate_checksum=False)
     flavor = admin.cloud.compute.create_flavor(name="tiny", ram=counting_guest.MEMORY_MIB, vcpus=1, disk=1)
@@ -89,7 +89,7 @@ def reached_by_a_port(tenant: Tenant, id: str) -> None:
 
 
 def neighbours(tenant: Tenant, one: Guest, two: Guest) -> None:
-    """They are on two hosts; what they know of their addresses they were told by DHCP."""
+    """They are on two hosts; they learned their addresses by DHCP."""
     say = tenant.cluster.say
     for guest, other in ((one, two), (two, one)):
         assert f"inet {guest.inner}/24" in say(guest.floating, "ip address show dev eth0")
@@ -98,7 +98,7 @@ def neighbours(tenant: Tenant, one: Guest, two: Guest) -> None:
 
 
 def moves_with_its_address(tenant: Tenant, guest: Guest) -> None:
-    """Its disk goes along: each host has its own."""
+    """Its disk moves along: each host has its own."""
     there = other_host(tenant, guest)
     with watched(tenant, guest) as watch:
         began = time.monotonic()
@@ -122,13 +122,13 @@ def moves_off(cluster: Cluster, admin: Admin, id: str) -> None:
     admin.cloud.compute.confirm_server_resize(id)
     assert admin.settled(id, "ACTIVE").compute_host == "east"
     assert cluster.having(id) == {"east": True}
-    # It was started there, so it counts anew.
+    # It was started there, so it counts from the beginning.
     until("it counts", lambda: counts(admin.console(id)))
 
 
 def all_die_between_steps(tenant: Tenant, guest: Guest, step: str | None) -> None:
-    """The process that moves it, its hosts' libvirtds and OVN's daemons, at the end of a step, of which nothing is
-    said yet. None: the first one, which claims the new place.
+    """The process that moves it, its hosts' libvirtds and OVN's daemons die at the end of a step that is not recorded
+    yet. None: the first one, which claims the new place.
     """
     cluster = tenant.cluster
 
@@ -151,7 +151,7 @@ def all_die_between_steps(tenant: Tenant, guest: Guest, step: str | None) -> Non
 
 
 def daemons_are_killed_meanwhile(tenant: Tenant, guest: Guest) -> None:
-    """Each of them while the guest is on its way. It is on one side in the end, and has missed nothing."""
+    """Each of them while the guest is on its way. It ends on one side, and has missed nothing."""
     hosts = tenant.cluster.hosts
     for what, kill in {
         "libvirtd of the source was killed": lambda here, _there: hosts[here].kill("libvirtd"),
@@ -164,8 +164,8 @@ def daemons_are_killed_meanwhile(tenant: Tenant, guest: Guest) -> None:
 
 
 def daemons_are_killed_at_the_switch(tenant: Tenant, guest: Guest) -> None:
-    """Each of them while it stands still to change sides: the libvirtd of the target, which is to say that it has come,
-    is stopped as soon as it is not needed for its memory to go there.
+    """Each of them while it is paused to change sides: the target's libvirtd, which would report its arrival, is
+    stopped as soon as it is no longer needed to transfer memory.
     """
     hosts = tenant.cluster.hosts
 
@@ -201,7 +201,7 @@ def daemons_are_killed_at_the_switch(tenant: Tenant, guest: Guest) -> None:
 
 
 def reached(tenant: Tenant, guest: Guest, watch: Watch) -> None:
-    # Packets in userspace are tracked by the daemon, so connections may be cut when it dies.
+    # The daemon tracks userspace packets, so connections may be cut when it dies.
     so_far = len(watch.lines)
     assert "load average" in tenant.cluster.say(guest.floating, "uptime")
     print("what was connected", "goes on" if watch.counts_on(so_far) else "was cut")
@@ -210,10 +210,10 @@ def reached(tenant: Tenant, guest: Guest, watch: Watch) -> None:
 def moves_while(
     tenant: Tenant, guest: Guest, what: str, happen: Callable[[str, str], object], then: Callable[[Watch], object]
 ) -> None:
-    """`happen(here, there)` does, and `then` is tried when it has arrived."""
+    """Runs `happen(here, there)` meanwhile, and `then` when it has arrived."""
     here, there = tenant.on_one_side(guest), other_host(tenant, guest)
     with watched(tenant, guest) as watch:
-        # Asked of libvirt itself, as what is to happen shall do so before it has arrived.
+        # Asked of libvirt itself, since `happen` must run before the guest has arrived.
         source = tenant.cluster.hosts[here]
         tenant.admin.sent(guest.id, there, lambda: source.is_sending(guest.id))
         happen(here, there)
@@ -227,7 +227,7 @@ def told(what: str, moved: bool, watch: Watch) -> None:
 
 
 def other_host(tenant: Tenant, guest: Guest) -> str:
-    """Of those two on which it is by turns."""
+    """The other of the two hosts between which it alternates."""
     here = tenant.on_one_side(guest)
     return next(each for each in ("east", "west") if each != here)
 
@@ -246,7 +246,7 @@ def everything_of_ovn(cluster: Cluster, *hosts: str) -> None:
 
 
 def process_dies(tenant: Tenant) -> LiveCloud:
-    """The one that moves a server; the other one is asked from then on, and brings it to an end."""
+    """Kills the process that moves a server; the other one is used from then on, and finishes the move."""
     cluster = tenant.cluster
     worker: LiveCloud = until("a process moves it", lambda: cluster.worker(MOVES))
     worker.kill()
@@ -255,7 +255,7 @@ def process_dies(tenant: Tenant) -> LiveCloud:
 
 
 def outlives_a_process(tenant: Tenant, guest: Guest) -> None:
-    """It is killed while the guest is on its way."""
+    """A process is killed while the guest is on its way."""
     stopped: list[LiveCloud] = []
 
     def killed(_here: str, _there: str) -> None:
@@ -270,8 +270,8 @@ def outlives_a_process(tenant: Tenant, guest: Guest) -> None:
 
 
 def outlives_its_host(tenant: Tenant, guest: Guest) -> None:
-    """The host, on which the floating addresses are, too, is switched off; the server is made anew on another. The old
-    one, when it returns, drops it."""
+    """The host, which also has the floating addresses, is switched off; the server is rebuilt on another. The old
+    host, when it returns, drops it."""
     cluster, admin = tenant.cluster, tenant.admin
     host = tenant.on_one_side(guest)
     assert host == GATEWAYS[0]

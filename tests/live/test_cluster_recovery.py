@@ -1,7 +1,7 @@
-"""Hosts that die, or are cut off, and are recovered from by the cloud itself: it notices, proves, and only then acts.
+"""Hosts that die, or are cut off, and from which the cloud itself recovers: it notices, proves, and only then acts.
 
-Hosts see one directory with their guests' disks, as on a shared file system, so a guest that ran twice would write one
-image twice: the test looks for that all the time.
+Hosts share one directory with their guests' disks, as on a shared file system, so a guest that ran twice would have two
+writers on one image: the test checks for that all the time.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def test_hosts_that_die_or_are_cut_off_are_recovered_from_once_they_are_fenced(c
 
 
 def its_host_is_killed(tenant: Tenant, ha: Ha, guest: Guest) -> str:
-    """Nobody tells of it. The fencer finds the host off, and that is proof."""
+    """Nobody reports it. The fencer finds the host off, which is proof."""
     with never_twice(guest.id):
         tenant.cluster.hosts["east"].end()
         ha.told("east", "finished")
@@ -73,7 +73,7 @@ def its_host_is_killed(tenant: Tenant, ha: Ha, guest: Guest) -> str:
 
 
 def its_host_is_cut_off(tenant: Tenant, ha: Ha, plugs: Plugs, guest: Guest, host: str) -> None:
-    """Its guest goes on, so nobody else may run it, whoever dies, until the host has no power."""
+    """Its guest goes on, so no other host may run it, whichever process dies, until the host has no power."""
     cluster = tenant.cluster
     with never_twice(guest.id):
         with plugs.being("stuck"):
@@ -94,12 +94,12 @@ def its_host_is_cut_off(tenant: Tenant, ha: Ha, plugs: Plugs, guest: Guest, host
 
 
 def runs(cluster: Cluster, guest: Guest, host: str) -> bool:
-    """By the host's own libvirtd, which is reached without a cable."""
+    """According to the host's own libvirtd, which can be reached without a cable."""
     return cluster.having(guest.id) == {host: True}
 
 
 def killed_and_missed(plugs: Plugs, process: LiveCloud, other: LiveCloud) -> None:
-    """The other one goes on with the recovery; the first one is started again."""
+    """The other process goes on with the recovery; the first one is restarted."""
     process.kill()
     assert other.process is not None
     pid = str(other.process.pid)

@@ -1,4 +1,4 @@
-"""A guest with a volume in Ceph and an address of OVN's goes from host to host while it counts, writes and answers."""
+"""A guest with a volume in Ceph and an OVN address goes from host to host while it counts, writes and answers."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tests.needed import HOST, need
 pytestmark = pytest.mark.slow
 
 NAMES = ("east", "west", "north")
-SIZE_GIB = 2  # which no other disk of the guest has
+SIZE_GIB = 2  # unlike any other disk of the guest
 ASKED_FOR = "CLOUDCTL_TEST_CLUSTER_VOLUMES"
 FIND = "cd /sys/block; for each in vd*; do [ $(cat $each/size) = {sectors} ] && echo /dev/$each; done; true"
-# Each number in a sector of its own, and on the disk before the next one is begun.
+# Each number in a sector of its own, and on disk before the next one is begun.
 WRITE = """
 rm -f /tmp/end /tmp/written
 (i=0

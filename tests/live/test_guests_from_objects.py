@@ -1,4 +1,4 @@
-"""Images, copies of servers and backups as objects: real guests start from each, whatever was killed between."""
+"""Images, copies of servers and backups as objects: real guests start from each, whatever was killed in between."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Story:
         return str(self.good("POST", "/compute/v2.1/flavors", wish)["flavor"]["id"])
 
     def starts(self, flavor: str, **source: Any) -> str:
-        """A server, once its guest has said that it runs."""
+        """A server, once its guest has reported that it runs."""
         wish = {"name": "tiny", "flavorRef": flavor, "networks": "none", **source}
         id = str(self.good("POST", SERVERS, {"server": wish})["server"]["id"])
         self.becomes(f"{SERVERS}/{id}", "ACTIVE", "server")
@@ -87,7 +87,7 @@ class Story:
         return self.starts(flavor, block_device_mapping_v2=[disk])
 
     def backed_up(self, volume_id: str, *, incremental: bool) -> str:
-        """The process is killed in the middle of an incremental one."""
+        """A backup; the process is killed in the middle of an incremental one."""
         wish = {"volume_id": volume_id, "container": "kept", "force": True, "incremental": incremental}
         id = str(self.good("POST", f"{VOLUMES}/backups", {"backup": wish})["backup"]["id"])
         if incremental:
@@ -97,7 +97,7 @@ class Story:
         return id
 
     def objects(self) -> int:
-        """How many there are in the container that was named, as its user sees them."""
+        """How many objects its user sees in the named container."""
         project = self.good("GET", "/identity/v3/auth/projects")["projects"][0]["id"]
         account = f"/object-store/v1/AUTH_{project}"
         return len(self.good("GET", f"{account}/kept?format=json"))
@@ -136,7 +136,7 @@ def test_guests_start_from_images_copies_and_backups_that_are_objects(story: Sto
 
     volume = story.volume(imageRef=image_id)
     server = story.starts_from(flavor, volume)
-    # It goes on, and has the file open: its own QEMU copies it.
+    # The guest goes on, and has the file open: its own QEMU copies it.
     backups = [story.backed_up(volume, incremental=False)]
     full = story.objects()
     backups.append(story.backed_up(volume, incremental=True))

@@ -1,6 +1,6 @@
-"""A guest of `qemu` with a volume and a floating address goes between two hosts while it counts, writes and answers.
+"""A guest of `qemu` with a volume and a floating address moves between two hosts while it counts, writes and answers.
 
-Through the public API alone. Hosts and what lies outside are network namespaces; see `host`.
+Only through the public API. Hosts and the outside are network namespaces; see `host`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.needed import HOST, need
 
 pytestmark = pytest.mark.slow
 
-# So slow that what is done on the way is done on the way.
+# Slow enough that what is to happen during a migration does.
 PACE = "migration_mib_per_second = 24\nmigration_pause = 0.1"
 NEWEST = {"OpenStack-API-Version": "compute 2.96"}
 DISK = "/dev/vdb"
@@ -80,7 +80,7 @@ def let_in(host: Host, protocol: str) -> None:
 
 
 def place(host: Host, id: str) -> str:
-    """The host that has it: by its record, its volume, its port and its only process."""
+    """The host that has it, according to its record, its volume, its port and its only process."""
     found = str(host.is_now(id, "ACTIVE")["OS-EXT-SRV-ATTR:host"])
     [port] = host.ask("GET", f"/networking/v2.0/ports?device_id={id}", user="admin")["ports"]
     bindings = host.ask("GET", f"/networking/v2.0/ports/{port['id']}/bindings", user="admin")["bindings"]
@@ -101,7 +101,7 @@ def qemus(host: Host, id: str) -> dict[bool, int]:
 
 
 def leaves(host: Host, id: str, **ask: Any) -> tuple[str, str, int]:
-    """From where, to where, and by which migration it is on its way."""
+    """From where, to where, and by which migration it moves."""
     here = place(host, id)
     (away,) = (each for each in HOSTS if each != here)
     wanted = {"os-migrateLive": {"host": away, "block_migration": "auto", **ask}}
@@ -117,7 +117,7 @@ def leaves(host: Host, id: str, **ask: Any) -> tuple[str, str, int]:
 
 
 def outcome(host: Host, id: str) -> str:
-    """Of its latest migration."""
+    """The status of its latest migration."""
     found = host.ask("GET", f"/compute/v2.1/os-migrations?instance_uuid={id}", None, "admin", **NEWEST)["migrations"]
     return str(max(found, key=lambda each: each["id"])["status"])
 
@@ -126,7 +126,7 @@ def outcome(host: Host, id: str) -> str:
 
 
 def moves(host: Host, id: str, watch: Watch) -> None:
-    """There, and back in a hurry."""
+    """There, and back by a forced migration."""
     began = time.monotonic()
     _, away, _ = leaves(host, id)
     assert (place(host, id), outcome(host, id)) == (away, "completed")
@@ -159,7 +159,7 @@ def new_process_killed(host: Host, id: str, watch: Watch) -> None:
 
 
 def cloud_killed(host: Host, id: str, watch: Watch) -> None:
-    """The guest goes there all the same, and is found there."""
+    """The guest arrives all the same, and is found there."""
     _, away, _ = leaves(host, id)
     host.live.kill()
     watch.goes_on()
@@ -181,7 +181,7 @@ def old_process_killed(host: Host, id: str) -> None:
     assert place(host, id) == here
 
 
-# -- the guest, as somebody outside sees it
+# -- the guest, as seen from outside
 
 
 def deaths(host: Host, id: str) -> int:

@@ -50,8 +50,8 @@ def seconds(login: Callable[[], int]) -> float:
 
 
 def test_an_unknown_user_is_refused_as_slowly_as_a_known_one(locking: LiveCloud) -> None:
-    """Medians of attempts by turns, so that a busy machine slows both; one good round of three is enough."""
-    # Whose failures are counted each time, and who is compared with the hash each time.
+    """Medians of alternating attempts, so that a busy machine slows both; one good round of three is enough."""
+    # Failures of this user are counted each time, and the password is compared with the hash each time.
     user = {"name": "timed", "password": "x", "options": {"ignore_lockout_failure_attempts": True}}
     status, made = locking.ask("POST", "/identity/v3/users", {"user": user}, "admin")
     assert status == 201, made
@@ -91,7 +91,7 @@ def test_what_one_process_revokes_no_other_takes_any_longer(two: list[LiveCloud]
     path = f"/identity/v3/users/{user}"
 
     def fresh() -> Any:
-        """A token that both processes know already."""
+        """A token that both processes already know."""
         one._tokens.pop("demo", None)
         other._tokens["demo"] = one.token("demo")
         assert [cloud.ask("GET", own)[0] for cloud in two] == [200, 200]

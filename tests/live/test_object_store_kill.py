@@ -31,7 +31,7 @@ def cloud(tmp_path: Path) -> Iterator[LiveCloud]:
 
 
 def files(cloud: LiveCloud) -> int:
-    """How many there are in the store, on their way or not."""
+    """How many files the store has, complete or not."""
     return sum(1 for each in (cloud.state_dir / "objects").rglob("*") if each.is_file())
 
 
@@ -74,7 +74,7 @@ def test_an_upload_that_was_cut_leaves_what_was_there(cloud: LiveCloud) -> None:
         head = f"PUT /object-store/v1/AUTH_{project}/bucket/o HTTP/1.1\r\nHost: x\r\nX-Auth-Token: {token}\r\n"
         sending.sendall(f"{head}Content-Length: 50000000\r\n\r\n".encode() + b"x" * 1_000_000)
         while files(cloud) < 2:
-            # Until it has begun to be kept.
+            # Until the store has begun to write it.
             time.sleep(0.005)
         cloud.kill()
     cloud.start()
@@ -84,7 +84,7 @@ def test_an_upload_that_was_cut_leaves_what_was_there(cloud: LiveCloud) -> None:
 
 @pytest.mark.parametrize("after", [0.0, 0.01, 0.05])
 def test_an_upload_in_parts_is_finished_or_not(cloud: LiveCloud, after: float) -> None:
-    """Whoever is cut off while it is being finished asks again, and has all of it then."""
+    """A client cut off during the completion asks again, and then has all of it."""
     s3 = S3(cloud)
     s3.ask("PUT", "/s3/bucket")
     upload = s3.ask("POST", "/s3/bucket/big", "uploads=")[1].partition(b"<UploadId>")[2].partition(b"<")[0].decode()

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 BOOTS, DELETES = 40, 32
 KILLS = 6
-# Another process takes over after so many seconds.
+# Another process takes over after this many seconds.
 LEASE = 2.0
 SHARED = f"""
 [database]
@@ -46,7 +46,7 @@ def chance() -> Random:
 
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[Start]:
-    """`process(name, toml, …)`: one that is not started yet, with the state directory that all share."""
+    """`process(name, toml, …)`: a process not started yet, with the state directory that all share."""
     made: list[LiveCloud] = []
 
     def make(name: str, toml: str = "", reactor: str = "default") -> LiveCloud:
@@ -66,7 +66,7 @@ def kill_soon(cloud: LiveCloud, chance: Random, least: float, most: float) -> Ti
 
 
 def work_until_killed(cloud: LiveCloud, load: Load, chance: Random) -> None:
-    """A part of the load in each life. It is killed among its requests, however long the first of them took."""
+    """Part of the load in each life. It is killed amid its requests, however long the first of them took."""
     share = -(-(load.boots + load.deletes) // KILLS)
     load.work(chance.randint(1, share // 2))
     dying = kill_soon(cloud, chance, 0.0, 0.2)
@@ -75,7 +75,7 @@ def work_until_killed(cloud: LiveCloud, load: Load, chance: Random) -> None:
 
 
 def kill_again_and_again(cloud: LiveCloud, load: Load, chance: Random) -> None:
-    """The process that is being started is killed now and then, too."""
+    """A starting process is killed now and then, too."""
     for _ in range(KILLS):
         work_until_killed(cloud, load, chance)
         if chance.random() < 0.25:
@@ -116,7 +116,7 @@ def test_of_two_processes_one_is_killed_and_the_other_takes_over(
         victim = chance.choice(clouds)
         work_until_killed(victim, load, chance)
         if number == KILLS - 1:
-            # Nobody comes back: the other one alone brings everything to its end.
+            # It does not come back: the other one finishes everything alone.
             break
         time.sleep(chance.uniform(0.0, 1.0))
         victim.start()

@@ -1,4 +1,4 @@
-"""A process that starts finds what was there and makes nothing anew; one that stops leaves nothing half done."""
+"""A starting process finds what exists and makes nothing again; a stopping one leaves nothing half done."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def load_of(cloud: LiveCloud, boots: int) -> Load:
 
 
 def everything(cloud: LiveCloud) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """All rows, and all files but the database's."""
+    """All rows, and all files except the database's."""
     files = {
         str(path.relative_to(cloud.state_dir)): path.read_bytes()
         for path in sorted(cloud.state_dir.rglob("*"))
@@ -49,7 +49,7 @@ def everything(cloud: LiveCloud) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 
 def rows(conn: Connection) -> dict[str, Any]:
-    """Of all tables but those where it is noted when something was seen."""
+    """The rows of all tables except those that record when something was seen."""
     noted = (Host.table, ControlService.table)
     ours = [each for each in metadata.sorted_tables if each not in noted and not each.name.startswith("test_")]
     return {table.name: sorted(map(repr, conn.execute(select(table)))) for table in ours}

@@ -1,7 +1,7 @@
 """Real guests, networks and volumes, through the public API alone, and the cloud killed in every phase.
 
-It needs root and Debian packages, which `.ci/run` installs; elsewhere it is skipped with the reason. Two hosts and what
-lies outside are network namespaces, so nothing of the machine's own is touched.
+It needs root and Debian packages, which `.ci/run` installs; elsewhere it is skipped with the reason. Two hosts and the
+outside are network namespaces, so nothing of the machine's own is touched.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 def test_a_tenant_works_on_a_real_host_while_the_cloud_is_killed_in_every_phase(host: Host) -> None:
     """One story, since each step needs those before it.
 
-    Work that goes on after an answer is cut off by `kill -9`; the next start ends it.
+    Work that goes on after an answer is cut off by `kill -9`; the next start finishes it.
     """
     before = host.traces()
     image, network, public = prepare(host)
@@ -115,7 +115,7 @@ def closed_until_a_rule_opens(host: Host, address: str) -> None:
 
 
 def names_and_keys(host: Host, addresses: dict[str, str]) -> None:
-    """The key lets in, so it came with the metadata; so did the name."""
+    """The key is accepted, so it came with the metadata; so did the name."""
     for (id, address), name in zip(addresses.items(), ("one", "two"), strict=True):
         assert host.ssh(address, "hostname") == name
         assert private_address(host, id) in host.ssh(address, "ip -4 addr show eth0")
@@ -125,7 +125,7 @@ def names_and_keys(host: Host, addresses: dict[str, str]) -> None:
 
 
 def neighbours(host: Host, addresses: dict[str, str], one: str, two: str, image: str) -> None:
-    """A guest reaches those of its network, on the other host, too; not another project's with the same addresses."""
+    """A guest reaches its network's guests, also on the other host; not another project's with the same addresses."""
     here, there = private_address(host, one), private_address(host, two)
     assert host.succeeds(addresses[one], f"ping -c 1 -W 5 {there}")
     # Another project: the same range, and an address that nobody has in ours.
@@ -138,7 +138,7 @@ def neighbours(host: Host, addresses: dict[str, str], one: str, two: str, image:
     theirs = private_address(host, stranger)
     until("the stranger is up", lambda: f"guest: eth0 has {theirs}" in host.console(stranger, "admin"))
     assert not host.succeeds(addresses[one], f"ping -c 1 -W 2 {theirs}")
-    # A source address that is not the guest's is dropped; from its own the same works.
+    # A source address that is not the guest's is dropped; the same works from its own.
     host.ssh(addresses[one], "ip addr add 10.11.0.99/32 dev eth0")
     assert not host.succeeds(addresses[one], f"ping -c 1 -W 2 -I 10.11.0.99 {there}")
     assert host.succeeds(addresses[one], f"ping -c 1 -W 5 -I {here} {there}")
@@ -166,7 +166,7 @@ def volumes(host: Host, addresses: dict[str, str], one: str, two: str) -> None:
     attach(host, one, volume)
     until("the guest sees the disk", lambda: host.succeeds(first, "test -b /dev/vdb"))
     host.ssh(first, f"mke2fs -q /dev/vdb && mount /dev/vdb /mnt && echo {SECRET} >/mnt/note && sync && umount /mnt")
-    # The guest sees a volume grow that it has.
+    # The guest sees its volume grow.
     assert host.ssh(first, "cat /sys/block/vdb/size") == str(2**30 // 512)
     extend = {"os-extend": {"new_size": 2}}
     newest = {"OpenStack-API-Version": "volume 3.42"}
@@ -191,7 +191,7 @@ def volumes(host: Host, addresses: dict[str, str], one: str, two: str) -> None:
 
 
 def boot_id(host: Host, address: str) -> str:
-    """Another one after each start of the guest."""
+    """Different after each start of the guest."""
     return host.ssh(address, "cat /proc/sys/kernel/random/boot_id")
 
 
@@ -211,7 +211,7 @@ def power(host: Host, address: str, id: str) -> None:
 
 
 def consoles(host: Host, id: str) -> None:
-    """Its line can be typed into, its screen seen; what it uses is told, and it heeds an interrupt."""
+    """Its serial line accepts input, its screen can be seen; its usage is reported, and an interrupt reaches it."""
     with host.opened(id, "serial", "serial") as console:
         console.type(b"\r")
         console.until(b"login: ")
@@ -228,7 +228,7 @@ def consoles(host: Host, id: str) -> None:
 
 
 def shelved_and_rescued(host: Host, address: str, id: str) -> None:
-    """What is on its disk outlives its leaving the host, is seen from a rescue image, and goes with a rebuild."""
+    """Its disk's content survives leaving the host, is visible from a rescue image, and is lost in a rebuild."""
     act = f"/compute/v2.1/servers/{id}/action"
     for action, status in (("shelve", "SHELVED_OFFLOADED"), ("unshelve", "ACTIVE")):
         host.begin("POST", act, {action: None})
@@ -275,7 +275,7 @@ def of_volumes(host: Host, image: str, network: str) -> None:
         host.begin("DELETE", f"/compute/v2.1/servers/{id}")
         host.is_gone(f"/compute/v2.1/servers/{id}")
     host.ask("DELETE", f"/image/v2/images/{made}")
-    # What an image was made of stays, until somebody deletes it: a snapshot, and the volume that has it.
+    # What an image was made of stays until somebody deletes it: a snapshot, and the volume that it belongs to.
     for kind in ("snapshots", "volumes"):
         for each in host.ask("GET", f"/volume/v3/{kind}")[kind]:
             host.ask("DELETE", f"/volume/v3/{kind}/{each['id']}")
@@ -283,7 +283,7 @@ def of_volumes(host: Host, image: str, network: str) -> None:
 
 
 def copies(host: Host, one: str, network: str) -> None:
-    """A server boots from the backup of another one, with what that had on its disk."""
+    """A server boots from another one's backup, with the content of that one's disk."""
     act = f"/compute/v2.1/servers/{one}/action"
     newest = {"OpenStack-API-Version": "compute 2.45"}
     wanted = {"createBackup": {"name": "copy", "backup_type": "daily", "rotation": 1}}
@@ -322,8 +322,8 @@ def everything_goes(host: Host, addresses: dict[str, str], network: str, public:
 
 
 def left(host: Host, before: dict[str, Any]) -> dict[str, Any]:
-    """What the drivers have made and not removed. Security groups of projects that live on are records, no more, and
-    whose turn it is is of no volume.
+    """What the drivers have made and not removed. Security groups of surviving projects are mere records, and files
+    that record whose turn it is belong to no volume.
     """
     found = host.traces()
     kept = ("/security-groups/", "/nbd/turn")

@@ -32,7 +32,7 @@ def upgrade() -> None:
         batch.add_column(sa.Column("of_the_next_release", sa.Text(), nullable=True))
     op.create_table("of_the_next_release", sa.Column("id", sa.Integer(), primary_key=True))
 '''
-# Python imports it before anything else of a process.
+# Python imports it before anything else in a process.
 CUSTOM = """
 from functools import partial
 from pathlib import Path
@@ -44,7 +44,7 @@ schema.upgrade = partial(schema.upgrade, directory=Path({migrations!r}))
 
 
 def next_release(directory: Path) -> str:
-    """What makes a process that of the next release: its PYTHONPATH."""
+    """The PYTHONPATH that makes a process one of the next release."""
     migrations = directory / "migrations"
     shutil.copytree(schema.MIGRATIONS, migrations, ignore=shutil.ignore_patterns("__pycache__"))
     (migrations / "versions" / f"{NEXT:04}_next.py").write_text(STEP)
@@ -91,7 +91,7 @@ def test_the_next_release_takes_over_under_load_and_the_last_one_can_come_back(
         load.check(postgresql_url)
         assert "Traceback" not in old.log.read_text() + new.log.read_text()
 
-        # Of a schema that it could not work with it says so.
+        # With a schema that it cannot work with, it says so.
         assert old.stop() == -SIGTERM
         with psycopg.connect(postgresql_url.replace("+psycopg", "")) as connection:
             connection.execute(f"UPDATE schema_version SET compatible_from = {NEXT}")

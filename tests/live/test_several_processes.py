@@ -1,4 +1,4 @@
-"""Two processes of one cloud with nothing but a database and backends between them."""
+"""Two processes of one cloud that share nothing but a database and backends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.live.process import LiveCloud, command
 
 pytestmark = pytest.mark.slow
 
-# Nothing here goes on because a lease ends.
+# Nothing here depends on a lease ending.
 TOML = """
 [database]
 url = "{url}"
@@ -46,7 +46,7 @@ Make = Callable[..., LiveCloud]
 
 @pytest.fixture
 def process(tmp_path: Path, postgresql_url: str) -> Iterator[Make]:
-    """`process(name, delay)`: one that is not started yet, with a state directory of its own."""
+    """`process(name, delay)`: a process not started yet, with a state directory of its own."""
     made: list[LiveCloud] = []
     key = Fernet.generate_key().decode()
 
@@ -70,12 +70,12 @@ def until(seen: Callable[[], Any]) -> Any:
 
 
 def pids(conn: Connection) -> dict[str, int]:
-    """Owner → pid, of the processes that are there."""
+    """Owner → pid, for the running processes."""
     return dict(conn.execute(select(Process.owner, Process.pid)).all())
 
 
 def booting(conn: Connection) -> tuple[str, int] | None:
-    """The process that boots a server, and how often the task was taken."""
+    """The process that boots a server, and how often the task was claimed."""
     tasks = select(TaskRow.owner, TaskRow.fence).where(TaskRow.kind == "compute.server.boot")
     return next(((owner, fence) for owner, fence in conn.execute(tasks) if owner is not None), None)
 
@@ -91,7 +91,7 @@ def sees(cloud: LiveCloud, token: str) -> bool:
 
 
 def test_processes_that_share_no_directory_are_one_cloud(process: Make, postgresql_url: str) -> None:
-    # Whichever boots the server is killed while it does.
+    # The process that boots the server is killed while it does.
     one, two = process("one", delay=3600.0), process("two", delay=3600.0)
     began = time.monotonic()
     for cloud in (one, two):
@@ -100,13 +100,13 @@ def test_processes_that_share_no_directory_are_one_cloud(process: Make, postgres
         cloud.wait(began)
     until(lambda: len(read(postgresql_url, pids)) == 2)
 
-    # What one says holds at the other, before and after keys were changed.
+    # A token of one is valid at the other, before and after keys were changed.
     assert sees(two, one.token()) and sees(one, two.token())
     assert rotate(two) == "primary key: 2\n"
     one._tokens.clear()
     assert sees(two, one.token())
     assert all((cloud.state_dir / "clouds.yaml").exists() for cloud in (one, two))
-    # A directory that says whose it is is shared.
+    # A directory that names its cloud is a shared one.
     assert not any((cloud.state_dir / "cloud-id").exists() for cloud in (one, two))
 
     image = what_one_has_been_given_the_other_has(one, two)
@@ -122,7 +122,7 @@ def test_processes_that_share_no_directory_are_one_cloud(process: Make, postgres
     assert heir.process is not None and (there[taken], fence) == (heir.process.pid, 2)
     assert read(postgresql_url, pids).keys() == {taken}
 
-    # The first one comes back, and is not slow any more: the other one's death leaves the task to it.
+    # The first one comes back, and is no longer slow: the other one's death leaves the task to it.
     victim.config.write_text(victim.config.read_text().replace("3600.0, ensure", "0.0, ensure"))
     victim.start()
     until(lambda: len(read(postgresql_url, pids)) == 2)
@@ -132,7 +132,7 @@ def test_processes_that_share_no_directory_are_one_cloud(process: Make, postgres
 
 
 def what_one_has_been_given_the_other_has(one: LiveCloud, two: LiveCloud) -> str:
-    """The id of an image that the one has been given."""
+    """The id of an image that `one` has been given."""
     data = bytes(510) + b"\x55\xaa" + os.urandom(70_000)
     wish = {"name": "given", "disk_format": "raw", "container_format": "bare"}
     image = good(one.ask("POST", "/image/v2/images", wish))["id"]
@@ -140,7 +140,7 @@ def what_one_has_been_given_the_other_has(one: LiveCloud, two: LiveCloud) -> str
     path = f"/image/v2/images/{image}/file"
     assert one.ask("PUT", path, data, **octets)[0] == 204
     assert two.body(path) == data
-    # The other way round, by way of an import that either may do.
+    # The other way round, through an import that either may do.
     imported = good(two.ask("POST", "/image/v2/images", wish))["id"]
     assert two.ask("PUT", f"/image/v2/images/{imported}/stage", data, **octets)[0] == 204
     assert one.ask("POST", f"/image/v2/images/{imported}/import", {"method": {"name": "glance-direct"}})[0] == 202

@@ -141,7 +141,7 @@ def test_openstacksdk(connection: Any, image_file: Path) -> None:
     assert cloud.delete_network(network.id)
     assert cloud.delete_image(image.id, wait=True)
     assert list(cloud.compute.servers()) == []
-    # What the first start has made: the router's, and its network's own.
+    # Made by the first start: the router's, and its network's own.
     assert {port.device_owner for port in cloud.network.ports()} == {"network:router_interface", "network:dhcp"}
     assert list(cloud.block_storage.volumes()) == []
 
@@ -152,7 +152,7 @@ def test_the_command_is_the_stock_one() -> None:
 
 
 def wait(live: LiveCloud, what: tuple[str, ...], status: str) -> None:
-    """Until the record has this status. Each look starts a whole client, so there is no need to sleep."""
+    """Wait until the record has this status. Each look starts a whole client, so there is no need to sleep."""
     for _ in range(20):
         found = live.openstack(*what, *JSON)["status"]
         if found == status:

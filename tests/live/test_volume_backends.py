@@ -1,4 +1,4 @@
-"""Volumes on real backends, without a guest: what they hold, whatever moves them, reverts them or hands them over."""
+"""Volumes on real backends, without a guest: what they hold, however they are moved, reverted or handed over."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ runtime_dir = "{runtime_dir}"
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCloud]:
     demand("qemu-img", "qemu-io", "qemu-storage-daemon")
-    # The paths of sockets are short.
+    # Paths of sockets must be short.
     runtime_dir = tempfile.mkdtemp(prefix="cc-")
     made = LiveCloud(tmp_path_factory.mktemp("live"), DRIVERS.format(runtime_dir=runtime_dir))
     made.start()
@@ -70,7 +70,7 @@ def act(cloud: LiveCloud, volume_id: str, action: str, body: Any = None) -> None
 
 
 def image(cloud: LiveCloud, pattern: int) -> str:
-    """One MiB of this byte."""
+    """An image: one MiB of this byte."""
     wish = {"name": str(pattern), "disk_format": "raw", "container_format": "bare"}
     image_id = str(good(cloud, "POST", IMAGES, wish)["id"])
     good(cloud, "PUT", f"{IMAGES}/{image_id}/file", bytes([pattern]) * MIB)

@@ -1,4 +1,4 @@
-"""A guest that counts while it is moved, as somebody outside sees it: by a connection to it, and by echoes of it."""
+"""A guest that counts while it moves, as seen from outside: over a connection to it, and by its echo replies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.drivers.netns.probes import Echo, pinging
 from tests.live.host import until
 from tests.live.load import PATIENCE
 
-# A number each twentieth of a second, for as long as somebody listens.
+# A number every twentieth of a second, for as long as somebody listens.
 COUNT = "i=0; while echo $i; do i=$((i+1)); usleep 50000; done"
 EVERY = 0.05  # seconds between two packets
 ATTEMPTS = 3
@@ -22,12 +22,12 @@ ATTEMPTS = 3
 
 class GuestDied(Exception):
     """Its kernel did. A QEMU that emulates the processor (TCG) sometimes misses that the guest wrote to a page that was
-    just being sent, the more so on a busy machine, and the kernel trips over what the page held before.
+    just being sent, especially on a busy machine, and the kernel trips over the page's old content.
     """
 
 
 def emulated(piece: Callable[[], None]) -> None:
-    """What moves a guest while it runs, once more where the emulator has let it die: see `GuestDied`."""
+    """Run `piece`, which moves a running guest, again if the emulator has let the guest die: see `GuestDied`."""
     for _ in range(ATTEMPTS - 1):
         try:
             return piece()
@@ -44,7 +44,7 @@ class Watch:
     deaths: Callable[[], int]
     lines: list[str] = field(factory=list)
     echoes: list[tuple[float, bool]] = field(factory=list)
-    _before: int = field(init=False)  # of the deaths
+    _before: int = field(init=False)  # deaths at the start
 
     def __attrs_post_init__(self) -> None:
         self._before = self.deaths()
@@ -60,7 +60,7 @@ class Watch:
             self.echoes.append((time.monotonic() - began, echo(patience=EVERY)))
 
     def goes_on(self) -> None:
-        """In the same connection come more numbers, and none is left out. Raises GuestDied."""
+        """More numbers arrive on the same connection, and none is missing. Raises GuestDied."""
         so_far = len(self.lines)
         until("the guest counts on", lambda: self.counts_on(so_far) or self.has_ended() or self.has_died(), PATIENCE)
         if not self.counts_on(so_far) and self.has_died():
@@ -69,7 +69,7 @@ class Watch:
         assert found == [str(number) for number in range(len(found))], found[-20:]
 
     def counts_on(self, since: int) -> bool:
-        """After so many lines."""
+        """Whether it counts on after `since` lines."""
         return len(self.lines) > since + 5
 
     def has_ended(self) -> bool:
@@ -89,7 +89,7 @@ class Watch:
 
 @contextmanager
 def watched(counting: subprocess.Popen[str], deaths: Callable[[], int], outside: str, address: str) -> Iterator[Watch]:
-    """`outside`: the network namespace from which the guest at `address` is asked for echoes."""
+    """`outside`: the network namespace from which the guest at `address` is pinged."""
     watch, end = Watch(counting, deaths), Event()
     with pinging(outside, address) as echo:
         threads = [Thread(target=watch.read), Thread(target=watch.ping, args=(echo, end))]

@@ -1,4 +1,4 @@
-"""A client of one WebSocket, on a UNIX socket, that waits for what it wants to see."""
+"""A client of one WebSocket, on a UNIX socket, that waits for expected output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class WebSocket:
         self.wire.sendall(self.socket.send(BytesMessage(data)))
 
     def until(self, wanted: bytes, patience: float = 60.0) -> None:
-        """Once this has come; what came before it is forgotten."""
+        """Wait until this has come; what came before it is forgotten."""
         end = time.monotonic() + patience
         while wanted not in self.seen:
             assert time.monotonic() < end, f"{wanted!r} has not come: {self.seen[-1000:]!r}"
