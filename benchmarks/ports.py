@@ -141,9 +141,7 @@ def filled(url: str, size: int) -> Sized:
     neutron.transact(one_a_second)
     backend = None
     if not neutron.db.is_sqlite:
-        # As after autovacuum: old row versions are gone, and an index alone can answer.
-        with create_engine(url, isolation_level="AUTOCOMMIT").connect() as conn:
-            conn.execute(text("VACUUM ANALYZE"))
+        tidy(url)
         backend = neutron.transact(lambda conn: conn.alchemy.execute(text("SELECT pg_backend_pid()")).scalar_one())
     return Sized(neutron, network["id"], network["subnets"][0], port["security_groups"][0], one, backend)
 
