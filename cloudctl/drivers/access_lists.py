@@ -1,6 +1,6 @@
 """Lists of users beside a file's owner and group (POSIX ACLs): who may connect to a UNIX socket.
 
-As the kernel keeps them: a version, then for each entry what it is of, what is allowed, and whose number that is.
+As the kernel stores them: a version, then for each entry its kind, its permissions, and the user's or group's number.
 Source: acl(5), linux/posix_acl_xattr.h.
 """
 
@@ -15,17 +15,17 @@ from pathlib import Path
 NAME = "system.posix_acl_access"
 VERSION, ENTRY = struct.Struct("<I"), struct.Struct("<HHI")
 OWNER, USER, GROUP, MASK, OTHERS = 0x01, 0x02, 0x04, 0x10, 0x20
-NOBODYS = 0xFFFFFFFF  # the number of an entry that is no user's
+NOBODYS = 0xFFFFFFFF  # the number of an entry that belongs to no user
 READ_WRITE = 6
 
 
 def users(path: Path) -> frozenset[int]:
-    """Who is on the list. Raises OSError."""
+    """The users on the list. Raises OSError."""
     return frozenset(number for kind, _, number in _entries(path) if kind == USER)
 
 
 def put(path: Path, wanted: Iterable[int]) -> None:
-    """Exactly these users read and write, or connect, beside those that its mode lets. Raises OSError."""
+    """Exactly these users may read and write, or connect, besides those whom the file's mode allows. Raises OSError."""
     mode = os.stat(path).st_mode
     group = next((allowed for kind, allowed, _ in _entries(path) if kind == GROUP), mode >> 3 & 7)
     found = sorted(set(wanted))
@@ -43,7 +43,7 @@ def put(path: Path, wanted: Iterable[int]) -> None:
 
 
 def copy(path: Path, target: Path) -> None:
-    """Whoever may use the one may use the other, which is of the same owner. Raises OSError."""
+    """Whoever may use `path` may use `target`, which has the same owner. Raises OSError."""
     found = os.stat(path)
     os.chown(target, -1, found.st_gid)
     os.chmod(target, found.st_mode & 0o777)

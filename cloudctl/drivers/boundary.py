@@ -1,4 +1,4 @@
-"""The line between the cloud and code of any style: a method may give a coroutine, a Deferred, or a plain value."""
+"""Between the cloud and drivers of any style: a method may return a coroutine, a Deferred, or a plain value."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from twisted.internet.defer import Deferred
 
-# The module of one framework: `txaio.use_twisted()` would choose for the whole process.
+# Only Twisted's module: `txaio.use_twisted()` would choose for the whole process.
 from txaio import tx
 from zope.interface import Interface, directlyProvides, providedBy
 from zope.interface.interface import Method
@@ -20,12 +20,12 @@ T = TypeVar("T")
 
 
 def call(method: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
-    """A Deferred of what the method returns or raises, whichever style it is written in."""
+    """A Deferred of what the method returns or raises, in whichever style it is written."""
     return cast("Deferred[T]", tx.as_future(method, *args, **kwargs))
 
 
 def capabilities(driver: object) -> list[type[Interface]]:
-    """The driver interfaces that it declares, in the order of `CAPABILITIES`."""
+    """The driver interfaces that the driver declares, in the order of `CAPABILITIES`."""
     return [each for kind in CAPABILITIES.values() for each in kind if each.providedBy(driver)]
 
 
@@ -35,7 +35,7 @@ def methods(*interfaces: type[Interface]) -> frozenset[str]:
 
 
 class Adapted:
-    """A driver whose declared methods go through something; all else is the driver's own."""
+    """A driver whose declared methods are replaced; everything else is the driver's own."""
 
     def __init__(self, driver: object, replaced: dict[str, Callable[..., Deferred[Any]]]) -> None:
         self._driver = driver
@@ -53,7 +53,7 @@ def through(wrap: Callable[[Any], Callable[..., Deferred[Any]]], driver: object)
 
 
 def awaitable(driver: Any) -> Any:
-    """The driver, or an equal one whose methods can all be awaited."""
+    """The driver itself, or a wrapper whose methods can all be awaited."""
     if all(iscoroutinefunction(getattr(driver, name, None)) for name in methods(*capabilities(driver))):
         return driver
 

@@ -1,4 +1,4 @@
-"""Buses of messages, by which services tell one another what happened. The rules for all drivers: `interfaces`."""
+"""Message buses, over which services tell one another what happened. The rules for all drivers: `interfaces`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cloudctl.drivers.driver_interface import IDriver
 
 @frozen
 class BusMessage:
-    """A notification. `priority`: info, error. `body`: what is inside of the transport's own envelope."""
+    """A notification. `priority`: info, error. `body`: what the transport's own envelope contains."""
 
     id: str
     priority: str
@@ -24,22 +24,22 @@ Hear = Callable[[BusMessage], Awaitable[None]]
 
 
 class IBus(IDriver):
-    """A bus. One that leads nowhere is this much: what is noticed inside of the cloud needs none."""
+    """A bus. A bus that leads nowhere provides only this: what the cloud notices by itself needs no bus."""
 
 
 class IBusListening(Interface):
-    """Messages come from it."""
+    """Messages can be received from it."""
 
     async def listen(hear: Hear) -> None:
-        """Have `hear(message)` called for each message from now on, one after the other, for as long as it takes.
+        """From now on call `hear(message)` for each message, one at a time, however long each call takes.
 
-        A message is done with once what `hear` returns has come; if it fails, or the process dies before, the message
-        comes again. Returns when it has begun: the broker may be away, and is looked for until `close`.
+        A message is done with once the result of `hear` has arrived; if that fails, or the process dies first, the
+        message comes again. Returns as soon as it has begun: the broker may be away, and is tried until `close`.
         """
 
 
 class IBusPublishing(Interface):
-    """Messages go to it."""
+    """Messages can be sent to it."""
 
     async def publish(message: BusMessage) -> None:
-        """Returns when the bus has it. A repeat is a second message with the same id. Raises Unreachable."""
+        """Return once the bus has the message. A repeat is a second message with the same id. Raises Unreachable."""

@@ -8,7 +8,8 @@ from zope.interface import Attribute, Interface
 
 
 class IDriverMaker(Interface):
-    """A plugin: a driver that may be configured by name. The module must be cheap to import until `load` is called."""
+    """A plugin: a driver that can be configured by name. Importing the plugin's module must be cheap; `load` need not.
+    """
 
     kind = Attribute("'hypervisor', 'volume', 'network', 'fencer' or 'objects'.")
     name = Attribute("What the configuration calls it.")
@@ -17,25 +18,25 @@ class IDriverMaker(Interface):
     def load() -> ModuleType:
         """Import and return the driver's module. Raises whatever its import raises.
 
-        The module has `Config`, a frozen attrs class whose fields are the options of the driver's TOML table, and
+        The module has `Config`, a frozen attrs class whose fields are the options in the driver's TOML table, and
         `create(config, resources)`, which returns the driver and touches nothing outside the process.
         """
 
 
 class IElsewhere(Interface):
-    """A driver that can do without what its directory held, so that processes of a cloud may have one each."""
+    """A driver that does not depend on its state directory, so that each process of a cloud may have its own."""
 
     elsewhere = Attribute("Whether it does as it is configured.")
 
 
 class IDriver(Interface):
-    """Of every driver, whatever its kind."""
+    """What every driver provides, whatever its kind."""
 
     async def check() -> None:
         """Raise `Unusable`, with the reason, if this driver cannot work here.
 
-        Called once before the reactor runs: it may block for a few seconds and must not wait for the reactor.
+        Called once, before the reactor runs: it may block for a few seconds and must not wait for the reactor.
         """
 
     async def close() -> None:
-        """Let go of sockets, threads and files. Guests, volumes and networks stay. A repeat does nothing."""
+        """Release sockets, threads and files. Guests, volumes and networks stay. A repeat does nothing."""

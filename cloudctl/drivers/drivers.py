@@ -1,4 +1,4 @@
-"""The drivers of one cloud, as the steps of its workflows see them: `ctx.drivers`."""
+"""The drivers of one cloud, as the Steps of its workflows see them: `ctx.drivers`."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ class Drivers:
     network: INetworkBackend
     # Image id → the file with its data.
     image_path: Callable[[str], Path]
-    # By their names, in the order in which they are asked.
+    # By name, in the order in which they are tried.
     fencers: Mapping[str, IFencer] = field(factory=dict)

@@ -1,8 +1,8 @@
-"""What a driver may raise. Each class says what the task engine makes of it.
+"""What a driver may raise. Each class decides what the task engine does.
 
-`Transient` ones: the same step again after a while. `TryElsewhere` ones: undo, then another host or backend. All
-others: the task fails, and the message becomes the fault that the user sees, so it holds no secret. An exception of any
-other class is a bug in the driver; it is logged with its traceback and the task fails.
+`Transient`: it runs the same step again after a while. `TryElsewhere`: it undoes the steps and tries another host or
+backend. Any other `DriverError`: the task fails and the message becomes the fault that the user sees, so it must hold
+no secret. Any other exception is a bug in the driver: it is logged with its traceback and the task fails.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from cloudctl.tasks.workflow import Transient, TryElsewhere
 
 
 class DriverError(Exception):
-    """It did not work, and repeating it here will not help."""
+    """The call failed, and repeating it here will not help."""
 
 
 class Unusable(DriverError):
@@ -65,11 +65,11 @@ class InUse(DriverError):
 
 
 class Aborted(DriverError):
-    """A live migration was told to end: the guest stays where it was."""
+    """A live migration was aborted on request: the guest stays where it was."""
 
 
 class Unfit(DriverError):
-    """The driver can never do what this spec asks: an unreadable image, a smaller disk, a source that is not there."""
+    """The driver can never do what this spec asks: an unreadable image, a smaller disk, a missing source."""
 
 
 class HostDown(DriverError, TryElsewhere):
@@ -81,8 +81,8 @@ class NoCapacity(DriverError, TryElsewhere):
 
 
 class Busy(DriverError, Transient):
-    """Another operation on the same object is under way, or a guest has not yet let go of a device."""
+    """Another operation on the same object is under way, or a guest has not yet released a device."""
 
 
 class Unreachable(DriverError, Transient):
-    """The backend's own control socket or service does not answer now."""
+    """The backend's own control socket or service does not answer at the moment."""

@@ -1,16 +1,16 @@
-"""What the cloud asks of a driver. Small interfaces: one core a kind, and capabilities that a driver may add.
+"""What the cloud requires of a driver: small interfaces, one core per kind and capabilities that a driver may add.
 
 Rules for all of them:
 
-* A method named `ensure_…` describes an end, not a change. Where the end is reached already it does nothing.
+* A method named `ensure_…` describes a state, not a change. If that state already holds, it does nothing.
 * The answer to a call may be lost (the process was killed): the same call will come again, possibly after a restart.
-* Two calls for the same id may run at the same time, with the same wish. Both must succeed, or fail with `Busy`.
+* Two identical calls for the same id may run at the same time. Each must succeed or raise `Busy`.
 * Names and metadata are any Unicode; ids are printable ASCII without spaces.
 * Methods are `async def`. They may also return a Deferred, or block: see `boundary` and `threaded`.
-* Any method may raise `Unreachable`; a docstring lists what else. Anything that is no `DriverError` is a bug.
+* Any method may raise `Unreachable`; its docstring lists what else. Any exception but a `DriverError` is a bug.
 
-A capability is present when the driver declares its interface (`@implementer`): declare only what is implemented, the
-cloud refuses the actions that need the others.
+A driver has a capability when it declares its interface (`@implementer`). Declare only what is implemented: the cloud
+refuses the actions that need the others.
 """
 
 from __future__ import annotations

@@ -34,11 +34,11 @@ __all__ = ["available", "call", "check", "failed_plugins", "load"]
 
 
 def available(kind: str | None = None) -> list[IDriverMaker]:
-    """Every driver that could be configured, of one kind or of all, by kind and name."""
+    """Every driver that can be configured, of one kind or of all, sorted by kind and name."""
     return [each for each in _makers(tuple(plugins.__path__)) if kind in (None, each.kind)]
 
 
-# Twisted looks through all folders each time, which took a fifth of the making of a cloud.
+# Twisted searches all folders each time, which took a fifth of the time to create a cloud.
 @lru_cache(maxsize=4)
 def _makers(_folders: tuple[str, ...]) -> tuple[IDriverMaker, ...]:
     makers: list[IDriverMaker] = list(getPlugins(IDriverMaker, plugins))
@@ -46,12 +46,12 @@ def _makers(_folders: tuple[str, ...]) -> tuple[IDriverMaker, ...]:
 
 
 def failed_plugins() -> dict[str, str]:
-    """Plugin modules that cannot be imported, and why. Twisted leaves them out with a line in the log."""
+    """Plugin modules that cannot be imported, and why. Twisted skips them with a line in the log."""
     failed: dict[str, str] = {}
     for module in getModule(plugins.__name__).iterModules():
         try:
             module.load()
-        except Exception as error:  # a stranger's module may raise anything; what it raised is the answer
+        except Exception as error:  # a third-party module may raise anything; what it raised is the answer
             failed[module.name] = f"{type(error).__name__}: {error}"
     return failed
 
@@ -107,16 +107,16 @@ def load(
 def load(
     kind: Kind, name: str, table: Mapping[str, Any], resources: DriverResources, options: str | None = None
 ) -> Any:
-    """The driver, not yet checked. `table` is the TOML table `[driver.KIND.OPTIONS]`, by default that of its name.
+    """The driver, not yet checked. `table` is the TOML table `[driver.KIND.OPTIONS]`; `options` defaults to `name`.
 
-    Raises ConfigError: no such driver, a plugin or module that cannot be imported, wrong options (all of them), or a
-    driver that lacks a method it declares.
+    Raises ConfigError: there is no such driver, its plugin or module cannot be imported, options are wrong (it lists
+    all of them), or the driver lacks a method that it declares.
     """
     path = f"driver.{kind}.{options or name}"
     maker = _find(kind, name, path)
     try:
         module = maker.load()
-    except Exception as error:  # a stranger's module may raise anything; the operator needs to see what
+    except Exception as error:  # a third-party module may raise anything; the operator needs to see what
         raise ConfigError([f"{path}: cannot be imported: {type(error).__name__}: {error}"]) from error
     driver = module.create(structure(module.Config, table, path), resources)
     core = CAPABILITIES[kind][0]
@@ -127,7 +127,7 @@ def load(
             verifyObject(interface, driver)
         except Invalid as error:
             raise ConfigError([f"{path}: {error}"]) from error
-    # Data of objects are written and read in threads.
+    # The methods of an objects driver block and are called in threads.
     return driver if kind == "objects" else awaitable(driver)
 
 
@@ -144,7 +144,7 @@ def _find(kind: Kind, name: str, path: str) -> IDriverMaker:
 
 
 def check(driver: IDriver, path: str) -> None:
-    """Run the driver's `check` now, without a reactor. Raises ConfigError with its reason."""
+    """Run the driver's `check` now, without a reactor. Raises ConfigError with the driver's reason."""
     outcome: list[Any] = []
     call(driver.check).addBoth(outcome.append)
     if not outcome:

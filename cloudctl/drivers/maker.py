@@ -1,4 +1,4 @@
-"""The plugin that names a driver. Plugin files need only this, and it imports nothing heavy."""
+"""The plugin that names a driver. Plugin files need only this module, which imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class DriverMaker:
 
     kind: Kind
     name: str
-    module: str  # dotted name, imported only when the configuration asks for this driver
+    module: str  # dotted name, imported only when the configuration names this driver
     description: str
 
     def load(self) -> ModuleType:

@@ -1,4 +1,4 @@
-"""More of what network drivers are told: see `specs`."""
+"""More values for network drivers: see `specs`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from attrs import frozen
 
 @frozen
 class DhcpPort:
-    """The port from which a network's addresses are given out."""
+    """The port from which DHCP serves a network's addresses."""
 
     port_id: str
     mac: str
@@ -26,25 +26,25 @@ class SegmentSpec:
 
 @frozen
 class Isolation:
-    """A port that reaches ports without isolation, and those of its community. None: no other isolated port."""
+    """A port that reaches ports without isolation, and those of its community (None: no other isolated port)."""
 
     community: str | None = None
 
 
 @frozen
 class MeterRule:
-    """Traffic that comes in from outside or goes out; with addresses in these networks. None: any."""
+    """Traffic that comes in from outside or goes out, with addresses in these networks (None: any)."""
 
     direction: str  # ingress, egress
     remote_prefix: str | None = None
     source_prefix: str | None = None
     destination_prefix: str | None = None
-    excluded: bool = False  # it is not counted, whatever another rule says
+    excluded: bool = False  # such traffic is not counted, whatever another rule says
 
 
 @frozen
 class Meter:
-    """A counter of what passes between a router and its gateway's network."""
+    """A counter of the traffic between a router and its gateway's network."""
 
     id: str
     rules: tuple[MeterRule, ...]

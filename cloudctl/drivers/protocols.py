@@ -1,4 +1,4 @@
-"""IP protocols that security groups know by name, with the numbers that IANA gave them."""
+"""IP protocols that security groups know by name, with their IANA numbers."""
 
 from __future__ import annotations
 
