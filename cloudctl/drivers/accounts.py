@@ -1,4 +1,4 @@
-"""The users that processes become which others can make do things: they own nothing and can open nothing of a cloud."""
+"""Users for processes that users' data could subvert: they own nothing and can open nothing of a cloud."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 
 from attrs import frozen
 
-# Neither Debian nor systemd gives these numbers to anybody: systemd has 1879048192 to 2147483647 as unused.
+# Neither Debian nor systemd assigns these numbers: systemd lists 1879048192 to 2147483647 as unused.
 GUESTS = "1879048192-2013265919"
 READERS = range(2_013_265_920, 2_147_483_647)
-# Nor these, from 65520 to 65533: for machines (containers) that have no larger ones.
+# Nor do they assign 65520 to 65533: for machines (containers) that have no larger numbers.
 DEFAULT = "65523"
-READERS_GROUP = 65522  # of files that are lent to what reads them: no guest is of it
-MOST = 65533  # above it are nobody, and what stands for «none»
+READERS_GROUP = 65522  # of files that are lent to their readers: no guest belongs to it
+MOST = 65533  # above it are nobody, and the number that stands for «none»
 UID_MAP = Path("/proc/self/uid_map")
 
 
@@ -35,7 +35,7 @@ class Account:
 
 
 def account(user: str) -> Account:
-    """Of a name, or of a number, which need not have a name: its group is then the one of the same number.
+    """The account of a name or of a number. A number without a name has the group of the same number.
 
     Raises ValueError.
     """
@@ -49,7 +49,7 @@ def account(user: str) -> Account:
 
 
 def numbers(text: str) -> range:
-    """Of "100-200", with both ends. Raises ValueError."""
+    """The range in "100-200", both ends included. Raises ValueError."""
     first, _, last = text.partition("-")
     if not (first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last) < 1 << 31):
         raise ValueError(f"is not of the form FIRST-LAST, users' numbers from 1 to 2147483647: {text!r}")
@@ -57,24 +57,24 @@ def numbers(text: str) -> range:
 
 
 def are_numbers(_instance: object, _attribute: object, value: str) -> None:
-    """For an option."""
+    """A validator of an option."""
     numbers(value)
 
 
 def exist(wanted: range) -> bool:
-    """Whether processes can be of these users: a container may have fewer."""
+    """Whether processes can run as these users: a container may have fewer."""
     maps = (line.split() for line in UID_MAP.read_text().splitlines())
     return any(int(first) <= wanted[0] and wanted[-1] < int(first) + int(count) for first, _outside, count in maps)
 
 
 def reader() -> Account:
-    """Of one run of what reads users' files: nobody else's, so that two at a time can do nothing to each other."""
+    """A user for one run of a program that reads users' files, so that two runs can do nothing to each other."""
     found = secrets.choice(READERS) if exist(READERS) else READERS_GROUP
     return Account(found, READERS_GROUP)
 
 
 def own_number(wanted: range, name: str, taken: Container[int]) -> int | None:
-    """One that nobody has. It begins where the name says, so that clouds that share a machine seldom meet.
+    """A free number. The search starts where the name's hash points, so that clouds on one machine seldom collide.
 
     None: all are taken.
     """
@@ -84,20 +84,21 @@ def own_number(wanted: range, name: str, taken: Container[int]) -> int | None:
 
 
 def is_account(_instance: object, _attribute: object, value: str) -> None:
-    """For an option."""
+    """A validator of an option."""
     account(value)
 
 
 def optional_account(instance: object, attribute: object, value: str) -> None:
-    """For an option that may be empty."""
+    """A validator of an option that may be empty."""
     if value:
         is_account(instance, attribute, value)
 
 
 def lend(descriptor: int, group: int, *, writable: bool) -> None:
-    """Whoever is handed this file of the process's own, and is of the group, may open it again by its number.
+    """A program in the group that is handed this file of this process may open it again by its descriptor's number.
 
-    The folders above let nobody of that group in, so that who is not handed it does not get there. Raises OSError.
+    The folders above admit nobody of that group, so a program that is not handed the file cannot reach it. Raises
+    OSError.
     """
     wanted, found = 0o060 if writable else 0o040, os.fstat(descriptor)
     if found.st_gid != group or found.st_mode & wanted != wanted:
@@ -106,10 +107,10 @@ def lend(descriptor: int, group: int, *, writable: bool) -> None:
 
 
 def let_through(directory: Path) -> None:
-    """The directory, of this process's own user, is there, and everybody goes through it to names that he knows.
+    """The directory exists, owned by this process's user, and anybody may pass through it to names they know.
 
-    What is in it says who may use it. So it is with those above that are made for it. A process that is not root's lets
-    nobody in: its guests are its own. Raises OSError.
+    The modes of its entries decide who may use them. The same holds for parents that are created for it. A process
+    that does not run as root admits nobody: its guests run as its own user. Raises OSError.
     """
     if not directory.is_dir():
         let_through(directory.parent)

@@ -1,7 +1,7 @@
 """Several volume backends as one: each call goes to the backend that has the volume.
 
-Who knows where a volume is says it by `place`; a volume that is nowhere is at every backend unknown. What makes sure of
-an absence asks all of them: ids are ours, and a move that was stopped may have left something anywhere.
+`place` tells where a volume is; a volume that is nowhere is unknown to every backend. Calls that ensure an absence go
+to all of them: ids are ours, and an interrupted move may have left something anywhere.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cloudctl.drivers.specs import (
     VolumeState,
 )
 
-# Volume id → the name, in `at`, of the backend that it is on or shall be on; None: on none.
+# Volume id → the name, in `at`, of the backend that it is on or is to be on; None: on none.
 Place = Callable[[str], Awaitable[str | None]]
 
 
@@ -47,7 +47,7 @@ class Backends:
                 alsoProvides(self, capability)
 
     def each(self, wrapped: Callable[[Any], Any]) -> Backends:
-        """The same with something before each of them: who looks for several finds several."""
+        """The same with each backend wrapped: code that looks for several backends still finds several."""
         return evolve(self, at={name: wrapped(backend) for name, backend in self.at.items()})
 
     async def check(self) -> None:
@@ -72,7 +72,7 @@ class Backends:
         )
 
     async def inventory(self) -> tuple[VolumeState, ...]:
-        """A volume that is being moved is there twice: first where it is."""
+        """A volume that is being moved is on two backends: the one that `place` names counts."""
         found = [[(name, state) for state in await each.inventory()] for name, each in self.at.items()]
         kept: dict[str, VolumeState] = {}
         for name, state in chain.from_iterable(found):

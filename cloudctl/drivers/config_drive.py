@@ -1,6 +1,6 @@
-"""What a config drive holds, read back from its bytes: for who has the drive, and not what it was made of.
+"""The files of a config drive, read back from its bytes: for code that has the drive but not what it was made from.
 
-A drive is an ISO 9660 file system with the names of Joliet. Sources: ECMA-119; Microsoft's «Joliet Specification».
+A drive is an ISO 9660 file system with Joliet names. Sources: ECMA-119; Microsoft's «Joliet Specification».
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ META_DATA, PASSWORD = "meta_data.json", "admin_pass"
 
 
 def files(drive: bytes) -> dict[str, bytes]:
-    """Path → content. Raises ValueError for what is no such drive."""
+    """Path → content. Raises ValueError if this is not such a drive."""
     for sector in range(FIRST_DESCRIPTOR, len(drive) // SECTOR):
         descriptor = drive[sector * SECTOR : (sector + 1) * SECTOR]
         if descriptor[1:6] != b"CD001" or descriptor[0] == LAST:
@@ -58,7 +58,7 @@ def _content(drive: bytes, record: bytes) -> bytes:
 
 
 def with_password(files: Mapping[str, bytes], password: str) -> dict[str, bytes]:
-    """The same files, which tell this admin password."""
+    """The same files, with this admin password in their metadata."""
     return {path: _told(content, password) if _tells(path) else content for path, content in files.items()}
 
 

@@ -1,7 +1,7 @@
-"""What programs may do that users can make do things: declared for each, and put before its command.
+"""What programs that users' data could subvert may do: declared for each program, and put before its command.
 
-One shape for all of them: the user that it is of, what it keeps of root's capabilities, and what it may take. Limits
-and capabilities are set by `prlimit` and `setpriv`, which then become the program.
+All are declared alike: the user the program runs as, which of root's capabilities it keeps, and what it may consume.
+Limits and capabilities are set by `prlimit` and `setpriv`, which then become the program.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from attrs import frozen
 from cloudctl.drivers.accounts import reader
 
 MIB = 1 << 20
-FILES = "+dac_read_search"  # files are those of the process that runs it, whose the folders above them are is not
-# For one that becomes another user when it has opened what it needs: with that it loses all that it has kept.
+FILES = "+dac_read_search"  # files belong to the process that runs it; the folders above them need not
+# For a program that becomes another user once it has opened what it needs: it then loses all capabilities it kept.
 BECOMING = "+setuid,+setgid"
 
 
 @frozen
 class Confinement:
-    """`user`: one that each run has to itself, which opens nothing but what it is handed; or that of who starts it."""
+    """`user`: one per run, which can open nothing but what it is handed ("own"), or that of the caller ("same")."""
 
     user: Literal["own", "same"] = "own"
-    capabilities: str = ""  # of root's, in setpriv's words, where it stays root's
+    capabilities: str = ""  # those of root's, in setpriv's terms, that it keeps while it runs as root
     addresses: int | None = None  # bytes (RLIMIT_AS)
-    timed: bool = False  # it may use as many seconds of a processor as it has time (RLIMIT_CPU)
+    timed: bool = False  # it may use as many CPU seconds as its time limit has (RLIMIT_CPU)
 
     @property
     def is_limited(self) -> bool:
@@ -36,30 +36,31 @@ class Confinement:
 
 
 CONFINED: Mapping[str, Confinement] = {
-    # A VDI of one sector can ask for 2 GiB.
+    # A one-sector VDI can make it request 2 GiB.
     "qemu-img": Confinement(addresses=1536 * MIB, timed=True),
-    # It believes what a daemon says that guests talk to. A socket of root's it can reach only as that.
+    # It trusts the answers of a daemon that guests talk to. Only as root can it reach a socket of root's.
     "qemu-nbd": Confinement("same", addresses=1536 * MIB, timed=True),
     # Each client may have 16 requests of 32 MiB under way.
     "qemu-storage-daemon": Confinement(addresses=4096 * MIB),
-    # It becomes its guest's user by itself: it opens the interface that it is plugged into by its name before.
+    # It becomes its guest's user by itself: before that it opens, by name, the interface that it is plugged into.
     "qemu-system-x86_64": Confinement("same", f"{FILES},+net_admin"),
 }
 """Program that parses what users made, or runs it → what it may do. None of them leaves a core file with its limits."""
 
 
 def environment(name: str) -> Mapping[str, str]:
-    """What it needs beside what all programs get: glibc reserves 64 MiB of addresses for each thread, unless told."""
+    """What it needs besides what all programs get: glibc reserves 64 MiB of addresses per thread unless told otherwise.
+    """
     return {"MALLOC_ARENA_MAX": "4"} if name in CONFINED and CONFINED[name].is_limited else {}
 
 
 def is_of_another_user(name: str) -> bool:
-    """Whether it can open only what it is handed. A process that is not root's can only name files."""
+    """Whether it can open only what it is handed. A process that does not run as root can only pass file names."""
     return os.geteuid() == 0 and name in CONFINED and CONFINED[name].user == "own"
 
 
 def confined(name: str, seconds: float, file_bytes: int | None = None, *, becomes: bool = False) -> list[str]:
-    """What stands before the program's name. `file_bytes`: how large a file it may write, if it is limited at all.
+    """The words before the program's name. `file_bytes`: how large a file it may write, if it is limited at all.
 
     `becomes`: it becomes another user by itself.
     """

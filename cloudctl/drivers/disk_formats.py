@@ -1,9 +1,9 @@
-"""Files with disks in them: what QEMU calls their formats, and which ones may be given to it at all.
+"""Disk image files: what QEMU calls their formats, and which of them it may be given at all.
 
 An image comes from a user. Some formats let it name other files, which QEMU would open with this process's rights: a
-qcow2 its backing file or its data file, a VMDK its parent or its extents. So the start of the file is looked at before
-QEMU sees it, and QEMU is always told the format, never asked to guess it: what is raw to us could be a qcow2 by its
-bytes. Sources: QEMU's docs/interop/qcow2.rst, VMware's «Virtual Disk Format 5.0».
+qcow2 its backing file or its data file, a VMDK its parent or its extents. So the start of the file is checked before
+QEMU sees it, and QEMU is always told the format, never left to guess it: the bytes of what we call raw could be a
+qcow2. Sources: QEMU's docs/interop/qcow2.rst, VMware's «Virtual Disk Format 5.0».
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ QEMU_FORMATS: Mapping[str, str] = {
 }
 """Disk format of an image → format of QEMU. The others cannot be read."""
 
-HEAD = 1 << 17  # bytes of a file that are looked at; descriptors of VMDK are in there
+HEAD = 1 << 17  # bytes of a file that are checked; they contain a VMDK's descriptor
 SECTOR = 512
 
 QCOW2_MAGIC = b"QFI\xfb"
@@ -43,13 +43,13 @@ VMDK_LOOKED_AT = 21
 
 @frozen
 class Qcow2Header:
-    """What the first bytes of a qcow2 say."""
+    """The header of a qcow2."""
 
     size_bytes: int
     backing_file: bool
     data_file: bool
     snapshots: int = 0  # inside it
-    backing_at: tuple[int, int] = (0, 0)  # where its name is, and how long
+    backing_at: tuple[int, int] = (0, 0)  # offset and length of the backing file's name
 
 
 def qcow2_header(head: bytes) -> Qcow2Header:
@@ -70,13 +70,13 @@ CLUSTER = 1 << CLUSTER_BITS
 
 
 def qcow2(data: bytes, size_bytes: int) -> bytes:
-    """A qcow2 whose disk begins with `data`, at most a cluster of it, and is empty behind.
+    """A qcow2 whose disk begins with `data`, at most one cluster, and is empty after that.
 
-    Clusters: header, table of reference counts, those counts, table of level 2, the data, table of level 1.
+    Clusters: header, reference count table, reference counts, level 2 table, the data, level 1 table.
     """
     if len(data) > CLUSTER:
         raise ValueError(f"a disk begins with {CLUSTER} bytes at most, not {len(data)}")
-    level_1 = -(-size_bytes // (CLUSTER * (CLUSTER // 8)))  # entries; each is a table of level 2
+    level_1 = -(-size_bytes // (CLUSTER * (CLUSTER // 8)))  # entries; each is a level 2 table
     count = 5 + -(-level_1 * 8 // CLUSTER)
     allocated = 1 << 63  # and used once
     header = struct.pack(
@@ -111,7 +111,7 @@ def _vmdk_objection(head: bytes) -> str | None:
         return "it is not a single-file sparse VMDK"
     capacity, _grain, descriptor, length = struct.unpack_from("<4Q", head, 12)
     if not capacity:
-        # Then QEMU takes the extents from the descriptor, and these can be any files.
+        # Then QEMU takes the extents from the descriptor, which can name any files.
         return "it refers to another file"
     if (descriptor + length) * SECTOR > len(head):
         return "its descriptor is not at the start of the file"
@@ -120,9 +120,9 @@ def _vmdk_objection(head: bytes) -> str | None:
 
 
 def format_of(image: ImageSource) -> str:
-    """What QEMU calls the format of the image's file, once it is safe to open.
+    """QEMU's name of the format of the image's file, which is then safe to open.
 
-    Reads the start of the file. Raises Unfit: no such format, not readable, or it refers to other files.
+    Reads the start of the file. Raises Unfit: unknown format, not readable, or it refers to other files.
     """
     format = QEMU_FORMATS.get(image.disk_format)
     if format is None or image.path is None:

@@ -24,7 +24,7 @@ class IDriverMaker(Interface):
 
 
 class IElsewhere(Interface):
-    """A driver that does not depend on its state directory, so that each process of a cloud may have its own."""
+    """A driver that needs nothing kept in its directory, so that each process of a cloud may have one of its own."""
 
     elsewhere = Attribute("Whether it does as it is configured.")
 

@@ -1,4 +1,4 @@
-"""What a guest may know of itself: the EC2 and OpenStack trees of the config drive and of the metadata service.
+"""What a guest may know about itself: the EC2 and OpenStack trees of the config drive and of the metadata service.
 
 Reference: compute.md, section 18. Pure: a GuestSpec in, files out.
 """
@@ -39,7 +39,7 @@ OPENSTACK_VERSIONS = (
 LATEST = "latest"
 SEED_BYTES = 512
 
-# Since which version a key of meta_data.json, or a file beside it, is there.
+# The version that introduced a key of meta_data.json, or a file beside it.
 KEY_SINCE = {
     "random_seed": "2013-04-04",
     "project_id": "2015-10-15",
@@ -48,7 +48,7 @@ KEY_SINCE = {
 }
 VENDOR_SINCE, NETWORK_SINCE, VENDOR_2_SINCE = "2013-10-17", "2015-10-15", "2016-10-06"
 
-# How a hypervisor plugs a port → how network_data.json calls it. All else is a physical device to the guest.
+# How a hypervisor plugs a port → its name in network_data.json. Anything else is a physical device to the guest.
 LINK_TYPES = {"bridge": "bridge", "ovs": "ovs", "tap": "tap", "vhostuser": "vhostuser"}
 DHCP_TYPES_V6 = {"slaac": "ipv6_slaac", "dhcpv6-stateless": "ipv6_dhcpv6-stateless"}
 
@@ -56,8 +56,8 @@ DHCP_TYPES_V6 = {"slaac": "ipv6_slaac", "dhcpv6-stateless": "ipv6_dhcpv6-statele
 def files(spec: GuestSpec) -> Mapping[str, bytes]:
     """Path → content, of both trees in all their versions: what a config drive holds.
 
-    The admin password is told if the spec has one: the metadata service takes it out first. Vendor data is always
-    empty. Each call has a new `random_seed`.
+    The admin password is included if the spec has one: the metadata service takes it out of the spec first. Vendor data
+    is always empty. Each call has a new `random_seed`.
     """
     seed = base64.b64encode(secrets.token_bytes(SEED_BYTES)).decode()
     found: dict[str, bytes] = {}
@@ -74,7 +74,7 @@ def files(spec: GuestSpec) -> Mapping[str, bytes]:
 
 
 def openstack_files(spec: GuestSpec, version: str, seed: str) -> dict[str, bytes]:
-    """File name → content, as this version of the OpenStack tree has them."""
+    """File name → content, for this version of the OpenStack tree."""
     found = {"meta_data.json": _json(metadata(spec, version, seed))}
     if spec.user_data is not None:
         found["user_data"] = user_data(spec)
@@ -88,7 +88,7 @@ def openstack_files(spec: GuestSpec, version: str, seed: str) -> dict[str, bytes
 
 
 def user_data(spec: GuestSpec) -> bytes:
-    """The bytes that the user gave; none is empty."""
+    """The bytes that the user gave; empty if there are none."""
     return base64.b64decode(spec.user_data or "")
 
 
@@ -123,7 +123,7 @@ def metadata(spec: GuestSpec, version: str, seed: str) -> dict[str, Any]:
 
 
 def content_path(number: int) -> str:
-    """Where the file of this number is, below `openstack`."""
+    """The path of the file with this number, below `openstack`."""
     return f"content/{number:04d}"
 
 
@@ -132,7 +132,7 @@ def hostname(spec: GuestSpec) -> str:
 
 
 def devices(spec: GuestSpec) -> list[dict[str, Any]]:
-    """The interfaces and volumes that were given a tag: how the guest tells them from the others."""
+    """The interfaces and volumes that have a tag, by which the guest tells them from the others."""
     nics = [{"type": "nic", "mac": port.mac, "tags": [port.tag]} for port in spec.ports if port.tag]
     disks = [
         {"type": "disk", "serial": volume.volume_id, "path": volume.device or "", "tags": [volume.tag]}
@@ -213,7 +213,7 @@ def ec2_metadata(spec: GuestSpec) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "ami-id": ec2_image_id(spec.image.id) if spec.image is not None else "",
         "ami-launch-index": str(spec.launch_index),
-        # EC2 says so itself of machines that come from no manifest.
+        # EC2 itself answers this for machines without a manifest.
         "ami-manifest-path": "(unknown)",
         "block-device-mapping": _block_devices(spec),
         "hostname": hostname(spec),

@@ -1,4 +1,5 @@
-"""What a program is handed open, as one of its arguments: who is of a user without rights can open nothing itself."""
+"""Files that a program is handed open, as arguments: a program that runs as an unprivileged user can open none itself.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +15,12 @@ from attrs import define, field, frozen
 from cloudctl.drivers.accounts import READERS_GROUP, lend
 from cloudctl.drivers.errors import DriverError
 
-FIRST = 3  # the number of what is behind its pipes
+FIRST = 3  # the number of the first descriptor after its pipes
 
 
 @frozen
 class Lent:
-    """A file. One that is `writable` is made if it is not there."""
+    """A file. One that is `writable` is created if it does not exist."""
 
     path: Path
     writable: bool = False
@@ -27,14 +28,14 @@ class Lent:
 
 @frozen
 class Open:
-    """What the caller has open already, by its descriptor: the program is told which number it has there."""
+    """A descriptor that the caller has open already: the program is told the number that it has there."""
 
     descriptor: int
 
 
 @frozen
 class Node:
-    """A block node in QEMU's words, with `Lent` where it names a file. `prefix`: before its JSON."""
+    """A block node in QEMU's terms, with `Lent` where it names a file. `prefix`: what precedes its JSON."""
 
     options: Mapping[str, Any]
     prefix: str = "json:"
@@ -47,9 +48,9 @@ Argument = Part | tuple[Part, ...]
 
 @define
 class Handing:
-    """Collects what goes along with one command."""
+    """Collects the descriptors that are passed with one command."""
 
-    as_others: bool  # the program is of another user: it opens what it is lent by its number
+    as_others: bool  # the program runs as another user: it opens what it is lent by its number
     descriptors: list[int] = field(factory=list)
     _stack: ExitStack = field(factory=ExitStack)
 
@@ -87,7 +88,7 @@ class Handing:
 
 @contextmanager
 def handed(arguments: Sequence[Argument], *, as_others: bool) -> Iterator[tuple[Sequence[str], Sequence[int]]]:
-    """The words that a program gets, and what it has open behind its pipes, in this order. Raises DriverError."""
+    """A program's words, and the descriptors that it has open after its pipes, in this order. Raises DriverError."""
     handing = Handing(as_others)
     try:
         yield [handing.word(each) for each in arguments], handing.descriptors
@@ -96,5 +97,5 @@ def handed(arguments: Sequence[Argument], *, as_others: bool) -> Iterator[tuple[
 
 
 def described(arguments: Sequence[Argument]) -> list[str]:
-    """For a log: files by their names."""
+    """The words for a log: files by their names."""
     return [Handing(as_others=False).word(each) for each in arguments]

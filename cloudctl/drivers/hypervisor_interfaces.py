@@ -1,4 +1,4 @@
-"""Hypervisors: guests, and what else some can do with them. The rules for all drivers: `interfaces`."""
+"""Hypervisors: guests, and what some drivers can do besides. The rules for all drivers: `interfaces`."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ class IHypervisor(IDriver):
     """Guests on one or more hosts."""
 
     async def hosts() -> tuple[HostInventory, ...]:
-        """Every host that this driver serves, also those that are down, sorted by name."""
+        """Every host that this driver serves, including those that are down, sorted by name."""
 
     async def inventory() -> tuple[GuestState, ...]:
-        """Every guest on every host that is up, also those that the cloud does not know, sorted by id.
+        """Every guest on every host that is up, including those that the cloud does not know, sorted by id.
 
-        One that several hosts have is there for each of them, the one that is meant last: a host that was down while
-        its guest was made anew elsewhere has it, too, until it has dropped its copy.
+        A guest that several hosts have is listed once per host, the valid one last: a host that was down while its
+        guest was recreated elsewhere still has it, until it has dropped its copy.
         """
 
     async def observe(id: str) -> GuestState:
-        """One guest; what `inventory` says of it. Raises UnknownGuest, HostDown."""
+        """One guest, as `inventory` reports it. Raises UnknownGuest, HostDown."""
 
     async def ensure_defined(spec: GuestSpec) -> None:
         """The guest exists on `spec.host` as `spec` says, with a root disk; a new one is stopped.
 
-        A guest that is there gets what differs: volumes, ports, names and metadata at any time; size and host only
-        while it is stopped or crashed. Its root disk is kept and grown, never shrunk, and moves along; from a host
-        that is down it cannot, so there a new disk is made from the image (an evacuation), and the old host drops
+        An existing guest is changed where it differs: volumes, ports, names and metadata at any time; size and host
+        only while it is stopped or crashed. Its root disk is kept and grown, never shrunk, and moves with it. It cannot
+        move off a host that is down: then a new disk is made from the image (an evacuation), and the old host drops
         its copy when it returns. Raises UnknownHost, HostDown (of `spec.host`), NoCapacity, Unfit, InvalidPower.
         """
 
@@ -55,24 +55,24 @@ class IHypervisor(IDriver):
     async def ensure_stopped(id: str, timeout: float = 60.0) -> None:
         """The guest is off. It gets `timeout` seconds to shut itself down, then its power is cut; 0 cuts at once.
 
-        A suspended guest loses the memory that was kept. Raises UnknownGuest, HostDown.
+        A suspended guest loses its saved memory. Raises UnknownGuest, HostDown.
         """
 
     async def ensure_rebooted(id: str, token: str, hard: bool = False) -> None:
-        """The guest has started anew since `token` was first seen, and runs. The same token again is the same reboot.
+        """The guest has been restarted since `token` was first seen, and runs. The same token means the same reboot.
 
-        Soft: the guest is asked first; hard: its power is cut. The token of the latest reboot outlives a restart
-        of the driver. A guest that is off is started. Raises UnknownGuest, HostDown.
+        Soft: the guest is asked to shut down first; hard: its power is cut. The token of the latest reboot survives a
+        restart of the driver. A guest that is off is started. Raises UnknownGuest, HostDown.
         """
 
     async def ensure_absent(id: str) -> None:
-        """No guest of this id, no root disk, no log. Volumes and ports are let go, not deleted.
+        """There is no guest of this id, no root disk, no log. Volumes and ports are released, not deleted.
 
         An unknown id is no error. Raises HostDown.
         """
 
     async def console_output(id: str, lines: int | None = None) -> str:
-        """The last `lines` lines of the serial console (all that is kept when None). Raises UnknownGuest, HostDown."""
+        """The last `lines` lines of the serial console (None: all that is kept). Raises UnknownGuest, HostDown."""
 
     async def ensure_volume_attached(id: str, connection: VolumeConnection) -> None:
         """The guest, running or not, has the volume. Raises UnknownGuest, HostDown, Busy, Unfit."""
@@ -80,7 +80,7 @@ class IHypervisor(IDriver):
     async def ensure_volume_detached(id: str, volume_id: str) -> None:
         """The guest does not have the volume. A volume that it never had, or an unknown guest, is no error.
 
-        Raises HostDown, and Busy while a running guest has not let go of the device.
+        Raises HostDown, and Busy while a running guest has not released the device.
         """
 
     async def ensure_port_attached(id: str, port: PortSpec) -> None:
@@ -105,12 +105,12 @@ class ISuspend(Interface):
 
 
 class ISnapshot(Interface):
-    """The root disk of a guest can be copied while the guest goes on."""
+    """The root disk of a guest can be copied while the guest continues to run."""
 
     async def ensure_captured(id: str, path: str) -> str:
         """`path` is a complete copy of the root disk, as it was at one moment; returns its disk format.
 
-        The file appears whole or not at all; a repeat makes it anew. Raises UnknownGuest, HostDown, and Unfit for a
+        The file appears whole or not at all; a repeat recreates it. Raises UnknownGuest, HostDown, and Unfit for a
         guest without a root disk of its own.
         """
 
@@ -125,7 +125,7 @@ class IRescue(Interface):
         """
 
     async def ensure_unrescued(id: str) -> None:
-        """The guest runs from its root disk. Of a guest that is not rescued nothing changes.
+        """The guest runs from its root disk. A guest that is not rescued does not change.
 
         Raises UnknownGuest, HostDown.
         """
@@ -137,22 +137,22 @@ class ILiveMigrate(Interface):
     async def ensure_migrated(spec: GuestSpec, disks: bool | None = None) -> None:
         """The guest is on `spec.host`, in the same power state; `spec` holds the connections and bindings there.
 
-        `disks`: whether those that are its own are copied, or are where both hosts reach them; None: the driver finds
-        out. If it fails the guest goes on where it was. Raises UnknownGuest, UnknownHost, HostDown (of either host),
-        NoCapacity, InvalidPower if it is off or suspended, Aborted.
+        `disks`: whether the guest's own disks are copied (False: both hosts reach them; None: the driver finds out).
+        If the migration fails, the guest goes on where it was. Raises UnknownGuest, UnknownHost, HostDown (of either
+        host), NoCapacity, InvalidPower if it is off or suspended, Aborted.
         """
 
     async def migration_progress(id: str) -> MigrationProgress | None:
-        """How far the guest has come on its way to another host; None if it is not on one. Raises HostDown."""
+        """How far the guest's migration has come; None if it is not migrating. Raises HostDown."""
 
     async def ensure_migration_aborted(id: str) -> None:
-        """The guest is not on its way: a call of `ensure_migrated` that waits for it raises Aborted.
+        """The guest is not migrating: a call of `ensure_migrated` that is waiting for it raises Aborted.
 
-        Of a guest that has arrived, and of an unknown one, nothing changes. Raises HostDown.
+        A guest that has arrived does not change; an unknown one is no error. Raises HostDown.
         """
 
     async def ensure_migration_forced(id: str) -> None:
-        """A guest that is on its way arrives soon, at the price of a pause. Otherwise as `ensure_migration_aborted`."""
+        """A migrating guest arrives soon, at the price of a pause. Otherwise as `ensure_migration_aborted`."""
 
 
 class IPassword(Interface):
@@ -163,17 +163,17 @@ class IPassword(Interface):
 
 
 class IDiagnostics(Interface):
-    """What guests use can be told."""
+    """The driver can report what guests use."""
 
     async def diagnostics(id: str) -> GuestDiagnostics:
-        """As it is now. Raises UnknownGuest, HostDown."""
+        """What the guest uses now. Raises UnknownGuest, HostDown."""
 
 
 class ICrashDump(Interface):
-    """Guests can be made to save what is in their memory, for who looks for a fault."""
+    """Guests can be made to dump their memory, for fault analysis."""
 
     async def ensure_interrupted(id: str, token: str) -> None:
-        """The guest has had a non-maskable interrupt since `token` was first seen. The same token again is the same.
+        """The guest has had a non-maskable interrupt since `token` was first seen. The same token means the same one.
 
         Raises UnknownGuest, HostDown, InvalidPower unless it runs or is paused.
         """
@@ -185,16 +185,16 @@ class ISerialConsole(Interface):
     async def open_serial(id: str, client: IProtocol) -> None:
         """`client` is connected to the console: it receives what the guest writes, and what it writes is typed.
 
-        Either of them may hang up; the guest goes on. The caller has one connection to a console at a time. Raises
+        Either side may hang up; the guest goes on. The caller opens one connection to a console at a time. Raises
         UnknownGuest, HostDown, InvalidPower if the guest is off.
         """
 
 
 class IVncConsole(Interface):
-    """Guests have a screen, a keyboard and a mouse, by the protocol RFB."""
+    """Guests have a screen, a keyboard and a mouse, reached by the RFB protocol."""
 
     async def open_vnc(id: str, client: IProtocol) -> None:
-        """As `open_serial`; there may be several connections. Raises Unfit for a guest that was made without."""
+        """As `open_serial`; there may be several connections. Raises Unfit for a guest that has no screen."""
 
 
 class IResizeAttached(Interface):
@@ -205,34 +205,34 @@ class IResizeAttached(Interface):
 
 
 class ICaptureAttached(Interface):
-    """What a volume holds can be copied by who has it open, where its backend cannot do that meanwhile."""
+    """A volume can be copied by the guest that has it open, where its backend cannot do that meanwhile."""
 
     async def ensure_volume_captured(id: str, volume_id: str, path: str) -> str:
-        """`path` is a copy of the volume, as it was at one moment; returns its disk format: "raw", sparse. The guest
-        goes on.
+        """`path` is a copy of the volume, as it was at one moment; returns its disk format: "raw", sparse.
 
-        The file appears whole or not at all; a repeat makes it anew. Raises UnknownGuest, HostDown, UnknownVolume if
-        the guest does not have the volume, InvalidPower if nothing is open since it is off, NoCapacity.
+        The guest goes on. The file appears whole or not at all; a repeat recreates it. Raises UnknownGuest, HostDown,
+        UnknownVolume if the guest does not have the volume, InvalidPower if it is off and so has nothing open,
+        NoCapacity.
         """
 
 
 class ISwapVolume(Interface):
-    """A volume of a guest can be brought to another place while the guest uses it."""
+    """A volume of a guest can be moved to another place while the guest uses it."""
 
     async def ensure_volume_swapped(id: str, volume_id: str, info: ConnectionInfo) -> None:
         """The guest, running or not, has this volume where `info` leads, with all that it wrote before.
 
-        There is a copy that was made meanwhile, of the same size; what differs is the driver's to bring over. If it
-        fails the guest uses the volume where it was. Raises UnknownGuest, HostDown, UnknownVolume if it does not have
-        the volume, Busy, Unfit.
+        A copy of the same size is already there, made while the guest was writing; the driver brings over what differs.
+        If the call fails, the guest uses the volume where it was. Raises UnknownGuest, HostDown, UnknownVolume if it
+        does not have the volume, Busy, Unfit.
         """
 
 
 class IGuestEvents(Interface):
-    """The driver notices by itself that a guest has gone off or died."""
+    """The driver notices by itself when a guest has switched off or died."""
 
     async def watch_guests(changed: Callable[[str], None]) -> None:
-        """From now on `changed(id)` is called within a second after a guest's power may have changed unasked.
+        """From now on call `changed(id)` within a second after a guest's power may have changed on its own.
 
-        Called once, as the cloud starts; what was so before is found by `inventory`. Calls too many do no harm.
+        Called once, as the cloud starts; `inventory` finds what changed before. Superfluous calls do no harm.
         """

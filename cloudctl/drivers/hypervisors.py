@@ -1,7 +1,7 @@
-"""Several hypervisors as one: each call goes to the driver that has the host of the guest.
+"""Several hypervisors as one: each call goes to the driver that has the guest's host.
 
-Which driver has a host is learnt from the drivers; on which hosts a guest may be is said by `places`. A driver that
-does not answer has its hosts shown as down, and nobody waits for it who asks for guests of another one.
+The drivers report which hosts they have; `places` returns the hosts that a guest may be on. The hosts of a driver that
+does not answer are shown as down, and calls for guests of other drivers do not wait for it.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from cloudctl.drivers.specs import GuestSpec, GuestState, HostInventory
 
 log = Logger()
 
-# Guest id → the hosts that it may be on: where it shall be, then those that it has not left yet.
+# Guest id → the hosts that it may be on: where it is to be, then those that it has not left yet.
 Places = Callable[[str], Awaitable[Sequence[str]]]
 
-# What is of use where some have it: guests of the others are audited, and stay where they are.
+# Useful even if only some drivers have it: guests of the others are audited, and stay where they are.
 OF_SOME = (IGuestEvents, ILiveMigrate)
 
 
 def as_one(at: Mapping[str, IHypervisor], places: Places) -> IHypervisor:
-    """`at`: name → driver. It has the capabilities that all of them have, and those `OF_SOME`."""
+    """`at`: name → driver. The result has the capabilities that all of them have, and those `OF_SOME`."""
     return cast(IHypervisor, Hypervisors(dict(at), places))
 
 
 async def out_of_reach(hypervisor: IHypervisor, host: str) -> frozenset[str]:
-    """The hosts that no guest of this one can move to, since another driver has them."""
+    """The hosts that no guest of `host` can move to, because another driver has them."""
     if not isinstance(hypervisor, Hypervisors):
         return frozenset()
     return await hypervisor.with_others_than(host)
@@ -43,7 +43,8 @@ async def out_of_reach(hypervisor: IHypervisor, host: str) -> frozenset[str]:
 
 @define(eq=False, slots=False)
 class Hypervisors:
-    """What is not a method here is of one guest, by the id that is its first argument: it goes to its driver."""
+    """A call without a method here concerns one guest, whose id is its first argument: it goes to that guest's driver.
+    """
 
     at: Mapping[str, IHypervisor]
     places: Places
@@ -70,7 +71,7 @@ class Hypervisors:
     # -- of all together
 
     async def hosts(self) -> tuple[HostInventory, ...]:
-        """Those of a driver that does not answer are down."""
+        """The hosts of a driver that does not answer are down."""
         for driver, answer in (await self._of_each("hosts")).items():
             if isinstance(answer, DriverError):
                 log.warn("the hosts of hypervisor {driver} are unknown: {error}", driver=driver, error=answer)
@@ -90,7 +91,7 @@ class Hypervisors:
         return tuple(found[name] for name in sorted(found))
 
     async def inventory(self) -> tuple[GuestState, ...]:
-        """Of a guest that several hosts have, the one that is meant is where it shall be."""
+        """Of a guest that several hosts have, the valid one is on the host where it is to be."""
         found: dict[str, list[GuestState]] = {}
         for driver, answer in (await self._of_each("inventory")).items():
             if isinstance(answer, DriverError):
@@ -104,7 +105,7 @@ class Hypervisors:
         return tuple(state for id in sorted(found) for state in found[id])
 
     async def with_others_than(self, host: str) -> frozenset[str]:
-        """The hosts of other drivers than that of this one."""
+        """The hosts of all drivers but the one that has this host."""
         await self.hosts()
         mine = self._hosts.get(host)
         return frozenset(name for name, driver in self._hosts.items() if driver != mine)
@@ -115,14 +116,14 @@ class Hypervisors:
                 await cast(Any, each).watch_guests(changed)
 
     async def ensure_absent(self, id: str) -> None:
-        """At none of them: a move that was stopped may have left something anywhere."""
+        """Asks all drivers: an interrupted move may have left something anywhere."""
         answers = await self._of_each("ensure_absent", id)
         for error in answers.values():
             if isinstance(error, DriverError):
                 raise error
 
     async def _of_each(self, method: str, *args: Any) -> dict[str, Any]:
-        """Name → what the driver answers, or the DriverError that it raises; they are asked at the same time."""
+        """Name → the driver's answer, or the DriverError that it raised; all are called at the same time."""
 
         async def asked(driver: IHypervisor) -> Any:
             try:
@@ -140,7 +141,7 @@ class Hypervisors:
     # -- of one guest
 
     async def ensure_defined(self, spec: GuestSpec) -> None:
-        """Raises Unfit for a guest whose disk is with another driver, which this one cannot read."""
+        """Raises Unfit for a guest whose disk another driver has, which this one cannot read."""
         name = await self._driver_of(spec.host)
         for other in await self._may_have(spec.id):
             if other != name and await self._has(other, spec.id):
@@ -148,7 +149,7 @@ class Hypervisors:
         await self.at[name].ensure_defined(spec)
 
     async def _has(self, name: str, id: str) -> bool:
-        """Not if its host is down: then it is made anew."""
+        """False if its host is down: then the guest is recreated."""
         try:
             await self.at[name].observe(id)
         except (UnknownGuest, HostDown):
@@ -182,7 +183,7 @@ class Hypervisors:
         for name, answer in answers.items():
             if not isinstance(answer, DriverError):
                 return name
-        # One that is down may have it.
+        # A driver that is down may have it.
         raise next((each for each in answers.values() if not isinstance(each, UnknownGuest)), UnknownGuest(id))
 
     async def _may_have(self, id: str) -> list[str]:

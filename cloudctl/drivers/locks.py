@@ -1,4 +1,4 @@
-"""Locks by key, for drivers: two calls for the same object take turns, calls for different ones do not wait."""
+"""Locks by key, for drivers: two calls for the same object take turns, calls for different objects do not wait."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from twisted.internet.defer import DeferredLock
 
 @define(eq=False)
 class Locks:
-    """A lock is made when it is first wanted, and forgotten when nobody holds it or waits for it."""
+    """A lock is made when it is first requested, and dropped when nobody holds it or waits for it."""
 
     _locks: dict[tuple[str, ...], DeferredLock] = field(factory=dict)
 
     @asynccontextmanager
     async def hold(self, *key: str) -> AsyncIterator[None]:
-        """Wait for the lock of this key and have it meanwhile. It cannot be taken twice by the same call."""
+        """Wait for the lock of this key and hold it inside the block. The same call cannot take it twice."""
         lock = self._locks.setdefault(key, DeferredLock())
         await lock.acquire()
         try:

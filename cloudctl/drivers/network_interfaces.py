@@ -1,4 +1,4 @@
-"""Backends of networks, and what else some can do with packets. The rules for all drivers: `interfaces`."""
+"""Network backends, and what some can do besides. The rules for all drivers: `interfaces`."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from cloudctl.drivers.specs import (
 
 
 class INetworkBackend(IDriver):
-    """Layer 2 segments over all hosts, with addresses by DHCP."""
+    """Layer 2 segments across all hosts, with addresses given by DHCP."""
 
     async def inventory() -> NetworkInventory:
-        """Everything that it holds, also what the cloud does not know, each tuple sorted by id."""
+        """Everything that it holds, including what the cloud does not know, each tuple sorted by id."""
 
     async def observe_port(id: str) -> PortState:
-        """One port; what `inventory` says of it. Raises UnknownPort."""
+        """One port, as `inventory` reports it. Raises UnknownPort."""
 
     async def ensure_network(spec: NetworkSpec) -> None:
-        """The network is as `spec` says, subnets included, wherever a port of it is. Raises Unfit."""
+        """The network is as `spec` says, including its subnets, wherever it has a port. Raises Unfit."""
 
     async def ensure_network_absent(id: str) -> None:
-        """No network of this id. An unknown id is no error. Raises InUse while it has ports."""
+        """There is no network of this id; an unknown id is no error. Raises InUse while it has ports."""
 
     async def ensure_port(port: PortSpec, host: str) -> PortBinding:
         """The port can be plugged into a guest on `host`, with its addresses and groups as `port` says.
 
-        It stays plugged on other hosts: a live migration needs both. What has changed in `port` holds on all hosts.
-        A repeat returns an equal answer. Raises UnknownNetwork, UnknownHost, HostDown.
+        It stays plugged on other hosts: a live migration needs both. Changes in `port` apply on all hosts. A repeat
+        returns an equal answer. Raises UnknownNetwork, UnknownHost, HostDown.
         """
 
     async def ensure_port_absent(id: str, host: str | None = None) -> None:
@@ -53,7 +53,7 @@ class IRouters(Interface):
         """The router is as `spec` says, with all interfaces, routes and floating addresses. Raises UnknownNetwork."""
 
     async def ensure_router_absent(id: str) -> None:
-        """No router of this id. An unknown id is no error."""
+        """There is no router of this id; an unknown id is no error."""
 
 
 class ISecurityGroups(Interface):
@@ -63,7 +63,7 @@ class ISecurityGroups(Interface):
         """Ports in the group obey these rules from now on."""
 
     async def ensure_security_group_absent(id: str) -> None:
-        """No group of this id. An unknown id is no error. Raises InUse while a port is in it."""
+        """There is no group of this id; an unknown id is no error. Raises InUse while a port is in it."""
 
 
 class ITrunks(Interface):
@@ -71,11 +71,11 @@ class ITrunks(Interface):
 
 
 class IDhcpPorts(Interface):
-    """What gives out a network's addresses has one of them itself: `NetworkSpec.dhcp_port` is obeyed."""
+    """A network's DHCP server has an address of the network itself: `NetworkSpec.dhcp_port` is obeyed."""
 
 
 class IDhcpOptions(Interface):
-    """Guests are told more by DHCP: `PortSpec.dhcp_options` is obeyed."""
+    """Guests get further options by DHCP: `PortSpec.dhcp_options` is obeyed."""
 
 
 class IMarking(Interface):
@@ -83,11 +83,11 @@ class IMarking(Interface):
 
 
 class IPacketLimits(Interface):
-    """Ports are held to a number of packets: `PortSpec.packet_limits` is obeyed."""
+    """Ports are limited in packets per second: `PortSpec.packet_limits` is obeyed."""
 
 
 class IGuaranteedRates(Interface):
-    """Ports have a part of the wire for themselves: `PortSpec.guarantees` is obeyed."""
+    """Ports have bandwidth reserved for them: `PortSpec.guarantees` is obeyed."""
 
 
 class IPortForwarding(Interface):
@@ -99,7 +99,7 @@ class ILocalIps(Interface):
 
 
 class IPacketLogs(Interface):
-    """What ports let through and drop is written down: `PortSpec.logged` is obeyed."""
+    """What ports let through and drop is logged: `PortSpec.logged` is obeyed."""
 
 
 class IConntrackHelpers(Interface):
@@ -107,41 +107,41 @@ class IConntrackHelpers(Interface):
 
 
 class INdpProxies(Interface):
-    """Routers answer outside for addresses that are inside: `RouterSpec.ndp_proxies` is obeyed."""
+    """Routers answer on the outside for addresses inside: `RouterSpec.ndp_proxies` is obeyed."""
 
 
 class IMetering(Interface):
     """Traffic between routers and the outside is counted: `RouterSpec.meters` is obeyed."""
 
     async def metered() -> tuple[Metered, ...]:
-        """What is counted, sorted by router and meter: all meters of all routers that have a gateway.
+        """The counts, sorted by router and meter: all meters of all routers that have a gateway.
 
-        Numbers only grow, but for meters and routers that were made anew: these begin at 0.
+        Counts only grow, except that recreated meters and routers begin at 0 again.
         """
 
 
 class IGatewayLimits(Interface):
-    """Gateways and floating addresses are held to a bandwidth: their `limits` in a RouterSpec are obeyed."""
+    """Gateways and floating addresses are limited in bandwidth: their `limits` in a RouterSpec are obeyed."""
 
 
 class IManyGateways(Interface):
-    """A router may have several ways out: `RouterSpec.more_gateways` and `default_route_ecmp` are obeyed."""
+    """A router may have several gateways: `RouterSpec.more_gateways` and `default_route_ecmp` are obeyed."""
 
 
 class IWatchedGateways(Interface):
-    """Ways out that do not answer are left: `RouterSpec.default_route_bfd` is obeyed."""
+    """Gateways that do not answer are not used: `RouterSpec.default_route_bfd` is obeyed."""
 
 
 class IRouterKinds(Interface):
-    """Routers work on every host, or take each other's place: `RouterSpec.distributed` and `ha` are obeyed."""
+    """Routers work on every host, or stand in for each other: `RouterSpec.distributed` and `ha` are obeyed."""
 
 
 class IEvpn(Interface):
-    """Routers are told of in a VPN over the wires below: `RouterSpec.evpn_vni` is obeyed."""
+    """Routers are announced in a VPN over the underlying network: `RouterSpec.evpn_vni` is obeyed."""
 
 
 class IRouteLeaks(Interface):
-    """The routers of the wires below know ways into networks: `RouterSpec.leaked` is obeyed."""
+    """The routers of the underlying network learn routes into networks: `RouterSpec.leaked` is obeyed."""
 
 
 class IPrivateVlans(Interface):
@@ -153,34 +153,34 @@ class IGeneve(Interface):
 
 
 class ISegments(Interface):
-    """A network may be on several wires, which are one to its guests: `NetworkSpec.segments` is obeyed."""
+    """A network may be on several wires, which are one network to its guests: `NetworkSpec.segments` is obeyed."""
 
 
 class IServiceHosts(Interface):
-    """Where addresses are given out and where routers work is chosen: see NetworkSpec and RouterSpec."""
+    """The hosts that serve DHCP and on which routers work can be chosen: see NetworkSpec and RouterSpec."""
 
 
 class IOneServiceHost(Interface):
-    """One host alone gives out addresses and has routers, whatever others there are."""
+    """Only one host serves DHCP and has routers, whatever other hosts there are."""
 
     def service_host() -> str:
         """Its name."""
 
 
 class IHostsHeard(Interface):
-    """The network hears of its hosts by itself, on another way than the hypervisor does."""
+    """The network hears from its hosts independently of the hypervisor."""
 
     async def silent_hosts() -> frozenset[str]:
-        """The hosts that have not been heard of for longer than they should, by name."""
+        """The names of the hosts that have been silent for longer than they should be."""
 
 
 class INetworkDrift(Interface):
-    """It sees whether others have changed what it made."""
+    """The driver detects whether others have changed what it made."""
 
     async def drifted() -> frozenset[str]:
-        """The ids of all networks, ports, routers and security groups that are not as they were wished last.
+        """The ids of all networks, ports, routers and security groups that differ from what was last requested.
 
-        The `ensure_…` of each mends it. Called every few minutes, so it may take seconds.
+        The `ensure_…` method of each repairs it. Called every few minutes, so it may take seconds.
         """
 
 
@@ -190,7 +190,7 @@ class IGuestMetadata(Interface):
     async def serve_guest_metadata(site_of: Callable[[str], IResource]) -> None:
         """From now on a connection of a guest on network N to 169.254.169.254:80 is answered by `site_of(N)`.
 
-        Called once, as the cloud starts. The resource knows the guest by the client's address, so the driver passes
-        connections on with their own source addresses, and only such as `ensure_port` has given. Paths are relative
-        to the resource; bodies of more than some kilobytes need not be taken in.
+        Called once, as the cloud starts. The resource identifies the guest by the client's address, so the driver
+        passes connections on with their own source addresses, and only with those that `ensure_port` has given. Paths
+        are relative to the resource; bodies of more than a few kilobytes need not be accepted.
         """

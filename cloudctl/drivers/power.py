@@ -1,4 +1,4 @@
-"""A fencer that takes the power of hosts: what is left to say is how one controller is asked and told."""
+"""A fencer that cuts the power of hosts. A driver only adds how to query and command one power controller."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOK_SECONDS = 1.0
 
 
 class Controller(Protocol):
-    """Of the power of one host. Its methods raise Unreachable and other DriverErrors."""
+    """Controls the power of one host. Its methods raise Unreachable and other DriverErrors."""
 
     @property
     def name(self) -> str:
@@ -26,18 +26,18 @@ class Controller(Protocol):
         ...
 
     async def is_on(self) -> bool:
-        """As the controller measures it now. Raises Unreachable if it does not know, too."""
+        """The power as the controller measures it now. Raises Unreachable also if the controller does not know."""
         ...
 
     async def switch(self, on: bool) -> None:
-        """Told; whether it came to pass is seen by `is_on`. Off is off at once: no guest is asked."""
+        """Send the command; `is_on` shows whether it took effect. Off is immediate: no guest is asked to shut down."""
         ...
 
 
 @implementer(IFencer)
 @frozen(eq=False)
 class PowerFencer:
-    """`within`: seconds in which a host must be off, or on, once it was told. `usable` raises Unusable."""
+    """`within`: seconds in which a host must be off, or on, after the command. `usable` raises Unusable."""
 
     controllers: Mapping[str, Controller]
     clock: IReactorTime

@@ -1,9 +1,9 @@
-"""The one way by which drivers run programs: a fixed list, arguments as a list, never a shell.
+"""The only way drivers run programs: from a fixed list, with arguments as a list, never through a shell.
 
-Drivers of real hosts run as root. What they may start is `PROGRAMS`; each is looked up in `SEARCH_PATH` only, gets a
-fixed environment and a time limit, and its arguments are what the driver says: no word is ever split or expanded.
-A program that parses users' files, or runs them, is confined (`confinement`), and opens what it is `handed`.
-With `dry_run` what would change something is written to the log and not started; what only reads is run all the same.
+Drivers of real hosts run as root. They may start only `PROGRAMS`; each is looked up in `SEARCH_PATH` only, gets a
+fixed environment and a time limit, and exactly the arguments that the driver gives: no word is ever split or expanded.
+A program that parses or runs users' files is confined (`confinement`), and opens only what it is `handed`.
+With `dry_run` a program that would change something is logged and not started; one that only reads is still run.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Programs:
         namespace: str | None = None,
         timeout: float = TIMEOUT_SECONDS,
     ) -> bytes:
-        """Run a program that changes nothing; its stdout. In a named network namespace, if one is given.
+        """Run a program that changes nothing and return its stdout. In a named network namespace, if one is given.
 
         Raises ProgramFailed, ProgramTimedOut, and Unusable if the program is not installed.
         """
@@ -119,9 +119,9 @@ class Programs:
         timeout: float = TIMEOUT_SECONDS,
         file_bytes: int | None = None,
     ) -> bytes:
-        """Run a program that changes something; its stdout, which a dry run leaves empty. Raises as `read`.
+        """Run a program that changes something and return its stdout, empty in a dry run. Raises as `read`.
 
-        `file_bytes`: how large a file a program that is confined may write (RLIMIT_FSIZE).
+        `file_bytes`: how large a file a confined program may write (RLIMIT_FSIZE).
         """
         if self.dry_run:
             command = _command(name, described(arguments), namespace)
@@ -142,12 +142,12 @@ class Programs:
         becomes_another: bool = False,
         held: Sequence[int] = (),
     ) -> None:
-        """Start a program that goes on when this process ends, in a session of its own.
+        """Start a program that outlives this process, in a session of its own.
 
-        `becomes_another`: it becomes another user by itself. `held`: descriptors that it has open as long as it runs.
+        `becomes_another`: it becomes another user by itself. `held`: descriptors that it keeps open as long as it runs.
 
-        `ready` is asked with its process id until it says so. After that nobody reads what the program writes. Raises
-        ProgramFailed if it ends before, ProgramTimedOut if it is not ready in time, and as `read`.
+        `ready` is called with its process id until it returns true. After that nobody reads what the program writes.
+        Raises ProgramFailed if it ends before that, ProgramTimedOut if it is not ready in time, and as `read`.
         """
         if self.dry_run:
             told = _command(name, described(arguments), namespace)
@@ -175,7 +175,7 @@ class Programs:
         finally:
             if limit.active():
                 limit.cancel()
-            # How it ends later is not the business of who started it.
+            # How it ends later does not concern the caller that started it.
             running.ended.addErrback(lambda _: None)
             process.loseConnection()
 
@@ -204,18 +204,18 @@ class Programs:
         if executable is None:
             require(command[0])
             raise AssertionError("a program cannot be both missing and installed")
-        # No working directory is set: with one, Twisted forks, which takes five times as long as posix_spawn.
+        # No working directory is set: with one, Twisted would fork, which takes five times as long as posix_spawn.
         try:
             return self.reactor.spawnProcess(
                 running, executable, [executable, *command[1:]], environment, childFDs=descriptors
             )
         except OSError as error:
-            # No memory, no descriptors or no process numbers are left just now.
+            # Memory, descriptors or process numbers have just run out.
             raise Unreachable(f"{running.name} cannot be started: {error.strerror}") from error
 
 
 def run_blocking(name: str, *arguments: str, stdin: bytes = b"", timeout: float = TIMEOUT_SECONDS) -> bytes:
-    """As `Programs.change`, for drivers whose methods block: in a thread. Not of what reads users' files."""
+    """As `Programs.change`, for drivers whose methods block: in a thread. Not for programs that read users' files."""
     require(name)
     executable = which(name, path=SEARCH_PATH)
     command = [executable or name, *_command(name, arguments, None)[1:]]
@@ -258,7 +258,7 @@ class _Running(ProcessProtocol):
         self._timed_out = True
         with suppress(ProcessExitedAlready):
             process.signalProcess("KILL")
-        # A child of it may still hold its pipes: nobody waits for those.
+        # A child of the program may still hold its pipes; do not wait for that.
         process.loseConnection()
 
     def processEnded(self, reason: Failure) -> None:

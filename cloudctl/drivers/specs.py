@@ -1,8 +1,8 @@
 """Values that go into drivers and come out of them.
 
-Every id is chosen by the cloud before the effect, so an effect whose answer was lost is found again under its id.
-A spec is a whole wish, not a change: applying it twice is the same as applying it once. All sizes carry their unit in
-the name. All values can be turned into JSON and back.
+The cloud chooses every id before the effect, so an effect whose answer was lost is found again under its id. A spec is
+a complete state, not a change: applying it twice is the same as applying it once. All sizes have their unit in the
+name. All values can be converted to JSON and back.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ PortBinding = Mapping[str, Any]
 
 @frozen
 class DriverResources:
-    """What a driver may use of the process it lives in. It may import no reactor of its own."""
+    """What a driver may use of the process it lives in. It must not import a reactor of its own."""
 
     clock: IReactorTime
     name: str  # of this configured driver; unique within its kind
     reactor: Any = None  # the running reactor, for processes, sockets and threads; None in tests on a Clock
     state_dir: Path | None = None  # its own directory; None: nothing may be kept on disk
-    hypervisor: Any = None  # of a fencer: the driver whose hosts it fences
-    volumes: Sequence[Any] = ()  # of a fencer: the drivers of all volumes that these hosts use
-    part: str = ""  # of a driver of objects: whose contents these are; it sees none of another part
+    hypervisor: Any = None  # for a fencer: the driver whose hosts it fences
+    volumes: Sequence[Any] = ()  # for a fencer: the drivers of all volumes that these hosts use
+    part: str = ""  # for an objects driver: the part of the cloud that owns the contents; it sees none of another part
 
 
 # -- hosts and guests
 
 
 class Power(Enum):
-    """What the hypervisor sees of a guest."""
+    """A guest's power state, as the hypervisor sees it."""
 
     RUNNING = "running"
     PAUSED = "paused"  # in memory, executing nothing
@@ -52,7 +52,7 @@ class Power(Enum):
 
 @frozen
 class HostInventory:
-    """A machine that guests run on. Capacities are physical; promising more than that is not a driver's affair."""
+    """A machine that guests run on. Capacities are physical: overcommitting is not the driver's concern."""
 
     name: str
     hypervisor_type: str
@@ -73,7 +73,7 @@ class ImageSource:
     id: str
     path: str | None  # None: an image without bytes
     disk_format: str = "raw"  # raw, qcow2, iso, …
-    kernel_path: str | None = None  # with `ramdisk_path`: boot these, the image is the root disk
+    kernel_path: str | None = None  # with `ramdisk_path`: boot these; the image is the root disk
     ramdisk_path: str | None = None
     properties: Mapping[str, str] = field(factory=dict)
 
@@ -86,25 +86,25 @@ class FixedIp:
 
 @frozen
 class BandwidthLimit:
-    """What exceeds it is dropped."""
+    """Traffic that exceeds it is dropped."""
 
     direction: str  # as the guest sees it: ingress, egress
     max_kbps: int  # 1000 bit/s
-    max_burst_kbit: int = 0  # 1000 bits that may come at once; 0: what fits to the rate
+    max_burst_kbit: int = 0  # 1000 bits that may come at once; 0: what suits the rate
 
 
 @frozen
 class PacketLimit:
-    """At most so many packets of one direction, as the guest sees it."""
+    """The most packets in one direction, as the guest sees it."""
 
     direction: str  # egress, ingress
     max_kpps: int  # 1000 packets/s
-    max_burst_kpps: int = 0  # 0: what fits to the rate
+    max_burst_kpps: int = 0  # 0: what suits the rate
 
 
 @frozen
 class Guarantee:
-    """So much of one direction is kept free for a port."""
+    """Bandwidth in one direction that is reserved for a port."""
 
     direction: str  # egress, ingress
     min_kbps: int  # 1000 bit/s
@@ -112,7 +112,7 @@ class Guarantee:
 
 @frozen
 class SubPort:
-    """A port whose traffic goes through another one, which its guest sees by this VLAN id."""
+    """A port whose traffic goes through another port; the guest sees it by this VLAN id."""
 
     port_id: str
     vlan: int
@@ -120,7 +120,7 @@ class SubPort:
 
 @frozen
 class LocalIp:
-    """An address that leads, for guests on the same host, to a port's own one."""
+    """An address that leads guests on the same host to a port's own address."""
 
     address: str
     fixed_address: str
@@ -129,7 +129,7 @@ class LocalIp:
 
 @frozen
 class DhcpOption:
-    """What a guest is told by DHCP beside its addresses."""
+    """An option that a guest gets by DHCP besides its addresses."""
 
     name: str
     value: str
@@ -138,7 +138,7 @@ class DhcpOption:
 
 @frozen
 class PortSpec:
-    """A network interface. Without addresses it may use none, except what `address_pairs` allow."""
+    """A network interface. Without addresses it may use none except those in `address_pairs`."""
 
     id: str
     network_id: str
@@ -148,12 +148,12 @@ class PortSpec:
     admin_state_up: bool = True
     port_security: bool = True  # False: neither rules nor spoofing protection
     security_groups: tuple[str, ...] = ()
-    address_pairs: tuple[tuple[str, str], ...] = ()  # (CIDR or address, MAC) that it may send from, too
+    address_pairs: tuple[tuple[str, str], ...] = ()  # (CIDR or address, MAC) that it may also send from
     binding: PortBinding | None = None  # for hypervisors: what `ensure_port` returned for the guest's host
     tag: str | None = None  # by which the guest finds it in its metadata
-    limits: tuple[BandwidthLimit, ...] = ()  # at most one a direction
-    packet_limits: tuple[PacketLimit, ...] = ()  # at most one a direction; obeyed by an IPacketLimits
-    guarantees: tuple[Guarantee, ...] = ()  # at most one a direction; obeyed by an IGuaranteedRates
+    limits: tuple[BandwidthLimit, ...] = ()  # at most one per direction
+    packet_limits: tuple[PacketLimit, ...] = ()  # at most one per direction; obeyed by an IPacketLimits
+    guarantees: tuple[Guarantee, ...] = ()  # at most one per direction; obeyed by an IGuaranteedRates
     dscp_mark: int | None = None  # of what the guest sends; obeyed by an IMarking
     subports: tuple[SubPort, ...] = ()  # obeyed by an ITrunks
     dhcp_options: tuple[DhcpOption, ...] = ()  # obeyed by an IDhcpOptions
@@ -168,7 +168,7 @@ class VolumeConnection:
 
     volume_id: str
     info: ConnectionInfo
-    device: str | None = None  # a wish such as "/dev/vdb"; the guest's kernel decides
+    device: str | None = None  # a preference such as "/dev/vdb"; the guest's kernel decides
     boot_index: int | None = None  # 0: the guest boots from it
     read_only: bool = False
     tag: str | None = None  # by which the guest finds it in its metadata
@@ -176,7 +176,7 @@ class VolumeConnection:
 
 @frozen
 class GuestFile:
-    """A file that a guest finds on its config drive, with where it wants to be."""
+    """A file that a guest finds on its config drive, with the path it is meant for."""
 
     path: str
     contents: str  # base64
@@ -184,7 +184,7 @@ class GuestFile:
 
 @frozen
 class GuestSpec:
-    """A virtual machine, on the host that it shall be on."""
+    """A virtual machine, with the host it is to be on."""
 
     id: str
     name: str
@@ -206,9 +206,9 @@ class GuestSpec:
     config_drive: bool = False
     files: tuple[GuestFile, ...] = ()
     extra_specs: Mapping[str, str] = field(factory=dict)  # of the flavor
-    # -- what a guest is told of itself besides, see `guest_data`: none of it changes the machine
+    # -- what else a guest is told about itself, see `guest_data`: none of it changes the machine
     project_id: str = ""
-    number: int = 0  # of the server in the cloud: EC2's short ids are made of it
+    number: int = 0  # of the server in the cloud: EC2's short ids are made from it
     launch_index: int = 0  # among the servers of one request
     reservation_id: str = ""
     flavor_name: str = ""
@@ -234,7 +234,7 @@ class GuestState:
 
 @frozen
 class MigrationProgress:
-    """How far a guest that moves has come. Bytes."""
+    """How far a guest's migration has come. Bytes."""
 
     memory_total: int
     memory_remaining: int
@@ -244,7 +244,8 @@ class MigrationProgress:
 
 @frozen
 class Traffic:
-    """Of a network interface, as the guest sees it, since it was started. None: the driver does not count it."""
+    """Traffic of a network interface as the guest sees it, since the guest started. None: the driver does not count it.
+    """
 
     mac: str
     rx_octets: int | None = None
@@ -259,7 +260,7 @@ class Traffic:
 
 @frozen
 class DiskUse:
-    """Of a disk of a guest, since it was started. None: the driver does not count it."""
+    """Use of a guest's disk since the guest started. None: the driver does not count it."""
 
     name: str  # vda, …
     read_bytes: int | None = None
@@ -287,7 +288,7 @@ class GuestDiagnostics:
 
 @frozen
 class VolumeSpec:
-    """A volume, empty unless one of `image`, `snapshot_id` and `volume_id` says what it is made from."""
+    """A volume, empty unless one of `image`, `snapshot_id` and `volume_id` gives its source."""
 
     id: str
     size_gib: int
@@ -327,7 +328,7 @@ class SnapshotState:
 
 @frozen
 class Unmanaged:
-    """A volume of a backend that is none of the cloud's, or a snapshot of a volume of the cloud."""
+    """A backend's volume that does not belong to the cloud, or such a snapshot of one of the cloud's volumes."""
 
     name: str
     size_gib: int  # rounded up
@@ -337,7 +338,7 @@ class Unmanaged:
 
 @frozen
 class Capacity:
-    """Of one backend. `free_gib` is what new volumes can have now."""
+    """Capacity of one backend. `free_gib` is what new volumes can have now."""
 
     total_gib: int
     free_gib: int
@@ -364,9 +365,9 @@ class SubnetSpec:
     enable_dhcp: bool = True
     dns_nameservers: tuple[str, ...] = ()
     host_routes: tuple[Route, ...] = ()
-    ipv6_address_mode: str | None = None  # slaac, dhcpv6-stateful, dhcpv6-stateless; None: not told to guests
-    ipv6_ra_mode: str | None = None  # the same words: what routers tell guests of it; None: nothing
-    segment_id: str | None = None  # of the only one of the network's segments on which it is; None: it is on all
+    ipv6_address_mode: str | None = None  # slaac, dhcpv6-stateful, dhcpv6-stateless; None: not given to guests
+    ipv6_ra_mode: str | None = None  # the same words: what routers advertise to guests; None: nothing
+    segment_id: str | None = None  # the only one of the network's segments that has this subnet; None: all have it
 
 
 @frozen
@@ -382,9 +383,9 @@ class NetworkSpec:
     admin_state_up: bool = True
     external: bool = False
     subnets: tuple[SubnetSpec, ...] = ()
-    no_dhcp_on: tuple[str, ...] = ()  # hosts that give out no addresses; obeyed by an IServiceHosts
+    no_dhcp_on: tuple[str, ...] = ()  # hosts that do not serve DHCP; obeyed by an IServiceHosts
     dhcp_port: DhcpPort | None = None  # obeyed by an IDhcpPorts
-    segments: tuple[SegmentSpec, ...] = ()  # all wires, where it is on several; obeyed by an ISegments
+    segments: tuple[SegmentSpec, ...] = ()  # all its wires, if it is on several; obeyed by an ISegments
 
 
 @frozen
@@ -414,7 +415,7 @@ class FloatingIp:
 
 @frozen
 class PortForwarding:
-    """`count` ports of a floating address, from `external` on, lead to those of a fixed one from `internal` on."""
+    """`count` ports of a floating address, from `external` up, lead to those of a fixed address from `internal` up."""
 
     id: str
     protocol: str  # tcp, udp
@@ -427,7 +428,7 @@ class PortForwarding:
 
 @frozen
 class ConntrackHelper:
-    """Connections of a protocol to a port are followed by a helper of the kernel, which knows the others they open."""
+    """A kernel helper follows a protocol's connections to a port and recognizes the connections that these open."""
 
     protocol: str
     port: int
@@ -436,7 +437,7 @@ class ConntrackHelper:
 
 @frozen
 class RouterSpec:
-    """A router with everything that hangs on it."""
+    """A router with everything attached to it."""
 
     id: str
     name: str = ""
@@ -450,12 +451,12 @@ class RouterSpec:
     port_forwardings: tuple[PortForwarding, ...] = ()  # obeyed by an IPortForwarding
     host: str = ""  # where it works ("": nowhere); obeyed by an IServiceHosts
     conntrack_helpers: tuple[ConntrackHelper, ...] = ()  # obeyed by an IConntrackHelpers
-    ndp_proxies: tuple[str, ...] = ()  # addresses that it answers for outside; obeyed by an INdpProxies
+    ndp_proxies: tuple[str, ...] = ()  # addresses that it answers for on the outside; obeyed by an INdpProxies
     meters: tuple[Meter, ...] = ()  # obeyed by an IMetering
-    default_route_ecmp: bool = False  # all ways out are taken in turns; obeyed by an IManyGateways
-    default_route_bfd: bool = False  # those that do not answer are left out; obeyed by an IWatchedGateways
-    evpn_vni: int | None = None  # of the VPN that it is told of in; obeyed by an IEvpn
-    leaked: tuple[str, ...] = ()  # networks behind it that the wire below knows the way to; obeyed by an IRouteLeaks
+    default_route_ecmp: bool = False  # traffic is spread over all gateways; obeyed by an IManyGateways
+    default_route_bfd: bool = False  # gateways that do not answer are left out; obeyed by an IWatchedGateways
+    evpn_vni: int | None = None  # of the VPN in which it is announced; obeyed by an IEvpn
+    leaked: tuple[str, ...] = ()  # networks behind it that the underlying network has routes to; obeyed by IRouteLeaks
     distributed: bool = False  # and ha: obeyed by an IRouterKinds
     ha: bool = False
 
@@ -477,7 +478,7 @@ class SecurityGroupRule:
 
 @frozen
 class SecurityGroupSpec:
-    """Rules that let traffic through; what no rule of a port's groups lets through is dropped."""
+    """Rules that allow traffic; what no rule of a port's groups allows is dropped."""
 
     id: str
     rules: tuple[SecurityGroupRule, ...] = ()

@@ -3,7 +3,7 @@
     def create(config, resources):
         return threaded(Blocking(config), resources.reactor, threads=4)
 
-The reactor's own pool is left alone: it resolves host names, too.
+The reactor's own pool is left alone because it also resolves host names.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from cloudctl.drivers.boundary import call, through
 
 
 def threaded(driver: Any, reactor: IReactorFromThreads, threads: int = 4) -> Any:
-    """The driver with its declared methods in up to `threads` threads at once (1: the driver need not be thread-safe).
+    """The driver, its declared methods run in up to `threads` threads at once (1: the driver need not be thread-safe).
 
-    `check` stays in the calling thread, since it runs before the reactor. `close` waits for the calls under way.
+    `check` stays in the calling thread, since it runs before the reactor does. `close` waits for the calls under way.
     """
     pool = ThreadPool(0, threads, name=f"driver {type(driver).__name__}")
     pool.start()

@@ -1,1 +1,1 @@
-"""A bus by AMQP 0-9-1: RabbitMQ, as OpenStack's services use it."""
+"""A bus over AMQP 0-9-1: RabbitMQ, as OpenStack's services use it."""

@@ -1,8 +1,8 @@
-"""RabbitMQ by pika's Twisted adapter, on a connection that is made anew whenever it breaks.
+"""RabbitMQ by pika's Twisted adapter, on a connection that is reopened whenever it breaks.
 
-What comes is in a durable queue of our own, bound to the exchange of the compute services, so it is kept while this
-process is away. A message is acknowledged once whoever hears it is done with it; several processes share the queue.
-What goes is confirmed by the broker.
+Incoming messages are in a durable queue of our own, bound to the exchange of the compute services, so they are kept
+while this process is away. A message is acknowledged once its listener is done with it; several processes share the
+queue. The broker confirms outgoing messages.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class Config:
     # Of the compute services: `control_exchange`, and whether `amqp_durable_queues` makes it durable.
     exchange: str = "nova"
     durable_exchange: bool = False
-    # Where what comes is kept until it was heard, and the keys by which it comes.
+    # The queue that keeps incoming messages until they were heard, and the routing keys bound to it.
     queue: str = "cloudctl.instance_ha"
     keys: tuple[str, ...] = ("notifications.error", "versioned_notifications.error")
-    # What our own notifications are sent to: TOPIC.info and TOPIC.error.
+    # Where our own notifications are sent: TOPIC.info and TOPIC.error.
     topic: str = "versioned_notifications"
     # Whether they are sent at all, and whether others' are heard.
     publish: bool = True
@@ -64,7 +64,7 @@ def create(config: Config, resources: DriverResources) -> AmqpBus:
 
 
 class _Connections(Factory):
-    """One connection after the other, each with its channel."""
+    """One connection after another, each with its channel."""
 
     noisy = False
 
@@ -88,13 +88,13 @@ class AmqpBus:
     config: Config
     reactor: Any  # None in a cloud in memory
     _service: ClientService | None = None
-    _channel: Any = None  # on which messages go, while there is a connection
+    _channel: Any = None  # for outgoing messages, while there is a connection
     _hear: Hear | None = None
     _hearing: Deferred[None] | None = None
     is_hearing: bool = False  # its queue is there
 
     async def check(self) -> None:
-        """The broker may be away at a start."""
+        """The broker may be away at start-up."""
         if self.reactor is None:
             raise Unusable("a cloud in memory reaches no broker")
         try:
@@ -105,12 +105,12 @@ class AmqpBus:
     async def close(self) -> None:
         if self._service is not None:
             service, self._service = self._service, None
-            # Not from within what it has called: it would be stopped in the midst of a step.
+            # Not from within a callback of the service: it would be stopped in the middle of a step.
             await deferLater(self.reactor, 0, service.stopService)
         if self._hearing is not None:
             self._hearing.cancel()
 
-    # -- what goes
+    # -- outgoing
 
     async def publish(self, message: BusMessage) -> None:
         """Raises Unreachable."""
@@ -154,12 +154,12 @@ class AmqpBus:
         return ensureDeferred(self._begin(connection))
 
     async def _begin(self, connection: TwistedProtocolConnection) -> None:
-        """A connection is there. If this fails another one is made, after a while."""
+        """There is a connection. If this fails, another one is made after a while."""
         await connection.ready
         if self._hear is not None:
             self._start_hearing(connection)
 
-    # -- what comes
+    # -- incoming
 
     async def listen(self, hear: Hear) -> None:
         if self.config.listen:
@@ -176,7 +176,7 @@ class AmqpBus:
         await channel.queue_declare(self.config.queue, durable=True)
         for key in self.config.keys:
             await channel.queue_bind(self.config.queue, self.config.exchange, key)
-        # One at a time: they are heard in their order, and one that is not done comes again.
+        # One at a time: they are heard in order, and one that is not done with comes again.
         await channel.basic_qos(prefetch_count=1)
         queue, _tag = await channel.basic_consume(self.config.queue)
         self.is_hearing = True
@@ -193,7 +193,7 @@ class AmqpBus:
             channel.basic_ack(tag)
 
     def _broke_off(self, connection: TwistedProtocolConnection, failure: Any) -> None:
-        """Whatever it was: the connection goes, and the next one begins again with what was not done."""
+        """Whatever the reason: drop the connection; the next one begins again with what was not done."""
         self.is_hearing = False
         if self._service is None:
             return

@@ -1,4 +1,4 @@
-"""What oslo.messaging puts around a message on the wire: its envelope of version 2.0, JSON in JSON."""
+"""What oslo.messaging puts around a message on the wire: its version 2.0 envelope, JSON in JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def pack(body: Mapping[str, Any]) -> bytes:
 
 
 def unpack(data: bytes) -> Mapping[str, Any]:
-    """With or without the envelope, which older senders leave out. Raises ValueError: it is no such message."""
+    """The message, with or without the envelope, which older senders omit. Raises ValueError if this is no message."""
     outer = _object(data)
     if _MESSAGE not in outer:
         return outer

@@ -1,7 +1,7 @@
 """Drivers without machines: every state a real one has, delays and faults on demand, nothing to install.
 
-`behaviour` delays and breaks methods, `store` keeps objects in memory or on disk, and there is one driver a module.
+`behaviour` delays and breaks methods, `store` keeps objects in memory or on disk, and each driver has its own module.
 
-They differ from real ones in this: no guest executes anything, no packet flows, and of every disk only the first
-`store.HEAD` bytes are kept.
+They differ from real drivers in that no guest executes anything, no packet flows, and only the first `store.HEAD` bytes
+of each disk are kept.
 """

@@ -35,7 +35,7 @@ class Fault:
 
 @define(eq=False)
 class Behaviour:
-    """Of one driver that provides `interfaces`. Method names it does not have are refused with ValueError."""
+    """The behaviour of one driver with these `interfaces`. Names of methods that it lacks raise ValueError."""
 
     clock: IReactorTime
     interfaces: tuple[type[Interface], ...]
@@ -56,7 +56,7 @@ class Behaviour:
         id: str | None = None,
         after: bool = False,
     ) -> None:
-        """Let calls fail (with Unreachable, if nothing else is given), before their effect or `after` it."""
+        """Make calls fail (with Unreachable by default), before their effect or `after` it."""
         check_delays(self.interfaces, {method: 0})
         self.faults.append(Fault(method, error or Unreachable(f"injected failure of {method}"), times, id, after))
 
@@ -66,7 +66,7 @@ class Behaviour:
         self.faults.clear()
 
     async def before(self, method: str, id: str | None = None) -> None:
-        """Count the call, wait its delay, raise its fault."""
+        """Count the call, wait for its delay, raise its fault."""
         self.calls[method] += 1
         seconds = self.delays.get(method, 0)
         if seconds:
@@ -74,7 +74,7 @@ class Behaviour:
         self._raise(method, id, after=False)
 
     def after(self, method: str, id: str | None = None) -> None:
-        """Raise the fault that shall hide what was done."""
+        """Raise the fault that hides what was done."""
         self._raise(method, id, after=True)
 
     @asynccontextmanager
@@ -86,7 +86,7 @@ class Behaviour:
 
     @asynccontextmanager
     async def at_once(self, method: str, id: str | None = None) -> AsyncIterator[None]:
-        """As `around`, for a method that sees to its delay itself."""
+        """As `around`, for a method that handles its delay itself."""
         self.calls[method] += 1
         self._raise(method, id, after=False)
         yield

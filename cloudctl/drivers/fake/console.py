@@ -1,4 +1,4 @@
-"""What a fake guest writes to its serial console, and the cable that leads to who reads it, or sees its screen."""
+"""What a fake guest writes to its serial console, and the cable to a client that reads it or sees its screen."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def grown(volume_id: str, size_gib: int) -> str:
 
 
 def add(log: str, text: str) -> str:
-    """The log with a power event, which begins on a line of its own."""
+    """The log with a power event added on a line of its own."""
     gap = "" if log.endswith("\n") or not log or text.startswith("\n") else "\n"
     return (log + gap + text)[-KEPT:]
 
@@ -54,7 +54,7 @@ def tail(log: str, lines: int | None) -> str:
 
 
 def news(before: str, after: str) -> str:
-    """What the log has now, and had not before; of one whose beginning was dropped, that is what follows its end."""
+    """What was added to the log; if its beginning was dropped meanwhile, what follows its old end."""
     if after.startswith(before):
         return after[len(before) :]
     end = before[-256:]
@@ -62,19 +62,19 @@ def news(before: str, after: str) -> str:
 
 
 def echo(typed: bytes) -> str:
-    """As a terminal shows it: the guest has a prompt, and nobody who would read what comes."""
+    """What was typed, as a terminal shows it: the guest has a prompt, but nothing reads the input."""
     return typed.decode("latin-1").replace("\r\n", "\n").replace("\r", "\n")
 
 
 @implementer(ITransport, IConsumer, IPushProducer)
 @define(eq=False)
 class Cable:
-    """The transport of who has opened a console. `typed`: called with what he writes; `pulled`: once he has hung up."""
+    """The transport of a console's client. `typed` is called with what it writes, `pulled` when it has hung up."""
 
     client: IProtocol
     typed: Callable[[bytes], None]
     pulled: Callable[[], None]
-    _kept: bytes = b""  # while he has said that he takes no more
+    _kept: bytes = b""  # while the client has paused
     _paused: bool = False
     _is_out: bool = False
 
@@ -84,7 +84,7 @@ class Cable:
         self._flush()
 
     def send(self, data: bytes, most: int) -> None:
-        """Nothing of this may be left out: a client that leaves more than `most` bytes unread is hung up on."""
+        """Nothing of this may be dropped: a client that leaves more than `most` bytes unread is disconnected."""
         self._kept += data
         self._flush()
         if len(self._kept) > most:
@@ -109,7 +109,7 @@ class Cable:
             self.client.connectionLost(Failure(ConnectionDone()))
 
     def getPeer(self) -> Any:
-        """Nobody, as there is no address."""
+        """None: there is no address."""
 
     def getHost(self) -> Any:
         """As `getPeer`."""
@@ -125,7 +125,7 @@ class Cable:
         self.loseConnection()
 
     def registerProducer(self, producer: Any, streaming: bool) -> None:
-        """What is typed is never too much."""
+        """Typed input is never throttled."""
 
     def unregisterProducer(self) -> None:
         """As `registerProducer`."""

@@ -1,4 +1,4 @@
-"""A fencer of hosts that only exist by name: those of the fake hypervisor lose their power, and get it back."""
+"""A fencer of hosts that exist only by name: hosts of the fake hypervisor lose their power and get it back."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def create(config: Config, resources: DriverResources) -> FakeFencer:
 @implementer(*INTERFACES)
 @define(eq=False)
 class FakeFencer:
-    hypervisor: object  # whose hosts these are; None: of nobody
+    hypervisor: object  # whose hosts these are; None: nobody's
     behaviour: Behaviour
     fenced: set[str] = field(factory=set)
-    starts: Callable[[str], None] | None = None  # what a host does that gets its power; None: it is up at once
+    starts: Callable[[str], None] | None = None  # what a host does when it gets power; None: it is up at once
 
     async def check(self) -> None:
         if self.hypervisor is not None and not isinstance(self.hypervisor, FakeHypervisor):

@@ -1,4 +1,4 @@
-"""Guests that only say that they run, on hosts that only exist by name."""
+"""Guests that only claim to run, on hosts that exist only by name."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ INTERFACES = (
 )
 OFF = (Power.STOPPED, Power.CRASHED)
 ON = (Power.RUNNING, Power.PAUSED)
-SLICE = 0.5  # seconds between two looks at a guest that moves
-KERNEL_MIB = 64  # what a guest uses that does nothing
+SLICE = 0.5  # seconds between two checks of a migrating guest
+KERNEL_MIB = 64  # what an idle guest uses
 
 
 @frozen
@@ -82,12 +82,12 @@ class Config:
     disk_gib: int = field(default=4096, validator=ge(1))
     delays: dict[str, float] = field(factory=dict, validator=delays_of(INTERFACES))  # method: seconds
     durable: bool = True  # keep guests in the state directory, if there is one: they outlive this process
-    directory: str = ""  # there, instead: for processes that have state directories of their own
+    directory: str = ""  # keep them here instead: for processes that have state directories of their own
 
 
 @frozen
 class Guest:
-    """What is kept of a guest."""
+    """What is stored of a guest."""
 
     spec: GuestSpec
     power: Power = Power.STOPPED
@@ -96,7 +96,7 @@ class Guest:
     reboot_token: str | None = None
     interrupt_token: str | None = None
     rescued: bool = False
-    # On its way to another host: where to, with its disks or without, since when, and whether it shall arrive soon.
+    # While it migrates: where to, with its disks or without, since when, and whether it is to arrive soon.
     moving_to: str | None = None
     takes_disks: bool = True
     moving_since: float = 0.0
@@ -147,10 +147,10 @@ class FakeHypervisor:
     root: Path | None
     guests: Store[Guest]
     changed: Callable[[str], None] | None = None
-    cables: dict[str, Cable] = field(factory=dict)  # of the consoles that are open, by the ids of their guests
+    cables: dict[str, Cable] = field(factory=dict)  # of the open consoles, by the ids of their guests
     screens: Screens = field(factory=Screens)
     elsewhere: bool = False
-    # The last one, and what it was made of: all guests, and the hosts that were up.
+    # The last inventory and what it was made from: all guests, the hosts that were up, the result.
     _inventory: tuple[list[Guest], set[str], tuple[GuestState, ...]] | None = None
 
     async def check(self) -> None:
@@ -169,7 +169,7 @@ class FakeHypervisor:
         self.machines[name] = evolve(self.machines[name], up=False)
 
     def recover_host(self, name: str) -> None:
-        """The host is back after a reboot: the guests that are still its own are off."""
+        """The host is back after a reboot: the guests that still belong to it are off."""
         self.machines[name] = evolve(self.machines[name], up=True, up_since=self.behaviour.clock.seconds())
         for guest in self.guests.values():
             if guest.spec.host == name and guest.power not in OFF:
@@ -191,7 +191,7 @@ class FakeHypervisor:
     async def inventory(self) -> tuple[GuestState, ...]:
         async with self.behaviour.around("inventory"):
             up, guests = {name for name, machine in self.machines.items() if machine.up}, self.guests.values()
-            # What is kept in memory is the same list until something changes.
+            # A store in memory returns the same list until something changes.
             if self._inventory is None or self._inventory[0] is not guests or self._inventory[1] != up:
                 found = tuple(guest.state for guest in guests if guest.spec.host in up)
                 self._inventory = guests, up, found
@@ -334,14 +334,14 @@ class FakeHypervisor:
 
     def _begin_moving(self, spec: GuestSpec, takes_disks: bool) -> None:
         guest = self._find(spec.id)
-        # One that is on its way, or there, was told so before.
+        # One that is on its way, or has arrived, was told so before.
         if guest is not None and spec.host not in (guest.moving_to, guest.spec.host):
             since = self.behaviour.clock.seconds()
             moving = evolve(guest, moving_to=spec.host, takes_disks=takes_disks, moving_since=since, forced=False)
             self._put(moving)
 
     def _is_on_its_way(self, guest: Guest, slowly: float) -> bool:
-        """Whether a guest that takes so many seconds for it has not arrived yet."""
+        """Whether a guest whose migration takes `slowly` seconds has not arrived yet."""
         left = guest.moving_since + slowly - self.behaviour.clock.seconds()
         return guest.moving_to is not None and not guest.forced and left > 0
 
@@ -373,7 +373,7 @@ class FakeHypervisor:
         async with self.behaviour.around("diagnostics", id):
             guest = self._guest(id)
             is_on = guest.power not in OFF
-            # It idles: of its time it has used nothing, and of its memory what a kernel needs.
+            # It idles: it has used no CPU time, and as much memory as a kernel needs.
             volumes = [each.device for each in guest.spec.volumes if each.device]
             names = [*(["vda"] if guest.spec.image else []), *(name.rpartition("/")[2] for name in volumes)]
             return GuestDiagnostics(
@@ -413,7 +413,7 @@ class FakeHypervisor:
             guest = self._guest(id)
             if volume_id not in guest.state.volume_ids:
                 raise UnknownVolume(volume_id)
-            # These guests write nothing, so no copy of their volumes differs.
+            # These guests write nothing, so no copy of their volumes can differ.
             swapped = (evolve(each, info=info) if each.volume_id == volume_id else each for each in guest.spec.volumes)
             self._put(evolve(guest, spec=evolve(guest.spec, volumes=tuple(swapped))))
 

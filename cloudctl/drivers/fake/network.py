@@ -89,12 +89,12 @@ class Config:
 
     delays: dict[str, float] = field(factory=dict, validator=delays_of(INTERFACES))  # method: seconds
     durable: bool = True  # keep networks in the state directory, if there is one: they outlive this process
-    directory: str = ""  # there, instead: for processes that have state directories of their own
+    directory: str = ""  # keep them here instead: for processes that have state directories of their own
 
 
 @frozen
 class Port:
-    """What is kept of a port."""
+    """What is stored of a port."""
 
     spec: PortSpec
     hosts: tuple[str, ...]
@@ -120,7 +120,7 @@ def create(config: Config, resources: DriverResources) -> FakeNetworkBackend:
 @implementer(*INTERFACES, IElsewhere)
 @define(eq=False)
 class FakeNetworkBackend:
-    """Any name is a host: which ones there are only a hypervisor knows."""
+    """Any name is accepted as a host: only a hypervisor knows which hosts there are."""
 
     behaviour: Behaviour
     root: Path | None
@@ -128,8 +128,8 @@ class FakeNetworkBackend:
     ports: Store[Port]
     routers: Store[RouterSpec]
     groups: Store[SecurityGroupSpec]
-    silent: set[str] = field(factory=set)  # hosts that tests have made so
-    changed: set[str] = field(factory=set)  # ids of what tests call changed by others
+    silent: set[str] = field(factory=set)  # hosts that tests have made silent
+    changed: set[str] = field(factory=set)  # ids of what tests declare changed by others
     counted: dict[tuple[str, str], tuple[int, int]] = field(factory=dict)  # router and meter → packets and bytes
     elsewhere: bool = False
 

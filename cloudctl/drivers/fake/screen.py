@@ -1,7 +1,7 @@
-"""The screens of fake guests: dark, with the name of the guest as their title, by the protocol RFB.
+"""The screens of fake guests: dark, with the name of the guest as their title, served by the RFB protocol.
 
-Versions 3.3, 3.7 and 3.8, the security type None, the encoding Raw. What is typed and pointed at goes nowhere. Source:
-RFC 6143.
+Versions 3.3, 3.7 and 3.8, the security type None, the encoding Raw. Keyboard and mouse input is ignored. Source: RFC
+6143.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ VERSION = b"RFB 003.008\n"
 PIXEL = struct.pack(">BBBBHHHBBBxxx", 32, 24, 0, 1, 255, 255, 255, 16, 8, 0)
 NONE = 1  # the security type
 SET_PIXEL_FORMAT, SET_ENCODINGS, UPDATE_REQUEST, KEY, POINTER, CUT_TEXT = 0, 2, 3, 4, 5, 6
-UNREAD = 1 << 20  # bytes that wait for a client that takes none; who asks for more is hung up on
+UNREAD = 1 << 20  # bytes that wait for a client that reads none; one that requests more is disconnected
 
 
 @define(eq=False)
 class Screen:
-    """One viewer's. `send` is given bytes for the viewer, `hang_up` ends it."""
+    """The screen of one viewer. `send` passes bytes to the viewer, `hang_up` disconnects it."""
 
     name: str
     send: Callable[[bytes], None]
     hang_up: Callable[[], None]
     _heard: bytearray = field(factory=bytearray)
     _pixel: int = 4  # bytes
-    _ignored: int = 0  # bytes to come that nobody wants
+    _ignored: int = 0  # bytes to come that are skipped
     _talk: Iterator[int] = field(init=False)
     _needed: int = field(init=False)
 
@@ -42,7 +42,7 @@ class Screen:
         self._needed = next(self._talk)
 
     def hear(self, data: bytes) -> None:
-        """What the viewer says."""
+        """Bytes from the viewer."""
         self._heard += data
         while self._needed >= 0 and self._skip() and len(self._heard) >= self._needed:
             self._needed = next(self._talk, -1)
@@ -50,7 +50,7 @@ class Screen:
             self._heard.clear()
 
     def _skip(self) -> bool:
-        """Whether all that nobody wants is behind."""
+        """Whether all ignored bytes have been skipped."""
         gone = min(self._ignored, len(self._heard))
         del self._heard[:gone]
         self._ignored -= gone
@@ -62,7 +62,7 @@ class Screen:
         return taken
 
     def _conversation(self) -> Iterator[int]:
-        """Yields how many bytes must be there before it goes on; ends where it makes no sense any more."""
+        """Yields how many bytes it needs before it goes on; ends when the viewer makes no sense any more."""
         self.send(VERSION)
         yield len(VERSION)
         version = self._take(len(VERSION))
@@ -80,7 +80,7 @@ class Screen:
             if version >= VERSION:
                 self.send(struct.pack(">I", 0))
         yield 1
-        self._take(1)  # whether others may look, too: they may
+        self._take(1)  # whether others may also watch: they always may
         title = self.name.encode()
         self.send(struct.pack(">HH", WIDTH, HEIGHT) + PIXEL + struct.pack(">I", len(title)) + title)
         while True:
@@ -108,7 +108,7 @@ class Screen:
                 return
 
     def _show(self, incremental: int, x: int, y: int, width: int, height: int) -> None:
-        """Nothing changes, so that whoever asks for changes waits."""
+        """Nothing ever changes, so a viewer that requests changes gets no answer."""
         width, height = max(0, min(width, WIDTH - x)), max(0, min(height, HEIGHT - y))
         if not incremental and width and height:
             self.send(struct.pack(">BxHHHHHi", 0, 1, x, y, width, height, 0) + bytes(width * height * self._pixel))
@@ -116,7 +116,7 @@ class Screen:
 
 @define(eq=False)
 class Screens:
-    """Those that somebody looks at, by the ids of their guests."""
+    """The screens that somebody watches, by the ids of their guests."""
 
     _open: dict[str, list[Cable]] = field(factory=dict)
 
@@ -133,7 +133,7 @@ class Screens:
             del self._open[id]
 
     def darken(self, id: str) -> None:
-        """Nobody sees the guest any more."""
+        """Disconnect all viewers of the guest."""
         for cable in [*self._open.get(id, ())]:
             cable.loseConnection()
 

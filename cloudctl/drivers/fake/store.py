@@ -1,4 +1,4 @@
-"""Where a fake keeps its objects: a dict, or a directory with one small JSON file each.
+"""Where a fake driver keeps its objects: a dict, or a directory with one small JSON file each.
 
 A file is written beside its place and renamed, so that a process killed at any moment leaves the old object or the
 new one. There is no fsync: this survives `kill -9`, not a power cut. Nothing is cached, so a second process on the
@@ -36,7 +36,7 @@ class Store(Protocol[T]):
     def delete(self, id: str) -> None: ...
 
     def values(self) -> list[T]:
-        """All, sorted by id."""
+        """All objects, sorted by id."""
         ...
 
 
@@ -49,7 +49,7 @@ def _others(memory: Memory[Any], _attribute: Any, objects: dict[str, T]) -> dict
 class Memory(Generic[T]):
     objects: dict[str, T] = field(factory=dict, on_setattr=_others)
     _sorted: list[str] | None = None  # their ids
-    _values: list[T] | None = None  # a list stays as it is once it was given away
+    _values: list[T] | None = None  # a list is never changed once it was returned
 
     def get(self, id: str) -> T | None:
         return self.objects.get(id)
@@ -108,7 +108,7 @@ class Directory(Generic[T]):
 
 
 def write(file: Path, data: bytes) -> None:
-    """The file holds `data`, or what it held before."""
+    """The file holds `data`, or what it held before if this process is killed."""
     file.parent.mkdir(parents=True, exist_ok=True)
     beside = file.with_name(f"{file.name}.{os.getpid()}.new")
     beside.write_bytes(data)
@@ -116,7 +116,7 @@ def write(file: Path, data: bytes) -> None:
 
 
 def directory(durable: bool, resources: DriverResources, wished: str = "") -> Path | None:
-    """Where a fake keeps its stores; None: in memory, as in a cloud that has no state directory."""
+    """Where a fake driver keeps its stores; None: in memory, as in a cloud that has no state directory."""
     if not durable:
         return None
     return Path(wished) if wished else resources.state_dir
@@ -127,7 +127,7 @@ def open_store(cls: type[T], root: Path | None, name: str) -> Store[T]:
 
 
 def check_writable(root: Path | None) -> None:
-    """Raises Unusable if a directory was asked for and cannot be written."""
+    """Raises Unusable if a directory is configured and cannot be written."""
     if root is None:
         return
     try:
@@ -139,7 +139,7 @@ def check_writable(root: Path | None) -> None:
 
 
 def head(image: ImageSource | None) -> str:
-    """The start of an image's bytes, one character a byte. Raises Unfit if its file cannot be read."""
+    """The start of an image's bytes, one character per byte. Raises Unfit if its file cannot be read."""
     if image is None or image.path is None:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""Volumes that take up a name and a size."""
+"""Volumes that consist of a name and a size."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from cloudctl.drivers.specs import (
 )
 
 GIB = 1 << 30
-BLOCK = 64  # bytes in which changes are told
+BLOCK = 64  # bytes; the granularity of reported changes
 
 INTERFACES = (IVolumeBackend, IVolumeSnapshots, IVolumeData, IVolumeFormats, IVolumeAdoption)
 
@@ -49,19 +49,19 @@ class Config:
         factory=dict, validator=delays_of((*INTERFACES, IVolumeChanges))
     )  # method: seconds
     durable: bool = True  # keep volumes in the state directory, if there is one: they outlive this process
-    directory: str = ""  # there, instead: for processes that have state directories of their own
-    tells_changes: bool = False  # what has changed since a mark
+    directory: str = ""  # keep them here instead: for processes that have state directories of their own
+    tells_changes: bool = False  # report what has changed since a mark
 
 
 @frozen
 class Volume:
-    """What is kept of a volume."""
+    """What is stored of a volume."""
 
     id: str
     size_gib: int
     head: str = ""
     hosts: tuple[str, ...] = ()
-    marks: dict[str, str] = field(factory=dict)  # what it held then, the oldest first
+    marks: dict[str, str] = field(factory=dict)  # mark → what the volume held then, the oldest first
 
     @cached_property
     def state(self) -> VolumeState:
@@ -76,13 +76,13 @@ class Snapshot:
 
 @frozen
 class Loose:
-    """What is there beside the cloud's own: a volume, or, with `volume_id`, a snapshot of one of those."""
+    """What the backend has besides the cloud's own: a volume or, with `volume_id`, a snapshot of one of the cloud's."""
 
     name: str
     size_gib: int
     head: str = ""
     volume_id: str | None = None
-    was: str = ""  # the id of the volume that it was before
+    was: str = ""  # the id that it had as a volume of the cloud
 
     @property
     def state(self) -> Unmanaged:
@@ -117,7 +117,7 @@ class FakeVolumeBackend:
     loose: Store[Loose]
     loose_snapshots: Store[Loose]
     elsewhere: bool = False
-    # The last one, and the volumes that it was made of.
+    # The volumes that the last inventory was made from, and that inventory.
     _inventory: tuple[list[Volume], tuple[VolumeState, ...]] | None = None
 
     formats = ("qcow2",)
@@ -140,7 +140,7 @@ class FakeVolumeBackend:
     async def inventory(self) -> tuple[VolumeState, ...]:
         async with self.behaviour.around("inventory"):
             volumes = self.volumes.values()
-            # What is kept in memory is the same list until something changes.
+            # A store in memory returns the same list until something changes.
             if self._inventory is None or self._inventory[0] is not volumes:
                 self._inventory = volumes, tuple(volume.state for volume in volumes)
             return self._inventory[1]
@@ -234,7 +234,7 @@ class FakeVolumeBackend:
             demand_free(volume)
             self.volumes.put(id, evolve(volume, head=head(image)))
 
-    # -- adoption: what replaces something is there before that goes, and a repeat removes what is left of it
+    # -- adoption: the new object is there before the old one goes, and a repeat removes what is left of the old one
 
     async def unmanaged(self) -> tuple[Unmanaged, ...]:
         async with self.behaviour.around("unmanaged"):
@@ -303,7 +303,7 @@ class FakeVolumeBackend:
         return snapshot
 
     def _source(self, spec: VolumeSpec) -> tuple[str, int]:
-        """Content of the source, and the least size in GiB that holds it."""
+        """The content of the source, and the least size in GiB that holds it."""
         if spec.snapshot_id is not None:
             snapshot = self._snapshot(spec.snapshot_id)
             return snapshot.head, snapshot.state.size_gib
@@ -324,7 +324,7 @@ class FakeVolumeBackend:
 @implementer(IVolumeChanges)
 @define(eq=False)
 class MarkedVolumeBackend(FakeVolumeBackend):
-    """One that tells what has changed."""
+    """A backend that reports what has changed."""
 
     async def marks(self, id: str) -> tuple[str, ...]:
         async with self.behaviour.around("marks", id):

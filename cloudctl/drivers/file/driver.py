@@ -1,6 +1,6 @@
 """The objects driver `file`: contents are `<directory>/<two digits>/<id>`.
 
-A file never changes after it has its name, and whoever has opened it reads on although the name is gone.
+A file never changes once it has its name, and a reader that has opened it can read on after the name is gone.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from cloudctl.drivers.specs import DriverResources
 
 CHUNK = 2**20  # bytes that are in memory at once
 FULL = (errno.ENOSPC, errno.EDQUOT)
-# Why a hard link cannot be where a copy can: another file system, or one without such links.
+# Why a hard link fails where a copy can be made: another file system, or one without such links.
 UNLINKABLE = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK)
-DIGITS = 2  # of the ids, that name folders
-PART = "part-"  # before the name of a folder that is no objects'
-HALF = "half-"  # what a copy is called until it is whole
-ABANDONED = 86_400.0  # seconds after which nobody copies any more
+DIGITS = 2  # of an id, that name its folder
+PART = "part-"  # before the name of a folder that belongs to another part than the object store
+HALF = "half-"  # before the name of a copy until it is whole
+ABANDONED = 86_400.0  # seconds after which a half copy is considered abandoned
 
 
 @frozen
 class Config:
     """`[driver.objects.file]`"""
 
-    directory: str = ""  # empty: "objects" beside all other data; what is kept for others than objects is in folders
+    directory: str = ""  # empty: "objects" beside all other data; other parts than the object store have folders in it
 
 
 def create(config: Config, resources: DriverResources) -> ObjectFiles:
@@ -75,7 +75,7 @@ class ObjectFiles:
         self.ensure_all_kept(((id, path),))
 
     def ensure_all_kept(self, contents: Sequence[tuple[str, str]]) -> None:
-        """All syncs of data, then all of names: of each kind the file system does most with the first."""
+        """All syncs of data, then all of names: the file system does most of the work of a group in its first sync."""
         named = {self.path(id): Path(path) for id, path in contents}
         folders = {target.parent for target in named}
         with _told(self.directory):
@@ -100,7 +100,7 @@ class ObjectFiles:
                 raise UnknownContent(id) from None
 
     def ensure_absent(self, id: str) -> None:
-        """What a power cut brings back is in the inventory."""
+        """A content that a power cut brings back is in the inventory again."""
         path = self.path(id)
         with _told(path):
             path.unlink(missing_ok=True)
@@ -115,12 +115,12 @@ class ObjectFiles:
             return ()
 
     def _name(self, source: Path, target: Path) -> None:
-        """`target` is what `source` is, which is on the disk: so all of it is before it has the name."""
+        """`target` becomes the content of `source`, which is synced already: so it is whole before it has the name."""
         try:
             os.link(source, target)
             return
         except FileExistsError:
-            return  # somebody else keeps the same
+            return  # another call has kept the same content
         except OSError as error:
             if error.errno not in UNLINKABLE:
                 raise
@@ -153,7 +153,7 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """What the system says, as drivers say it."""
+    """The system's errors as DriverErrors."""
     try:
         yield
     except OSError as error:

@@ -1,1 +1,1 @@
-"""The bus of a cloud that has none."""
+"""The bus of a cloud without a message bus."""

@@ -1,4 +1,4 @@
-"""A bus that leads nowhere: what one part of the cloud tells another is in the database, in the same transaction."""
+"""A bus that leads nowhere: parts of the cloud tell each other things in the database, in the same transaction."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def create(config: Config, resources: DriverResources) -> InternalBus:
 @frozen
 class InternalBus:
     async def check(self) -> None:
-        """There is nothing to look at."""
+        """There is nothing to check."""
 
     async def close(self) -> None:
         """Nothing is open."""

@@ -1,1 +1,1 @@
-"""Fencing by IPMI 2.0: the power of hosts, as their management controllers have it."""
+"""Fencing by IPMI 2.0: the power of hosts, through their management controllers."""

@@ -1,4 +1,4 @@
-"""The fencer `ipmi`: ipmitool over lanplus. Passwords are in files: arguments of programs are seen by everybody."""
+"""The fencer `ipmi`: ipmitool over lanplus. Passwords are in files because everybody can see programs' arguments."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Config:
     """`[driver.fencer.ipmi]`"""
 
     hosts: dict[str, HostOptions] = field(factory=dict)  # by the names that the hypervisor gives them
-    timeout: float = field(default=20.0, validator=positive)  # seconds, of one answer
+    timeout: float = field(default=20.0, validator=positive)  # seconds, for one answer
     power_timeout: float = field(default=60.0, validator=positive)  # seconds until a host is off
 
 

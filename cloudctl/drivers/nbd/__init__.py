@@ -1,1 +1,1 @@
-"""Volumes that one `qemu-storage-daemon` serves by NBD: any host that reaches it can attach them."""
+"""Volumes that a `qemu-storage-daemon` serves by NBD: any host that reaches it can attach them."""

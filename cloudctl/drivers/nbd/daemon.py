@@ -1,8 +1,8 @@
-"""One `qemu-storage-daemon`: started when it is first needed, found again, told what to do by QMP.
+"""One `qemu-storage-daemon`: started when first needed, found again after a restart, controlled by QMP.
 
-It is of a user that has nothing: what it serves and where it listens is handed to it open. It outlives this process,
-and is known by the lock that it holds on its pid file. Its monitor is connected as long as somebody watches it, so its
-death is seen at once. Source: the manual page qemu-storage-daemon(1).
+It runs as a user that owns nothing: what it serves and where it listens is handed to it open. It outlives this process
+and is recognized by the lock that it holds on its pid file. Its monitor stays connected while a process watches it, so
+its death is noticed at once. Source: the manual page qemu-storage-daemon(1).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _log = Logger()
 
 @frozen
 class Sockets:
-    """Where one daemon is found. `stem` is a path without its ending."""
+    """Where one daemon is found. `stem` is a path without its suffix."""
 
     stem: Path
 
@@ -56,7 +56,7 @@ class Sockets:
         return self.stem.with_suffix(".nbd")
 
     def open(self) -> None:
-        """Make the directory, which clients go through. Raises Unusable."""
+        """Create the directory, which clients must be able to pass through. Raises Unusable."""
         longest = max(len(os.fsencode(path)) for path in (self.qmp, self.nbd))
         if longest > SOCKET_PATH_LIMIT:
             raise Unusable(f"a socket path would be {longest} bytes long; set runtime_dir to a shorter path")
@@ -71,7 +71,7 @@ class Sockets:
 
 
 def sockets(runtime_dir: Path, volumes: Path, volume_id: str | None = None) -> Sockets:
-    """Those of the daemon of a volume in this directory; without one: of the daemon that served all of them."""
+    """The sockets of a volume's daemon, for this directory of volumes; without a volume: of the one for all volumes."""
     directory = os.fsencode(volumes)
     if volume_id is None:
         return Sockets(runtime_dir.absolute() / f"volumes-{sha256(directory).hexdigest()[:12]}")
@@ -81,24 +81,24 @@ def sockets(runtime_dir: Path, volumes: Path, volume_id: str | None = None) -> S
 
 @define(eq=False)
 class Daemon:
-    """Not for two calls of `running` or `stop` at a time."""
+    """For one call of `running` or `stop` at a time."""
 
     programs: Programs
     sockets: Sockets
     server: Mapping[str, Any]  # where it serves, a SocketAddress
-    user: Account | None  # whose group may connect to its socket, beside those that are let in one by one
+    user: Account | None  # whose group may connect to its socket, besides the users that are admitted one by one
     answer_timeout: float
     disks: Callable[[], Mapping[str, Path]] = dict  # node → the qcow2 that it opens when it starts
-    on_death: Callable[[], None] = lambda: None  # called when it ends, or closes its monitor, though nobody asked
+    on_death: Callable[[], None] = lambda: None  # called when it ends or closes its monitor unasked
     _monitor: Monitor | None = None
-    _expected: bool = False  # its end
+    _expected: bool = False  # its end is expected
 
     def is_alive(self) -> bool:
-        """Whether there is such a process, even one that does not answer."""
+        """Whether the process exists, even if it does not answer."""
         try:
             with self.sockets.pid.open("rb+") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Of one that a release before this one has started.
+                # The lock of a daemon that an earlier release has started.
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except FileNotFoundError:
             return False
@@ -129,7 +129,7 @@ class Daemon:
         monitor.lost.addCallback(self._lost)
 
     async def stop(self) -> None:
-        """It has ended. It must serve nobody. Raises Unreachable."""
+        """The daemon has ended. It must not be serving anybody. Raises Unreachable."""
         if not self.is_alive():
             return
         await self.running()
@@ -138,7 +138,7 @@ class Daemon:
         try:
             await self.ask("quit")
         except Gone:
-            pass  # it ended before its answer was out
+            pass  # it ended before it answered
         clock = self.programs.clock
         limit = clock.seconds() + self.answer_timeout
         while self.is_alive():
@@ -148,7 +148,7 @@ class Daemon:
         self.sockets.remove()
 
     def close(self) -> None:
-        """Let go of the monitor; the daemon stays."""
+        """Disconnect the monitor; the daemon stays."""
         self._expected = True
         if self._monitor is not None:
             self._monitor.close()
@@ -158,7 +158,7 @@ class Daemon:
         return await self._execute(command, arguments or {}, self.answer_timeout)
 
     async def tell(self, command: str, arguments: Mapping[str, Any], timeout: float | None = None) -> Any:
-        """As `ask`, for a command that changes something. Raises NoCapacity, too."""
+        """As `ask`, for a command that changes something. Also raises NoCapacity."""
         _log.debug("would send the storage daemon {command} {arguments}", command=command, arguments=arguments)
         return await self._execute(command, arguments, timeout or self.answer_timeout)
 
@@ -209,7 +209,7 @@ class Daemon:
 def daemons(
     place: Place, records: Records, programs: Programs, user: Account | None
 ) -> Callable[[Volume | None], Daemon]:
-    """Of a volume that has a place; of None: the one of all that have none."""
+    """The daemon of a volume that has a place; for None: of all volumes without a place."""
 
     def of(volume: Volume | None) -> Daemon:
         found = sockets(place.runtime_dir, records.root, None if volume is None else volume.id)
@@ -227,7 +227,8 @@ def disk(node: str, file: str | Lent) -> Mapping[str, Any]:
 
 @contextmanager
 def _locked(file: Path) -> Iterator[int]:
-    """A descriptor: as long as any process has it open, the file is locked. Raises Unreachable: it is."""
+    """A descriptor that locks the file as long as any process has it open. Raises Unreachable if it is locked already.
+    """
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -240,9 +241,9 @@ def _locked(file: Path) -> Iterator[int]:
 
 @contextmanager
 def _listening(path: Path, user: Account | None) -> Iterator[int]:
-    """A descriptor of a socket that takes the place of the one before, with all that could connect to that.
+    """A descriptor of a socket that replaces the previous one and admits everybody who could connect to that.
 
-    `user`: whose group can, if there is none before.
+    `user`: whose group may connect if there was no previous one.
     """
     beside = path.with_suffix(".new")
     beside.unlink(missing_ok=True)

@@ -1,10 +1,10 @@
-"""Volumes that are connected are open in a storage daemon each, all others in nobody.
+"""Each connected volume is open in a storage daemon of its own; other volumes are not open anywhere.
 
-Each host has an export of its own, `<volume id>/<host>`, so that a host which may not use a volume any more is cut off,
-even while others use it. Whoever reaches a daemon reaches one volume: NBD knows no passwords. The records are the wish.
-While a daemon is away a guest's QEMU waits and tries again.
+Each host has an export of its own, `<volume id>/<host>`, so that a host that may no longer use a volume is cut off even
+while others use it. Whoever reaches a daemon reaches only one volume: NBD has no passwords. The records are the
+requested state. While a daemon is away, a guest's QEMU waits and tries again.
 
-A release before this one had one daemon for all volumes (`shared`). What it serves it serves until nobody uses that.
+An earlier release had one daemon for all volumes (`shared`). It serves its volumes until nobody uses them any more.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class ServedDisks:
 
     records: Records
     images: Images
-    daemon: Callable[[Volume | None], Daemon]  # of a volume that has a place; of all that have none
+    daemon: Callable[[Volume | None], Daemon]  # of a volume that has a place; for None: of all that have none
     fenced: Fenced
     clock: IReactorTime
     retry_seconds: float
     by_ports: bool  # a place is a port
     dry_run: bool
     _served: dict[str, Served] = field(factory=dict)  # by the volume's id; "": those that have no place
-    _places: dict[str, int] = field(factory=dict)  # that this process gave, whose records may be on their way
+    _places: dict[str, int] = field(factory=dict)  # assigned by this process; their records may not be written yet
 
     protocol = "nbd"
     multiattach = True
@@ -65,7 +65,7 @@ class ServedDisks:
         return {"driver_volume_type": "nbd", "data": data}
 
     def of(self, volume: Volume) -> Served:
-        """Where it is served, or was."""
+        """Where the volume is served, or was."""
         key = "" if volume.place is None else volume.id
         if key not in self._served:
             daemon = self.daemon(placed(volume))
@@ -104,7 +104,7 @@ class ServedDisks:
         async with served.exclusive():
             await served.equal([volume])
         if not volume.hosts:
-            # Not before its daemon has let go of it.
+            # Not before its daemon has released it.
             self._places.pop(volume.id, None)
             if volume.place is not None and not served.daemon.is_alive():
                 await self._served.pop(volume.id).close()
@@ -116,7 +116,7 @@ class ServedDisks:
             served = self.of(volume)
             async with served.exclusive():
                 await served.equal([volume])
-                # A node that is exported cannot be resized; the clients connect again by themselves.
+                # An exported node cannot be resized; the clients reconnect by themselves.
                 await served.withdraw(exports(volume))
                 try:
                     size = {"node-name": node_name(volume.id), "size": size_gib * GIB}

@@ -1,8 +1,9 @@
-"""Hosts to which no volume of a directory is offered, and whose turn it is to change what a volume's daemon offers.
+"""Hosts to which no volume of a directory is offered, and turns at changing what a volume's daemon offers.
 
-A mark is a file, so every process that serves volumes sees it, and whoever is started later. Who makes the exports of a
-daemon equal to the records has its turn from reading the marks until the last export is there; the fencer marks first
-and has its turn at each daemon then. So what it sees in its turn stays so: whoever comes later has seen the mark.
+A mark is a file, so every process that serves volumes sees it, even one that starts later. A process that makes a
+daemon's exports equal to the records holds the turn from reading the marks until the last export exists; the fencer
+marks the host first and then takes the turn at each daemon. So what the fencer sees in its turn stays true: whoever
+takes the turn later has seen the mark.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Fenced:
     reactor: Any
 
     def has(self, host: str) -> bool:
-        """Raises Unreachable: nobody can tell now."""
+        """Raises Unreachable if this cannot be determined now."""
         try:
             self._mark(host).stat()
         except FileNotFoundError:
@@ -45,7 +46,7 @@ class Fenced:
         return True
 
     async def mark(self, host: str) -> None:
-        """It is on the disk. Raises NoCapacity, Unreachable."""
+        """The mark is on the disk. Raises NoCapacity, Unreachable."""
         await self._change(f"mark {host} as fenced", _put, self._mark(host), host)
 
     async def unmark(self, host: str) -> None:
@@ -55,7 +56,7 @@ class Fenced:
         return self.root / "fenced" / sha256(host.encode()).hexdigest()[:32]
 
     async def _change(self, what: str, function: Any, *args: Any) -> None:
-        """In a thread, since fsync(2) may take its time."""
+        """In a thread, since fsync(2) may take long."""
         try:
             with room_for(what):
                 await deferToThreadPool(self.reactor, self.reactor.getThreadPool(), function, *args)
@@ -84,17 +85,17 @@ def _remove(mark: Path) -> None:
 
 
 def turn_file(records: Records, volume: Volume | None) -> Path:
-    """Of the daemon of this volume; of None: of the one that serves all those that have no place."""
+    """The file of this volume's daemon; for None: of the daemon that serves all volumes without a place."""
     return records.root / "turn" if volume is None else records.directory(volume.id) / "turn"
 
 
 @frozen
 class Turn:
-    """As long as it lasts nobody else changes what the daemon offers.
+    """While it lasts, nobody else changes what the daemon offers.
 
-    An export that is withdrawn is not listed any more while requests of its client are still carried out. Who begins to
-    withdraw notes it here, so that one who dies meanwhile, or gives up, leaves word. The note is the size of the file:
-    it needs no room on the disk.
+    An export that is being withdrawn is no longer listed while requests of its client are still carried out. A process
+    that begins to withdraw notes it here, so that the note remains if it dies or gives up meanwhile. The note is the
+    size of the file: it needs no room on the disk.
     """
 
     descriptor: int
@@ -109,7 +110,8 @@ class Turn:
 
 @asynccontextmanager
 async def turn(file: Path, clock: IReactorTime, seconds: float) -> AsyncIterator[Turn | None]:
-    """None: the volume is gone, so there is nothing to offer. Raises Unreachable; Busy: it did not come in time."""
+    """None: the volume is gone, so there is nothing to offer. Raises Unreachable; Busy if the turn did not come in time.
+    """
     try:
         with room_for("note whose turn it is"):
             descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,9 +1,9 @@
-"""The fencer `nbd`: the storage daemons of this machine offer nothing to a host any more, whatever becomes of the host.
+"""The fencer `nbd`: the storage daemons of this machine no longer offer anything to a host, whatever becomes of it.
 
-A daemon's monitor is in the hands of the process that looks after it, which may be another one, or nobody's. So a
-daemon that offers something to the host is ended: what was asked of it ends with it. Who looks after it starts it again
-at once, without what is fenced; the guests of other hosts wait meanwhile. Then each daemon is looked at as a client
-sees it. Source: the manual page qemu-nbd(8).
+A daemon's monitor belongs to the process that looks after the daemon, which may be another one, or to none. So a daemon
+that offers something to the host is killed, and its pending requests end with it. The process that looks after it
+restarts it at once, without the fenced exports; the guests of other hosts wait meanwhile. Each daemon is examined as a
+client sees it. Source: the manual page qemu-nbd(8).
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from cloudctl.drivers.qcow2.records import Records, Volume
 from cloudctl.drivers.qcow2.volumes import FileVolumes
 from cloudctl.drivers.specs import DriverResources
 
-AT_ONCE = 4  # daemons that are looked at
+AT_ONCE = 4  # daemons that are examined
 GRACE = 2.0  # seconds that a daemon has to end by itself
 EXPORT = " export: '"
 
 
 @frozen
 class Config(options.Place):
-    """`[driver.fencer.nbd]`. Unless it says where, all volume drivers `nbd` of the cloud are meant."""
+    """`[driver.fencer.nbd]`. Unless it names a place, all volume drivers `nbd` of the cloud are meant."""
 
-    # Those that reach volumes by NBD, as the hypervisor names them.
+    # The hosts that reach volumes by NBD, as the hypervisor names them.
     hosts: list[str] = field(factory=list)
-    # Where volumes are, and are served, as in `[driver.volume.nbd]`, by names of any kind; for one place alone the
-    # same options of this table do.
+    # Where volumes are kept and served, as in `[driver.volume.nbd]`, under arbitrary names; for a single place the same
+    # options in this table suffice.
     backends: dict[str, options.Place] = field(factory=dict)
 
     @property
     def places(self) -> Sequence[options.Place]:
-        """Those that were named."""
+        """The configured places."""
         if self.backends:
             return tuple(self.backends.values())
         return (self,) if self.directory or self.listen else ()
@@ -68,7 +68,7 @@ class Backend:
 
     @classmethod
     def of(cls, driver: object) -> Backend | None:
-        """None: it is no volume driver `nbd`."""
+        """None: it is not a volume driver `nbd`."""
         if isinstance(driver, FileVolumes) and isinstance(driver.disks, ServedDisks):
             disks = driver.disks
             return cls(disks.records, disks.fenced, disks.daemon, disks.by_ports)
@@ -77,7 +77,7 @@ class Backend:
     @classmethod
     def at(cls, place: options.Place, resources: DriverResources, programs: Programs) -> Backend:
         if resources.state_dir is not None:
-            # Of the volume driver, beside ours.
+            # The state directory of the volume driver, beside ours.
             resources = evolve(resources, state_dir=resources.state_dir.parents[1] / "volume" / "nbd")
         records = Records(directory(place.directory, resources), resources.reactor)
         fenced = Fenced(records.root, resources.reactor)
@@ -100,8 +100,8 @@ def create(config: Config, resources: DriverResources) -> NbdFencer:
 @frozen(eq=False)
 class NbdFencer:
     config: Config
-    backends: Sequence[Backend]  # that are fenced
-    own: Sequence[Backend]  # that the cloud has
+    backends: Sequence[Backend]  # where hosts are fenced
+    own: Sequence[Backend]  # the cloud's own
     programs: Programs
     clock: IReactorTime
 
@@ -117,12 +117,12 @@ class NbdFencer:
         self._demand_volumes(Unreachable)
         for backend in self.backends:
             await backend.fenced.mark(host)
-        # One that cannot be seen to withdraw its volumes leaves those of the others withdrawn, and no proof.
+        # If one backend cannot be seen to withdraw its volumes, those of the others stay withdrawn, without proof.
         cut_off = [await self._withdraw(backend, host) for backend in self.backends]
         return f"{host} is offered {' and '.join(cut_off)}"
 
     async def ensure_unfenced(self, host: str) -> None:
-        """It is offered its volumes when they are connected to it again, or their daemons start anew."""
+        """The host is offered its volumes when they are connected to it again, or their daemons restart."""
         self._demand(host)
         for backend in self.backends:
             await backend.fenced.unmark(host)
@@ -132,7 +132,7 @@ class NbdFencer:
             raise UnknownHost(host)
 
     def _demand_volumes(self, error: type[Unusable] | type[Unreachable]) -> None:
-        """That a host is offered nothing of a directory without volumes would prove nothing, nor of some of several."""
+        """A host that is offered nothing from an empty directory, or from some of several, would prove nothing."""
         for each in self.backends:
             if not each.is_there:
                 raise error(f"{each.records.root} is no directory of volumes that the driver nbd serves")
@@ -142,7 +142,7 @@ class NbdFencer:
                 raise error(f"the cloud has volumes in {each.records.root}, too, which is not among the backends")
 
     async def _withdraw(self, backend: Backend, host: str) -> str:
-        # Read after the mark: whoever connects another one has seen it.
+        # Read after marking: a process that connects another volume later has seen the mark.
         volumes = backend.records.volumes()
         places = [each for each in volumes if each.place is not None]
         some = DeferredSemaphore(AT_ONCE)
@@ -158,9 +158,9 @@ class NbdFencer:
     # -- one daemon
 
     async def _cut_off(self, backend: Backend, volume: Volume | None, host: str) -> None:
-        """Raises Unreachable, Busy: nobody can tell."""
+        """Raises Unreachable, Busy if this cannot be determined."""
         daemon = backend.daemon(volume)
-        # Longer than those who look after it have for one answer.
+        # Longer than the process that looks after the daemon waits for one answer.
         async with turn(turn_file(backend.records, volume), self.clock, 3 * daemon.answer_timeout) as ours:
             alive = daemon.is_alive()
             if alive and ((ours is not None and ours.is_withdrawing) or await self._may_use(daemon, host)):
@@ -173,7 +173,7 @@ class NbdFencer:
                     raise Unreachable(f"volume {volume.id} is offered to {host} by a process that is not found here")
 
     async def _may_use(self, daemon: Daemon, host: str) -> bool:
-        """Whether it offers the host something, or does not say."""
+        """Whether the daemon offers the host something, or does not answer."""
         try:
             found = await self._exports(daemon)
         except (ProgramFailed, ProgramTimedOut):
@@ -181,14 +181,14 @@ class NbdFencer:
         return any(each.rpartition("/")[2] == host for each in found)
 
     async def _is_offered(self, daemon: Daemon, volume: Volume, host: str) -> bool:
-        """By whoever is at the port where it last was."""
+        """Whether any process at the volume's last port offers it to the host."""
         try:
             return export_name(volume.id, host) in await self._exports(daemon)
         except ProgramFailed:
             return False
 
     async def _exports(self, daemon: Daemon) -> list[str]:
-        """The names that it offers to whoever asks. Raises ProgramFailed, ProgramTimedOut."""
+        """The names that the daemon offers to any client. Raises ProgramFailed, ProgramTimedOut."""
         where = daemon.server
         words = (
             [f"--socket={where['path']}"]
@@ -200,7 +200,7 @@ class NbdFencer:
         return [each.removeprefix(EXPORT).removesuffix("'") for each in lines if each.startswith(EXPORT)]
 
     async def _end(self, daemon: Daemon) -> None:
-        """It lets go of its pid file last, when nothing that was asked of it is carried out any more."""
+        """End the daemon. It releases its pid file last, when no request is carried out any more."""
         now = self.clock.seconds()
         kill_at, give_up_at = now + GRACE, now + GRACE + daemon.answer_timeout
         sent = None
@@ -215,13 +215,13 @@ class NbdFencer:
 
 
 def told_to_end(pid_file: Path, how: signal.Signals) -> bool:
-    """Whether there is a storage daemon that has it open: what the file says is of no use if its writer was killed."""
+    """Signal the storage daemon that has the file open; whether there is one. The file's content may be out of date."""
     found = [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit() and _holds(each, pid_file)]
     for pid in found:
         with suppress(ProcessLookupError):
             process = os.pidfd_open(pid)
             try:
-                # The number may have become another's in between.
+                # The number may have been reused in between.
                 if _holds(Path(f"/proc/{pid}"), pid_file):
                     signal.pidfd_send_signal(process, how)
             finally:
@@ -232,13 +232,13 @@ def told_to_end(pid_file: Path, how: signal.Signals) -> bool:
 def _holds(process: Path, pid_file: Path) -> bool:
     """Whether it is a storage daemon, and has this file open."""
     try:
-        # Its program may have been replaced since, and is called "… (deleted)" then.
+        # If its program has been replaced since, the link says "… (deleted)".
         if Path(os.readlink(process / "exe")).name.split()[0] != PROGRAM:
             return False
         wanted = pid_file.stat()
         return any(_is(each, wanted) for each in (process / "fd").iterdir())
     except OSError:
-        return False  # it has ended, or is somebody else's
+        return False  # it has ended, or belongs to somebody else
 
 
 def _is(descriptor: Path, wanted: os.stat_result) -> bool:

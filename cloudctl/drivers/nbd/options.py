@@ -31,15 +31,15 @@ def _is_endpoint(_instance: object, _attribute: object, value: str) -> None:
 
 @frozen
 class Place:
-    """Where volumes are, and where they are served."""
+    """Where volumes are kept, and where they are served."""
 
-    # Where the volumes are kept, of one cloud only. Empty: in the volume driver's own state directory.
+    # Where the volumes of this cloud alone are kept. Empty: in the volume driver's own state directory.
     directory: str = ""
-    # Where hosts reach the daemons: "address:port" of this machine. The first volume that is connected has this port,
-    # each more the lowest that is free above. Whoever reaches them can use the connected volumes, so it must be a
+    # Where hosts reach the daemons: "address:port" of this machine. The first connected volume has this port, each
+    # further one the lowest free port above. Whoever reaches them can use the connected volumes, so it must be a
     # network of the hosts only. Empty: UNIX sockets, for hosts that are all on this machine.
     listen: str = field(default="", validator=_is_endpoint)
-    # Where sockets and the process id live. The paths of sockets are limited to 107 bytes, so it must be short.
+    # Where sockets and process ids live. The paths of sockets are limited to 107 bytes, so it must be short.
     runtime_dir: Path = Path("/run/cloudctl")
     # Seconds until an answer of a daemon is given up.
     answer_timeout: float = field(default=20.0, validator=gt(0))
@@ -49,16 +49,16 @@ class Place:
 class Config(Place):
     """`[driver.volume.nbd]`"""
 
-    # Whose group may connect to the UNIX socket of every volume: the user of all guests, where the hypervisor does not
-    # give each guest one of its own, and let it in, as `qemu` does. Empty: nobody but root.
+    # Whose group may connect to the UNIX socket of every volume: the user of all guests, if the hypervisor does not
+    # give each guest a user of its own and admit that, as `qemu` does. Empty: nobody but root.
     user: str = field(default="", validator=optional_account)
-    # How many times the size of the file system may be promised. Volumes take up room only as they are written.
+    # How many times the size of the file system may be allocated. Volumes take up room only as they are written.
     overcommit: float = field(default=20.0, validator=ge(1.0))
     # Seconds until a copy of a volume or an image is given up.
     copy_timeout: float = field(default=3600.0, validator=gt(0))
     # Seconds between attempts to start a daemon that has ended, as long as they fail.
     retry_seconds: float = field(default=2.0, validator=gt(0))
-    # Write what would be changed to the log, and change nothing.
+    # Log what would be changed, and change nothing.
     dry_run: bool = False
 
     @property
@@ -67,7 +67,7 @@ class Config(Place):
 
 
 def server(listen: str, socket: Path, place: int = 0) -> Mapping[str, Any]:
-    """A daemon's address as QEMU's SocketAddress. `place`: how many ports above the first."""
+    """A daemon's address as QEMU's SocketAddress. `place`: how many ports above the first one."""
     if not listen:
         return {"type": "unix", "path": str(socket)}
     host, port = endpoint(listen)

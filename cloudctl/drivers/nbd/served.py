@@ -1,4 +1,4 @@
-"""What one storage daemon exports: made equal to the records after every change, after a restart, after its death."""
+"""What one storage daemon exports: made equal to the records after every change, restart, or death of the daemon."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _log = Logger()
 
 
 def node_name(volume_id: str) -> str:
-    """QEMU's names of nodes have 31 characters at most."""
+    """The volume's node; QEMU's node names have 31 characters at most."""
     return f"v{sha256(volume_id.encode()).hexdigest()[:30]}"
 
 
 def exports(volume: Volume, is_fenced: Callable[[str], bool] = lambda _host: False) -> dict[str, str]:
-    """Id of each export that the volume should have → its name, which hosts ask for. A fenced host has none."""
+    """Id of each export that the volume should have → its name, which hosts request. A fenced host has none."""
     hosts = [host for host in volume.hosts if not is_fenced(host)]
     return {_export_id(volume.id, host): export_name(volume.id, host) for host in hosts}
 
@@ -47,15 +47,15 @@ class Served:
     """`lost` is for the daemon's `on_death`."""
 
     daemon: Daemon
-    volumes: Callable[[], Sequence[Volume]]  # that the daemon is for, by their records
+    volumes: Callable[[], Sequence[Volume]]  # the records of the volumes that the daemon is for
     disk: Callable[[str], Path]  # of a volume
     clock: IReactorTime
     retry_seconds: float
     turn_file: Path
     is_fenced: Callable[[str], bool]
-    _lock: DeferredLock = field(factory=DeferredLock)  # of what is exported
+    _lock: DeferredLock = field(factory=DeferredLock)  # for changes of the exports
     _turn: Turn | None = None  # ours, while the lock is held
-    _all_due: bool = True  # what is exported may have nothing to do with the records
+    _all_due: bool = True  # all exports must be compared with the records
     _retry: IDelayedCall | None = None
     _closed: bool = False
 
@@ -95,18 +95,18 @@ class Served:
             _log.error("volumes are not served yet: {error}", error=error)
 
     async def equal(self, volumes: Sequence[Volume]) -> None:
-        """What the daemon exports of these volumes is what they say; of all, if that is due. The lock is held.
+        """The daemon's exports of these volumes, or of all if that is due, match their records. The lock is held.
 
-        It runs only while a volume is connected. Raises Unreachable, Busy.
+        The daemon runs only while a volume is connected. Raises Unreachable, Busy.
         """
         everything = self._all_due
         own = {volume.id for volume in volumes}
         if everything:
-            # The caller's own are among them: a record is written before it is served.
+            # The caller's volumes are among them: a record is written before it is served.
             volumes = self.volumes()
         if not any(volume.hosts for volume in volumes) and not self.daemon.is_alive():
             if not self.disks():
-                # Of one that died: whom its socket let in the next one's does not.
+                # The daemon died: users that its socket admitted are not to be admitted by the next one's.
                 self.daemon.sockets.remove()
             self._caught_up()
             return
@@ -114,7 +114,7 @@ class Served:
         wanted = {id: name for volume in volumes for id, name in exports(volume, self.is_fenced).items()}
         present, going = await self._exports(), await self._going()
         concerned = {node_name(volume.id) for volume in volumes}
-        # One that somebody has begun to withdraw is of no use any more, and made anew once it is gone.
+        # An export that is already being withdrawn is of no use, and is recreated once it is gone.
         unwanted = {id for id in present if id not in wanted or id in going}
         strays = {id for id in unwanted if everything or present[id] in concerned}
         await self.withdraw(strays)
@@ -139,7 +139,7 @@ class Served:
             self._caught_up()
 
     def _caught_up(self) -> None:
-        """What is exported is as the records say, and what is not has been let go of."""
+        """The exports match the records, and everything else has been released."""
         self._all_due = False
         if self._turn is not None:
             self._turn.note(False)
@@ -147,7 +147,7 @@ class Served:
     async def _export(self, volume: Volume, missing: Container[str], nodes: frozenset[str]) -> None:
         node = node_name(volume.id)
         if node not in nodes:
-            # One of a release before this one can open more than it has opened at its start.
+            # A daemon of an earlier release can open more than it opened at its start.
             await self.daemon.tell("blockdev-add", disk(node, str(self.disk(volume.id))))
         for id, name in exports(volume).items():
             if id in missing:
@@ -155,7 +155,7 @@ class Served:
                 await self.daemon.tell("block-export-add", export)
 
     async def withdraw(self, ids: Iterable[str]) -> None:
-        """These exports are gone, whoever uses them, and nothing that was asked of them is still carried out."""
+        """These exports are gone, whoever uses them, and none of their requests is still being carried out."""
         left = set(ids)
         if left and self._turn is not None:
             self._turn.note(True)
@@ -163,7 +163,7 @@ class Served:
             try:
                 await self.daemon.tell("block-export-del", {"id": id, "mode": "hard"})
             except Refused as error:
-                # Asked before: it goes, or has just gone.
+                # Requested before: it is going, or has just gone.
                 if not any(words in error.description for words in ("is already shutting down", "is not found")):
                     raise
         limit = self.clock.seconds() + self.daemon.answer_timeout
@@ -181,20 +181,20 @@ class Served:
             raise Busy(f"the storage daemon has not released a volume yet: {error.description}") from error
 
     async def _exports(self) -> Mapping[str, str]:
-        """Id → node."""
+        """Id of an export → its node."""
         return {each["id"]: each["node-name"] for each in await self.daemon.ask("query-block-exports")}
 
     async def _going(self) -> frozenset[str]:
         return frozenset(each["id"] for each in await self.daemon.ask("query-block-exports") if each["shutting-down"])
 
     async def _nodes(self) -> frozenset[str]:
-        """Those that are volumes."""
+        """The nodes that are volumes."""
         found: list[Mapping[str, Any]] = await self.daemon.ask("query-named-block-nodes", {"flat": True})
         return frozenset(each["node-name"] for each in found if each["drv"] == "qcow2")
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[None]:
-        """One at a time changes what is exported. After a failure that is looked at again, whoever repeats the call."""
+        """One call at a time changes the exports. After a failure all of them are checked again, call or no call."""
         await self._lock.acquire()
         try:
             async with turn(self.turn_file, self.clock, self.daemon.answer_timeout) as self._turn:

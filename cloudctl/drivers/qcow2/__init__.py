@@ -1,1 +1,1 @@
-"""Volumes that are qcow2 files of this machine, opened by the guests' QEMU itself."""
+"""Volumes that are qcow2 files on this machine, opened by the guests' QEMU itself."""

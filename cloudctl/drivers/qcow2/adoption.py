@@ -1,4 +1,4 @@
-"""Files that are none of the cloud's volumes: what they are, and whether they can become such."""
+"""Files that are not volumes of the cloud: what they are, and whether they can be adopted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cloudctl.drivers.specs import Unmanaged
 
 
 def unmanaged(file: Path) -> Unmanaged:
-    """What can be said of a file: it is a volume's, too, while it is being adopted or released."""
+    """What a file is. While it is being adopted or released it also belongs to a volume."""
     with file.open("rb") as opened:
         head = opened.read(HEAD)
     why = objection("qcow2", head)

@@ -1,6 +1,6 @@
-"""Who changes the file of a volume that hosts may be using, and what these hosts are told.
+"""How the file of a volume is changed while hosts may be using it, and how these hosts reach it.
 
-`volumes` keeps the records and decides; the `Disks` of a driver know who has the file open.
+`volumes` keeps the records and decides; a driver's `Disks` know who has the file open.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cloudctl.drivers.specs import ConnectionInfo
 
 
 class Disks(Protocol):
-    """All methods are called with the volume's lock held. `volume.hosts` are those that may use it."""
+    """All methods are called with the volume's lock held. `volume.hosts` are the hosts that may use it."""
 
     @property
     def protocol(self) -> str:
@@ -33,10 +33,10 @@ class Disks(Protocol):
         """As `IDriver.close`."""
 
     def place(self, volume: Volume) -> Volume:
-        """The volume, which no host uses yet, with where it will be served."""
+        """The volume, which no host uses yet, with the place where it will be served."""
 
     async def serve(self, volume: Volume) -> None:
-        """Exactly these hosts can use it. The record says so already. Raises Unreachable."""
+        """Exactly `volume.hosts` can use it, as its record says already. Raises Unreachable."""
 
     def connection(self, volume: Volume, host: str) -> ConnectionInfo:
         """How the host reaches it. A repeat returns an equal answer."""
@@ -45,15 +45,15 @@ class Disks(Protocol):
         """The disk has this size. Raises NoCapacity, Locked, Unreachable."""
 
     async def take(self, volume: Volume, name: str) -> None:
-        """A snapshot inside the file, of one moment. Raises NoCapacity, Locked, Unreachable."""
+        """Take a consistent snapshot inside the file. Raises NoCapacity, Locked, Unreachable."""
 
     async def drop(self, volume: Volume, name: str) -> None:
-        """Without that snapshot, which is there. Raises Locked, Unreachable."""
+        """Delete that snapshot, which exists. Raises Locked, Unreachable."""
 
 
 @frozen
 class LocalDisks:
-    """The guest's own QEMU opens the file. While it does, all that would change the file is Locked."""
+    """The guest's own QEMU opens the file. While it has it open, changes of the file raise Locked."""
 
     records: Records
     images: Images
@@ -70,7 +70,7 @@ class LocalDisks:
         return volume
 
     async def serve(self, volume: Volume) -> None:
-        """Whoever knows the path can open the file; QEMU's lock lets one at a time."""
+        """Any QEMU that knows the path can open the file; QEMU's lock admits one at a time."""
 
     def connection(self, volume: Volume, host: str) -> ConnectionInfo:
         path = str(self.records.disk(volume.id))

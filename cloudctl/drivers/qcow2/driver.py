@@ -24,7 +24,7 @@ def create(config: Config, resources: DriverResources) -> FileVolumes:
 
 
 def directory(wished: str, resources: DriverResources) -> Path:
-    """Where volumes are kept. Raises ConfigError in a cloud in memory that is given no directory."""
+    """Where volumes are kept. Raises ConfigError in a cloud in memory without a configured directory."""
     chosen = Path(wished) if wished else resources.state_dir
     if chosen is None:
         raise ConfigError(

@@ -1,7 +1,7 @@
-"""qemu-img: what is done to the files of volumes while nobody else has them open.
+"""qemu-img: operations on the files of volumes while nobody else has them open.
 
-Snapshots inside a file do not change, so they can be read while the file is open elsewhere (`-U`). Whatever else meets
-an open file raises Locked: QEMU's own locks tell it. Source: the manual page qemu-img(1).
+Snapshots inside a file do not change, so they can be read while the file is open elsewhere (`-U`). Anything else raises
+Locked for an open file, thanks to QEMU's own locks. Source: the manual page qemu-img(1).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cloudctl.drivers.specs import ImageSource
 NO_ROOM = "No space left on device"
 LOCKED = "Is another process using the image"
 HEADER = 104  # bytes
-# Of what is written in a format. A VHD has the size asked for, and not one that its geometry can tell.
+# Options per output format. force_size: a VHD has the requested size, not one that its geometry can express.
 OPTIONS = {"vhd": ("force_size=on",), "vmdk": ("subformat=monolithicSparse",)}
 
 
@@ -57,33 +57,33 @@ class Images:
             await self._read("info", "--output=json", disk(path))
 
     async def convert(self, source: Path, format: str, target: Path) -> None:
-        """`target`, a new file, is a qcow2 with what the file holds. Raises NoCapacity, Unfit."""
+        """`target`, a new file, is a qcow2 with the content of `source`. Raises NoCapacity, Unfit."""
         with readable(source):
             await self._copy("-f", format, "-O", "qcow2", Lent(source), Lent(target, writable=True))
 
     async def write_raw(self, source: Path, format: str, target: Path) -> None:
-        """`target`, a new file, is raw and holds what the file holds. Raises NoCapacity, Unfit."""
+        """`target`, a new file, is raw, with the content of `source`. Raises NoCapacity, Unfit."""
         with readable(source):
             await self._copy("-f", format, "-O", "raw", Lent(source), Lent(target, writable=True))
 
     async def extract(self, source: Path, name: str, target: Path, format: str) -> None:
-        """`target`, a new file, is what the snapshot inside the qcow2 `source` holds. It is as large as the volume is
-        now, with zeros at the end. Raises NoCapacity."""
+        """`target`, a new file, has the content of the snapshot inside the qcow2 `source`. It is as large as the volume
+        is now, with zeros at the end. Raises NoCapacity."""
         files = (disk(source), Lent(target, writable=True))
         await self._copy("-U", "-l", f"snapshot.name={name}", "-O", format, *files)
 
     async def write_as(self, source: Path, disk_format: str, target: Path) -> None:
-        """`target`, a new file, is an image of this format with what the raw `source` holds. Raises NoCapacity."""
+        """`target`, a new file, is an image of this format with the content of the raw `source`. Raises NoCapacity."""
         files = (Lent(source), Lent(target, writable=True))
         options = ("-o", ",".join(OPTIONS[disk_format])) if disk_format in OPTIONS else ()
         await self._copy("-f", "raw", "-O", QEMU_FORMATS[disk_format], *options, *files)
 
     async def refill(self, source: Path, format: str, target: Path, size_gib: int) -> None:
-        """The qcow2 `target` holds what the file holds, then zeros. Its snapshots keep what they hold.
+        """The qcow2 `target` has the content of `source`, then zeros. Its snapshots keep their content.
 
         Raises NoCapacity, Unfit, Locked.
         """
-        # Shrinking is the quick way to let go of everything; a disk of 0 bytes is refused.
+        # Shrinking is the quick way to discard everything; a disk of 0 bytes is refused.
         await self._change("resize", "-q", "--shrink", disk(target, writable=True), "512")
         await self.resize(target, size_gib)
         with readable(source):
@@ -91,23 +91,23 @@ class Images:
             await self._copy("-n", "--target-is-zero", "-f", format, "-O", "qcow2", *files)
 
     async def resize(self, path: Path, size_gib: int) -> None:
-        """The caller knows that nothing is lost. Raises NoCapacity, Locked."""
+        """The caller makes sure that nothing is lost. Raises NoCapacity, Locked."""
         await self._change("resize", "-q", "--shrink", disk(path, writable=True), str(size_gib * GIB))
 
     async def take(self, path: Path, name: str) -> None:
-        """A snapshot inside the file; there is none of this name. Raises NoCapacity, Locked."""
+        """Take a snapshot inside the file; there is none of this name yet. Raises NoCapacity, Locked."""
         await self._change("snapshot", "-q", "-c", name, disk(path, writable=True))
 
     async def drop(self, path: Path, name: str) -> None:
-        """Without this snapshot, which is there. Raises Locked."""
+        """Delete this snapshot, which exists. Raises Locked."""
         await self._change("snapshot", "-q", "-d", name, disk(path, writable=True), timeout=self.copy_timeout)
 
     async def go_back(self, path: Path, name: str) -> None:
-        """The file holds what the snapshot inside it holds, and has its size. Raises NoCapacity, Locked."""
+        """The file has the content and the size of the snapshot inside it. Raises NoCapacity, Locked."""
         await self._change("snapshot", "-q", "-a", name, disk(path, writable=True), timeout=self.copy_timeout)
 
     async def names(self, path: Path) -> frozenset[str]:
-        """Of the snapshots inside the file."""
+        """The names of the snapshots inside the file."""
         found: dict[str, Any] = orjson.loads(await self._read("info", "-U", "--output=json", disk(path)))
         return frozenset(each["name"] for each in found.get("snapshots", ()))
 
@@ -115,7 +115,7 @@ class Images:
         return await self.programs.read("qemu-img", *arguments)
 
     async def _copy(self, *arguments: Argument) -> None:
-        # Writeback: qemu-img flushes at its end, so that the fsync(2) after it is short.
+        # Writeback: qemu-img flushes when it ends, so that the fsync(2) after it is short.
         await self._change("convert", "-q", "-t", "writeback", *arguments, timeout=self.copy_timeout)
 
     async def _change(self, *arguments: Argument, timeout: float = 60.0) -> None:
@@ -131,7 +131,7 @@ def disk(path: Path, *, writable: bool = False) -> Node:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """What qemu-img complains of, as the errors of drivers."""
+    """qemu-img's complaints as DriverErrors."""
     try:
         yield
     except ProgramFailed as error:
@@ -144,7 +144,7 @@ def explained() -> Iterator[None]:
 
 @contextmanager
 def readable(source: Path) -> Iterator[None]:
-    """A user's file that fails while it is read is Unfit."""
+    """A user's file that cannot be read is Unfit."""
     try:
         yield
     except ProgramFailed as error:
@@ -152,7 +152,7 @@ def readable(source: Path) -> Iterator[None]:
 
 
 def size_bytes(path: Path) -> int:
-    """Of the disk in a qcow2 of ours. Raises DriverError for a damaged one."""
+    """The size of the disk in a qcow2 of ours. Raises DriverError for a damaged one."""
     with path.open("rb") as file:
         head = file.read(HEADER)
     try:

@@ -10,11 +10,11 @@ from attrs.validators import ge, gt
 class Config:
     """`[driver.volume.qcow2]`"""
 
-    # Where the volumes are kept, of one cloud only. Empty: in the driver's own state directory.
+    # Where the volumes of this cloud alone are kept. Empty: in the driver's own state directory.
     directory: str = ""
-    # How many times the size of the file system may be promised. Volumes take up room only as they are written.
+    # How many times the size of the file system may be allocated. Volumes take up room only as they are written.
     overcommit: float = field(default=20.0, validator=ge(1.0))
     # Seconds until a copy of a volume or an image is given up.
     copy_timeout: float = field(default=3600.0, validator=gt(0))
-    # Write what would be changed to the log, and change nothing.
+    # Log what would be changed, and change nothing.
     dry_run: bool = False

@@ -1,14 +1,14 @@
-"""What is kept of volumes and snapshots, and where it lies.
+"""What is stored of volumes and snapshots, and where.
 
     DIRECTORY/volumes/<id>/disk.qcow2    the content, with its snapshots inside
                            volume.json   its record
               snapshots/<id>.json        the record of a snapshot
-              unmanaged/<name>.qcow2     volumes that are none of the cloud's, and may become such
+              unmanaged/<name>.qcow2     volumes that are not the cloud's and can be adopted
               new/<name>/                volumes that are being made; nobody looks there
 
-A volume is made in `new/` and renamed as a whole, so that it has its content and its record from its first moment. A
-record is written beside its place, brought to the disk and renamed. One process at a time uses a directory. A file of
-`unmanaged` becomes a volume, and a volume such a file, by a second name, before the first one goes: nothing is copied.
+A volume is made in `new/` and renamed as a whole, so that it has its content and its record from the start. A record is
+written beside its place, synced and renamed. One process at a time uses a directory. A file of `unmanaged` becomes a
+volume, and a volume such a file, by getting a second name before the first one goes: nothing is copied.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ T = TypeVar("T")
 DISK = "disk.qcow2"
 RECORD = "volume.json"
 GIB = 1 << 30
-MOST_OF_NAME = 240  # bytes, so that there is room for what is added to it
+MOST_OF_NAME = 240  # bytes, so that there is room for suffixes
 
 _converter = Converter()
 _log = Logger()
@@ -46,14 +46,14 @@ _log = Logger()
 
 @frozen
 class Volume:
-    """The wish. The file may lag behind: `moments` and `undo` say what was begun before it was done."""
+    """The requested state. The file may lag behind: `moments` and `undo` note what is begun before it is done."""
 
     id: str
     size_gib: int
     hosts: tuple[str, ...] = ()  # that may use it, sorted
     moments: tuple[str, ...] = ()  # names of snapshots inside the file that may be left over
-    place: int | None = None  # among those that are served, the last that it had; None: with all that have none
-    undo: str | None = None  # the one that holds the content as it should be: what came after is half done
+    place: int | None = None  # where it was last served; None: by the daemon of all volumes without a place
+    undo: str | None = None  # the snapshot inside with the right content: what came after it is half done
 
     @property
     def state(self) -> VolumeState:
@@ -65,7 +65,7 @@ class Snapshot:
     id: str
     volume_id: str
     size_gib: int
-    inside: str | None = None  # its name inside the file, where that is not made of its id
+    inside: str | None = None  # its name inside the file, if that is not derived from its id
 
     @property
     def moment(self) -> str:
@@ -116,31 +116,31 @@ class Records:
         return sorted((each for each in found if each is not None), key=lambda each: each.id)
 
     def unmanaged(self) -> list[Path]:
-        """Files that are none of the cloud's volumes, sorted by name."""
+        """Files that are not volumes of the cloud, sorted by name."""
         return sorted(each for each in (self.root / "unmanaged").glob("*.qcow2") if each.is_file())
 
     def unmanaged_file(self, name: str) -> Path | None:
-        """Where such a file is, or would be; None for what is no name of one."""
+        """Where such a file is, or would be; None if it cannot have this name."""
         is_name = name and "/" not in name and "\0" not in name and not name.startswith(".")
         return self.root / "unmanaged" / f"{name}.qcow2" if is_name and len(name.encode()) <= MOST_OF_NAME else None
 
     def room(self) -> tuple[float, float]:
-        """GiB of the file system, and those that are free."""
-        # A dry run does not make the directory.
+        """The GiB of the file system, and how many are free."""
+        # A dry run does not create the directory.
         found = os.statvfs(next(each for each in (self.root, *self.root.parents) if each.exists()))
         return found.f_blocks * found.f_frsize / GIB, found.f_bavail * found.f_frsize / GIB
 
     # -- changing
 
     def open(self) -> None:
-        """Make the directories, drop what an earlier process left half made. Blocks. Raises Unusable."""
+        """Create the directories, drop what an earlier process left half made. Blocks. Raises Unusable."""
         if self.dry_run:
             return
         try:
             for name in ("volumes", "snapshots", "unmanaged", "new"):
                 (self.root / name).mkdir(parents=True, exist_ok=True, mode=0o700)
             for left in (self.root / "new").iterdir():
-                # A program of the process before may still be at it; then the next start drops it.
+                # A program of the earlier process may still be writing it; then the next start drops it.
                 shutil.rmtree(left, ignore_errors=True)
         except OSError as error:
             raise Unusable(f"cannot keep volumes in {self.root}: {error}") from error
@@ -149,7 +149,7 @@ class Records:
 
     @contextmanager
     def new(self) -> Iterator[Path]:
-        """An empty directory for a volume; gone at the end, unless it was published."""
+        """An empty directory for a volume, removed at the end unless it was published."""
         place = self.root / "new" / uuid4().hex
         if not self.dry_run:
             with room_for("a volume"):
@@ -160,11 +160,11 @@ class Records:
             shutil.rmtree(place, ignore_errors=True)
 
     async def publish(self, place: Path, volume: Volume) -> None:
-        """What is in `place` is the volume from now on. Raises NoCapacity."""
+        """From now on `place` is the volume. Raises NoCapacity."""
         await self._change(f"publish volume {volume.id}", _publish, place, self.directory(volume.id), _written(volume))
 
     async def adopt(self, place: Path, file: Path, volume: Volume) -> None:
-        """The unmanaged file is the volume from now on."""
+        """From now on the unmanaged file is the volume."""
         what = f"adopt {file} as volume {volume.id}"
         await self._change(what, _adopt, place, file, self.directory(volume.id), _written(volume))
 
@@ -172,7 +172,7 @@ class Records:
         await self._change(f"remove the name {file}", _unlink, file)
 
     async def release(self, id: str, file: Path) -> None:
-        """The volume is that unmanaged file from now on."""
+        """From now on the volume is that unmanaged file."""
         doomed = self.root / "new" / uuid4().hex
         await self._change(f"release volume {id} as {file}", _release, self.disk(id), file)
         await self._change(f"forget volume {id}", _remove, self.directory(id), doomed)
@@ -189,7 +189,7 @@ class Records:
         await self._change(f"forget snapshot {id}", _unlink, self._snapshot_file(id))
 
     async def drop(self, id: str) -> None:
-        """The volume and its content are gone; at once under its id, then from the disk."""
+        """The volume and its content are gone: first its id, then its data on the disk."""
         doomed = self.root / "new" / uuid4().hex
         await self._change(f"remove volume {id}", _remove, self.directory(id), doomed)
 
@@ -197,14 +197,14 @@ class Records:
         await self._change(f"cut {file}", os.truncate, file, size_bytes)
 
     async def deliver(self, beside: Path, target: Path, size_bytes: int | None) -> None:
-        """The file `beside`, cut to so many bytes, is on the disk and called `target`. Raises NoCapacity."""
+        """The file `beside`, cut to `size_bytes`, is synced and has the name `target`. Raises NoCapacity."""
         await self._change(f"deliver {target}", put_in_place, beside, target, size_bytes)
 
     def _snapshot_file(self, id: str) -> Path:
         return self.root / "snapshots" / f"{written(id)}.json"
 
     async def _change(self, what: str, function: Callable[..., None], *args: Any) -> None:
-        """In a thread, since fsync(2) may take its time."""
+        """In a thread, since fsync(2) may take long."""
         if self.dry_run:
             _log.info("would {what}", what=what)
             return
@@ -254,7 +254,7 @@ def _write(file: Path, data: bytes) -> None:
 def _publish(place: Path, directory: Path, data: bytes) -> None:
     sync(place / DISK)
     _write(place / RECORD, data)
-    # A directory is not replaced by a rename, unless it is empty: a volume that is there stays as it is.
+    # A rename replaces a directory only if it is empty: an existing volume stays as it is.
     place.rename(directory)
     sync(directory.parent)
 
@@ -283,7 +283,7 @@ def _unlink(file: Path) -> None:
 
 
 def put_in_place(beside: Path, target: Path, size_bytes: int | None) -> None:
-    """The file `beside`, cut to so many bytes, is on the disk and called `target`. Blocks."""
+    """The file `beside`, cut to `size_bytes`, is synced and has the name `target`. Blocks."""
     if size_bytes is not None:
         os.truncate(beside, size_bytes)
     sync(beside)
@@ -292,7 +292,7 @@ def put_in_place(beside: Path, target: Path, size_bytes: int | None) -> None:
 
 
 def sync(path: Path) -> None:
-    """What the file holds, or which names the directory has, is on the disk. Blocks."""
+    """The content of the file, or the names in the directory, are on the disk. Blocks."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,10 +1,10 @@
-"""Volumes in qcow2 files, whoever serves them.
+"""Volumes in qcow2 files, however they are served.
 
-A snapshot is one inside the file: taken in an instant, at any size, by whoever has the file open. Whatever is made from
-a volume or a snapshot is a full copy, so nothing ever depends on anything else. A copy reads a snapshot, never the file
-as it is just now, so it shows one moment and holds nobody up.
+A snapshot is inside the file: taken in an instant, at any size, by the process that has the file open. A volume made
+from a volume or a snapshot is a full copy, so nothing ever depends on anything else. A copy reads a snapshot, never the
+live file, so it shows one moment and holds nobody up.
 
-Before a step that a crash could leave half done, the record says so (`moments`, `undo`); `_settle` does the rest.
+Before a step that a crash could leave half done, it is noted in the record (`moments`, `undo`); `_settle` finishes it.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ class Source:
     format: str
     size_bytes: int
     volume_id: str | None = None
-    moment: str | None = None  # with `volume_id`: name of the snapshot inside the file of that volume
+    moment: str | None = None  # with `volume_id`: the name of the snapshot inside that volume's file
 
 
 @implementer(IVolumeBackend, IVolumeSnapshots, IVolumeData, IVolumeFormats, IVolumeAdoption)
 @define(eq=False)
 class FileVolumes:
-    """Locks are taken in this order: the making or removal of a volume, a snapshot, a volume."""
+    """Locks are taken in this order: life (creation or removal of a volume), snapshot, volume."""
 
     records: Records
     images: Images
@@ -127,7 +127,7 @@ class FileVolumes:
             try:
                 await self.disks.resize(volume, size_gib)
             except Locked:
-                # The guest's QEMU has it: the hypervisor grows it there, or `_settle` later.
+                # The guest's QEMU has it open: the hypervisor grows it there, or `_settle` does later.
                 if not volume.hosts:
                     raise
             await self.records.put(evolve(volume, size_gib=size_gib))
@@ -198,13 +198,13 @@ class FileVolumes:
                 raise Unfit(f"snapshot {snapshot_id} is of volume {snapshot.volume_id}, not of {id}")
             demand_free(volume)
             await self.images.go_back(self.records.disk(id), snapshot.moment)
-            # It has the size now that it had then.
+            # It has its old size now.
             await self.images.resize(self.records.disk(id), volume.size_gib)
 
     # -- content
 
     async def ensure_exported(self, id: str, path: str, snapshot_id: str | None = None) -> str:
-        """A sparse raw file. Raises InUse, too: the guest's QEMU has the volume open and no snapshot is given."""
+        """A sparse raw file. Raises InUse if the guest's QEMU has the volume open and no snapshot is given."""
         await self._deliver(id, path, snapshot_id, "raw")
         return "raw"
 
@@ -225,7 +225,7 @@ class FileVolumes:
                     if disk_format == "raw":
                         await self.records.deliver(raw, target, source.size_bytes)
                     else:
-                        # By way of raw, which can be cut to the size that a snapshot has: most formats cannot.
+                        # By way of raw, which can be cut to the snapshot's size: most formats cannot.
                         await self.records.cut(raw, source.size_bytes)
                         await self.images.write_as(raw, disk_format, made)
                         await self.records.deliver(made, target, None)
@@ -307,7 +307,7 @@ class FileVolumes:
     async def _unmanaged_moments(self, volume: Volume) -> frozenset[str]:
         there = await self.images.names(self.records.disk(volume.id))
         kept = {each.moment for each in self.records.snapshots() if each.volume_id == volume.id}
-        # The record as it is now: what was taken meanwhile for a copy is in it.
+        # The current record: it lists snapshots that were taken for copies meanwhile.
         return there - kept - set(self._volume(volume.id).moments)
 
     async def ensure_snapshot_adopted(self, id: str, volume_id: str, name: str) -> None:
@@ -321,7 +321,7 @@ class FileVolumes:
         async with self.locks.hold("snapshot", id):
             await self.records.drop_snapshot(id)
 
-    # -- inside: what a copy is made from
+    # -- inside: sources of copies
 
     @asynccontextmanager
     async def _source(self, spec: VolumeSpec) -> AsyncIterator[Source | None]:
@@ -342,7 +342,7 @@ class FileVolumes:
 
     @asynccontextmanager
     async def _frozen(self, snapshot_id: str, of: str | None = None) -> AsyncIterator[Source]:
-        """A snapshot, which stays there meanwhile."""
+        """A snapshot, which is not removed meanwhile."""
         if of is not None:
             self._volume(of)
         async with self.locks.hold("snapshot", snapshot_id):
@@ -354,7 +354,7 @@ class FileVolumes:
 
     @asynccontextmanager
     async def _moment(self, id: str) -> AsyncIterator[Source]:
-        """The volume as it is now, whatever happens to it meanwhile. Raises InUse for one that cannot be frozen."""
+        """The volume as it is now, whatever happens to it meanwhile. Raises InUse if no snapshot can be taken."""
         name = f"copy-{uuid4().hex}"
         self._reading.add(name)
         try:
@@ -381,8 +381,8 @@ class FileVolumes:
     async def _extract(self, source: Source, target: Path, format: str) -> None:
         """Copy a snapshot into a new file.
 
-        Its blocks do not change, but the table of all snapshots does with each that is taken or dropped. So the
-        volume is locked until qemu-img has read that: it fills its target after it has opened its source.
+        Its blocks do not change, but the snapshot table does whenever one is taken or dropped. So the volume stays
+        locked until qemu-img has read that table: it fills its target after it has opened its source.
         """
         assert source.volume_id is not None and source.moment is not None
         async with self.locks.hold("volume", source.volume_id):
@@ -395,12 +395,12 @@ class FileVolumes:
 
     @asynccontextmanager
     async def _settled(self, id: str) -> AsyncIterator[Volume]:
-        """The volume, with its lock, and with nothing left half done. Raises UnknownVolume."""
+        """The volume, locked, and with nothing left half done. Raises UnknownVolume."""
         async with self.locks.hold("volume", id):
             yield await self._settle(self._volume(id))
 
     async def _settle(self, volume: Volume) -> Volume:
-        """Finish or take back what was begun; of an open file, what can wait does."""
+        """Finish or undo what was begun; if the file is open, what can wait is left for later."""
         disk = self.records.disk(volume.id)
         there = await self.images.names(disk) if volume.moments or volume.undo else frozenset()
         if volume.undo is not None:
@@ -423,7 +423,7 @@ class FileVolumes:
         return volume
 
     async def _dropped(self, volume: Volume, name: str, there: frozenset[str]) -> bool:
-        """Whether no snapshot of this name is left over; one that has a record is wanted."""
+        """Whether no snapshot of this name is left over; one that has a record is kept."""
         kept = {each.moment for each in self.records.snapshots() if each.volume_id == volume.id}
         if name in there and name not in kept:
             try:
@@ -439,7 +439,7 @@ class FileVolumes:
         return True
 
     async def _take(self, volume: Volume, name: str) -> Volume:
-        """The volume with a new snapshot inside it, and a record that says it may be left over."""
+        """The volume with a new snapshot inside it, recorded as one that may be left over."""
         taken = evolve(volume, moments=(*volume.moments, name))
         await self.records.put(taken)
         try:
@@ -465,7 +465,7 @@ class FileVolumes:
         return snapshot
 
     def _demand_unused(self, volume: Volume) -> None:
-        """Raises InUse while anything depends on it, Busy while it is read."""
+        """Raises InUse while anything depends on the volume, Busy while it is being copied."""
         demand_free(volume)
         if any(each.volume_id == volume.id for each in self.records.snapshots()):
             raise InUse(f"volume {volume.id} has snapshots")

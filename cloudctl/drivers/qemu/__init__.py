@@ -1,1 +1,1 @@
-"""Guests as QEMU processes on this machine, one process a guest."""
+"""Guests as QEMU processes on this machine, one process per guest."""

@@ -1,4 +1,4 @@
-"""A copy of a disk that a guest has open, as the disk is at the moment of the start. The guest goes on."""
+"""Copies a disk that a guest has open, as the disk is when the copy starts. The guest goes on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POLL_SECONDS = 0.05
 
 
 async def size(monitor: Monitor, node: str) -> int:
-    """Bytes of the disk behind a node, as the guest sees it."""
+    """The size in bytes of the disk behind a node, as the guest sees it."""
     found: list[dict[str, Any]] = await monitor.execute("query-named-block-nodes", {"flat": True})
     return int(next(each["image"]["virtual-size"] for each in found if each["node-name"] == node))
 
@@ -32,8 +32,8 @@ async def backup(
     format: str = "qcow2",
     whole: bool = True,
 ) -> None:
-    """Fill `target`, an empty disk of this format and the same size, from the node `source`. `whole`: also from what
-    that one is over.
+    """Fill `target`, an empty disk of this format and the same size, from the node `source`. `whole`: also from its
+    backing files.
 
     Raises NoCapacity, Silent.
     """
@@ -59,7 +59,7 @@ async def _job(monitor: Monitor) -> dict[str, Any] | None:
 
 
 async def _outcome(monitor: Monitor, clock: IReactorTime, limit: float) -> str | None:
-    """What went wrong, once the job has ended; None: nothing. Raises Silent."""
+    """Wait until the job has ended; what went wrong, or None. Raises Silent."""
     while (job := await _job(monitor)) is not None and job["status"] != "concluded":
         if clock.seconds() >= limit:
             raise Silent("copying a disk did not finish in time")
@@ -68,7 +68,7 @@ async def _outcome(monitor: Monitor, clock: IReactorTime, limit: float) -> str |
 
 
 async def _tidy(monitor: Monitor, clock: IReactorTime) -> None:
-    """Nothing is left of a copy, be it this one or one whose caller was killed."""
+    """Nothing is left of a copy, whether this one or one whose caller was killed."""
     job = await _job(monitor)
     if job is not None:
         if job["status"] != "concluded":

@@ -1,4 +1,4 @@
-"""Each guest's process in a control group of its own: more than its size it does not take of the machine.
+"""Each guest's process in a control group of its own: it takes no more of the machine than its size.
 
 Source: the kernel's document «Control Group v2».
 """
@@ -17,9 +17,9 @@ from cloudctl.drivers.specs import GuestSpec
 
 CONTROLLERS = "+cpu +memory +pids"
 MIB = 1 << 20
-# What a QEMU takes beside its guest's memory and translated code: tables, buffers, its screen, pages of the disks.
+# What a QEMU takes besides its guest's memory and translated code: tables, buffers, its screen, pages of the disks.
 BESIDE_MIB, BESIDE_VCPU_MIB = 512, 16
-BESIDE_THREADS = 256  # that read and write, beside one for each VCPU
+BESIDE_THREADS = 256  # for I/O, besides one for each VCPU
 WEIGHT, MOST_WEIGHT = 100, 10000  # of one VCPU; of any group
 
 _log = Logger()
@@ -37,9 +37,9 @@ def limits(spec: GuestSpec, translation_mib: int) -> Mapping[str, int]:
 
 @define(eq=False)
 class ControlGroups:
-    """Groups below a directory of cgroup v2. Where that cannot be had, guests go without, and the log says so once."""
+    """Groups below a directory of cgroup v2. If that is not available, guests go without, and it is logged once."""
 
-    root: Path | None  # None: guests stay in the group of who starts them
+    root: Path | None  # None: guests stay in the group of the process that starts them
     _refused: bool = False
 
     def put(self, name: str, pid: int, limits: Mapping[str, int]) -> None:
@@ -55,7 +55,7 @@ class ControlGroups:
             _write(group / "cgroup.procs", str(pid))
         except OSError as error:
             if error.errno == errno.ESRCH:
-                return  # it has ended; who waits for it sees that
+                return  # it has ended, as the call that waits for it will see
             self._refused = True
             _log.warn(
                 "guests have no control groups of their own, nor limits beside their size: {file}: {error}",
@@ -64,7 +64,7 @@ class ControlGroups:
             )
 
     def remove(self, name: str) -> None:
-        """Of a guest without a process."""
+        """Remove the group of a guest without a process."""
         if self.root is None:
             return
         try:
@@ -75,7 +75,7 @@ class ControlGroups:
             _log.info("the control group {name} was not removed: {error}", name=name, error=error.strerror)
 
     def _prepare(self, root: Path) -> None:
-        """A group gives limits to those in it only if all above it do. What an operator's group has, it keeps."""
+        """Controllers reach a group only if every group above enables them. An operator's group keeps its settings."""
         if not (root.parent / "cgroup.controllers").exists():
             raise FileNotFoundError(errno.ENOENT, "there is no cgroup v2", str(root.parent))
         if not root.exists():
@@ -85,7 +85,7 @@ class ControlGroups:
 
 
 def _write(file: Path, text: str) -> None:
-    # Nothing is made here: what the kernel does not offer is not there.
+    # Without O_CREAT: a file that does not exist is a controller that the kernel does not offer.
     descriptor = os.open(file, os.O_WRONLY)
     try:
         os.write(descriptor, text.encode())

@@ -21,12 +21,12 @@ from cloudctl.drivers.qemu.records import Files, Record
 from cloudctl.drivers.specs import ImageSource
 
 PROGRAM = "qemu-system-x86_64"
-# It runs no other program and changes no limits. Nor can it become a daemon: it is started as one.
+# It runs no other program and changes no limits. It cannot daemonize either: it is started as a daemon.
 SANDBOX = "on,obsolete=deny,spawn=deny,resourcecontrol=deny"
 RUN_WITH = 9_001_000  # the version from which the user is an option of `-run-with`
-# What cloud-init looks for to know that there is a metadata service.
+# What cloud-init looks for to detect the metadata service.
 PRODUCT = "OpenStack Compute"
-KERNEL_ARGUMENTS_MOST = 2047  # that Linux takes on x86
+KERNEL_ARGUMENTS_MOST = 2047  # characters that Linux takes on x86
 
 
 @frozen
@@ -49,7 +49,7 @@ def arguments(
 ) -> list[str]:
     """What follows the program's name. Raises Unfit.
 
-    `user`: whose the process becomes. `incoming`: it waits for the memory of a suspended guest.
+    `user`: whom the process becomes. `incoming`: it waits for the memory of a guest.
     """
     spec = record.spec
     words = ["-name", spec.id, *_identity(spec.id), "-accel", _accelerator(config)]
@@ -57,26 +57,26 @@ def arguments(
     words += ["-smp", f"{spec.vcpus},sockets={spec.vcpus},cores=1,threads=1"]
     words += ["-nodefaults", "-no-user-config", "-display", "none", "-rtc", "base=utc"]
     words += _confinement(user, version)
-    # A guest that powers itself off stays to be seen as such; a process that is gone has crashed.
+    # -no-shutdown: the process of a guest that powers itself off stays, so one that is gone has crashed.
     words += ["-no-shutdown", "-boot", "strict=on", "-pidfile", str(files.pid)]
     words += ["-qmp", f"unix:{_escaped(files.qmp)},server=on,wait=off"]
     words += ["-chardev", f"socket,id=serial,path={_escaped(files.serial)},server=on,wait=off,{_log(files)}"]
     words += ["-serial", "chardev:serial"]
     words += ["-object", "rng-random,id=random,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=random"]
     for slot in range(FIXED_SLOTS + config.slots):
-        # Without I/O ports, of which there are enough for some fifteen only; virtio devices need none.
+        # Without I/O ports, which would suffice for some fifteen only; virtio devices need none.
         port = {"driver": "pcie-root-port", "id": devices.bus(slot), "chassis": slot + 1, "io-reserve": 0}
         words += ["-device", _json(port)]
     for key in keys.needed(record):
         words += ["-object", f"secret,id={key},format=base64,file={_escaped(files.key(key))}"]
     for disk in disks(record, files):
-        # QEMU boots a kernel by a ROM that is first already.
+        # QEMU boots a kernel through a ROM that already is the first boot device.
         device = disk.device if kernel is None else {k: v for k, v in disk.device.items() if k != "bootindex"}
         words += ["-blockdev", _json(disk.block), "-device", _json(device)]
     for nic in nics(record):
         words += ["-netdev", _json(nic.backend), "-device", _json(nic.device)]
     if config.vnc:
-        # Last: what a suspended guest of the release before has keeps its place.
+        # Last, so that devices of guests suspended by the previous release keep their places.
         words += ["-vnc", f"unix:{_escaped(files.vnc)}", "-device", "VGA"]
     if kernel is not None:
         words += ["-kernel", kernel.kernel, "-append", kernel.arguments]
@@ -85,7 +85,7 @@ def arguments(
 
 
 def disks(record: Record, files: Files) -> Iterator[Disk]:
-    """Root disk, ephemeral, swap, config drive, volumes: in this order the guest's kernel finds them."""
+    """Root disk, ephemeral, swap, config drive, volumes: the order in which the guest's kernel finds them."""
     spec = record.spec
     if record.rescued:
         yield devices.file_disk("rescue", files.rescue, slots.ROOT, format="qcow2", boot=0)
@@ -119,7 +119,7 @@ def boot_image(record: Record) -> ImageSource | None:
 
 
 def kernel_arguments(config: Config, image: ImageSource) -> str:
-    """Raises Unfit for what no program can be given."""
+    """Raises Unfit for arguments that no program can be given."""
     given = image.properties.get("os_command_line") or config.kernel_arguments
     if "\0" in given or len(given) > KERNEL_ARGUMENTS_MOST:
         raise Unfit(
@@ -129,9 +129,9 @@ def kernel_arguments(config: Config, image: ImageSource) -> str:
 
 
 def _confinement(user: Account, version: int) -> list[str]:
-    """Another user is what QEMU becomes when all that it starts with is open, and before the guest executes.
+    """QEMU becomes another user once everything that it starts with is open, before the guest executes.
 
-    The sandbox is there by then, and must let it. With the user its last rights go, so there is no second time.
+    The sandbox is active by then and must allow it. With that QEMU loses its last rights, so it cannot do it again.
     """
     if user.is_root:
         return ["-sandbox", f"{SANDBOX},elevateprivileges=deny"]
@@ -158,7 +158,7 @@ def _log(files: Files) -> str:
 
 
 def _escaped(value: object) -> str:
-    """A value among others that commas divide."""
+    """A value in a comma-separated list."""
     return str(value).replace(",", ",,")
 
 

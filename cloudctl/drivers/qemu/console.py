@@ -1,4 +1,4 @@
-"""Consoles: the log of a serial one, to which QEMU appends, is read and kept short; those that are open are sockets."""
+"""Consoles: reads and shortens the log of a serial console, to which QEMU appends; connects to consoles' sockets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TRIES, PAUSE = 5, 0.1  # seconds between two
 
 
 async def connect(reactor: Any, path: Path, client: IProtocol) -> None:
-    """`client` is connected to a socket of a guest. Raises Unreachable."""
+    """Connect `client` to a socket of a guest. Raises Unreachable."""
     endpoint = UNIXClientEndpoint(reactor, str(path), timeout=CONNECT_SECONDS)
     for left in reversed(range(TRIES)):
         try:
@@ -27,7 +27,7 @@ async def connect(reactor: Any, path: Path, client: IProtocol) -> None:
         except ConnectError as error:
             if not left:
                 raise Unreachable(f"the console at {path} does not answer: {error}") from error
-        # QEMU listens to one at a time: it may not be done with the one before.
+        # QEMU serves one connection at a time and may not be done with the previous one.
         await deferLater(reactor, PAUSE)
 
 
@@ -47,7 +47,7 @@ def last_lines(data: bytes, lines: int | None) -> str:
 def shorten(path: Path, kept: int) -> None:
     """Keep the last `kept` bytes of a log that has grown to twice as many.
 
-    QEMU always writes at the end, wherever that is; what it writes between the two calls comes before the rest.
+    QEMU always appends; what it writes between the truncation and the rewrite comes before the rest.
     """
     try:
         if os.stat(path).st_size <= 2 * kept:

@@ -1,4 +1,4 @@
-"""A guest's disks and interfaces in QEMU's words: the same for its command line and for QMP. Pure.
+"""A guest's disks and interfaces in QEMU's terms: the same for its command line and for QMP. Pure.
 
 Sources: QEMU's documents «QMP Reference Manual» (blockdev-add, device_add, netdev_add) and «Device emulation».
 """
@@ -17,9 +17,9 @@ from cloudctl.drivers.qemu.switches import OPEN_VSWITCH
 from cloudctl.drivers.rbd import disk as rbd
 from cloudctl.drivers.specs import PortSpec, VolumeConnection
 
-RECONNECT_SECONDS = 60  # that a guest's input and output wait for a storage daemon that has gone
+RECONNECT_SECONDS = 60  # that a guest's I/O waits for a storage daemon that has gone
 SERIAL_LENGTH = 20  # of a virtio disk, at most
-# What a guest would leave to a network card, and what one would leave to the guest.
+# What a guest could offload to its network card, and the card to the guest.
 OFFLOADS = (
     "csum", "gso", "host_tso4", "host_tso6", "host_ecn", "host_ufo",
     "guest_csum", "guest_tso4", "guest_tso6", "guest_ecn", "guest_ufo",
@@ -64,13 +64,13 @@ def file_disk(
 
 
 def rbd_disk(name: str, disk: rbd.RbdDisk, slot: int, *, boot: int | None = None) -> Disk:
-    """A disk of the guest's own that is in Ceph."""
+    """A disk of the guest's own in Ceph."""
     block = {**_rbd_block(disk), "node-name": slots.node(name), "read-only": False, "discard": "unmap"}
     return Disk(name, block, _virtio_disk(name, slot, name, boot))
 
 
 def volume_disk(connection: VolumeConnection, slot: int) -> Disk:
-    """Raises Unfit for a kind of volume that QEMU is not told here how to reach."""
+    """Raises Unfit for a connection type that this driver does not support."""
     name = slots.volume(connection.volume_id)
     common = {"node-name": slots.node(name), "read-only": connection.read_only, "discard": "unmap"}
     return Disk(
@@ -140,7 +140,7 @@ def nic(port: PortSpec, slot: int) -> Nic:
         "netdev": slots.node(name),
         "mac": port.mac,
         "host_mtu": details.get("mtu", port.mtu),
-        # No boot from the network: its ROM costs time at each start.
+        # No boot from the network: the ROM for it costs time at each start.
         "romfile": "",
     }
     offloads = {} if details.get("offloads", True) else dict.fromkeys(OFFLOADS, False)

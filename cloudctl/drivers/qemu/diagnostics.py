@@ -1,4 +1,4 @@
-"""What a guest uses, as QEMU and the kernel of this machine count it. Interfaces are counted by nobody here.
+"""What a guest uses, as QEMU and the kernel of this machine count it. Traffic of interfaces is not counted.
 
 Sources: QEMU's document «QMP Reference Manual» (query-blockstats, query-cpus-fast); proc(5).
 """
@@ -17,7 +17,7 @@ from cloudctl.drivers.specs import DiskUse, GuestDiagnostics, Power, Traffic
 
 PROC = Path("/proc")
 TICK = os.sysconf("SC_CLK_TCK")
-# Fields of /proc/PID/stat behind the name, which is in parentheses and may hold anything.
+# Fields of /proc/PID/stat after the name, which is in parentheses and may contain anything.
 USER_TIME, SYSTEM_TIME, STARTED = 11, 12, 19
 
 
@@ -63,13 +63,13 @@ def _disks(record: Record, files: Files, counted: Mapping[str, Mapping[str, int]
 
 
 def _spent(pid: int, thread: int | None) -> int | None:
-    """Nanoseconds that a thread has run; None for one that is gone."""
+    """Nanoseconds of CPU time of a thread; None if it is gone."""
     found = None if thread is None else _stat(PROC / str(pid) / "task" / str(thread) / "stat")
     return None if found is None else (int(found[USER_TIME]) + int(found[SYSTEM_TIME])) * 1_000_000_000 // TICK
 
 
 def uptime(pid: int) -> int | None:
-    """Seconds since a process was started; None for one that is gone."""
+    """Seconds since a process was started; None if it is gone."""
     found = _stat(PROC / str(pid) / "stat")
     if found is None:
         return None

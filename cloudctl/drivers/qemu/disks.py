@@ -1,6 +1,6 @@
-"""The files that a guest's disks are: a qcow2 over a converted image that all guests of that image share.
+"""The files of a guest's disks: a qcow2 over a converted image that all guests of that image share.
 
-A root disk may be in Ceph instead (`rbd.roots`); what else a guest has are files in any case.
+A root disk may be in Ceph instead (`rbd.roots`); a guest's other disks are always files.
 
 An image is converted once. Everything appears whole: it is written beside its place and renamed.
 """
@@ -39,25 +39,25 @@ _log = Logger()
 GIB, MIB = 1 << 30, 1 << 20
 COPY_SECONDS = 1800.0
 HEADER = 512  # bytes in which the size of a qcow2 is
-TABLES = 16 * MIB  # that a small qcow2 may have beside its disk; those of a large one are less than a hundredth of it
+TABLES = 16 * MIB  # that a small qcow2 may have besides its data; those of a large one are less than a hundredth of it
 LOCKED = "Is another process using the image"
-LABEL = "config-2"  # by which a guest knows its config drive
+LABEL = "config-2"  # by which a guest recognizes its config drive
 
 
 @define(eq=False)
 class Disks:
-    """Makes the files of guests. Not for two calls for one guest at a time."""
+    """Makes the files of guests. For one call per guest at a time."""
 
     programs: Programs
     reactor: Any
     cache: Path
     keep_seconds: float
-    roots: RootDisks | None = None  # None: they are files
+    roots: RootDisks | None = None  # None: root disks are files
     _converting: Locks = field(factory=Locks)
     _pinned: Counter[str] = field(factory=Counter)
 
     async def ensure(self, record: Record, files: Files) -> RbdDisk | None:
-        """All disks of a guest that is off, as large as its spec says; its root disk, if that is no file.
+        """All disks of a guest that is off exist, as large as its spec says; returns its root disk if it is not a file.
 
         Raises Unfit, NoCapacity, Busy.
         """
@@ -65,7 +65,7 @@ class Disks:
         if not self.programs.dry_run:
             files.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         if spec.image is not None:
-            # What was made as a file stays one.
+            # A root disk that was made as a file stays one.
             roots = None if files.root.exists() else self.roots_of(record)
             if roots is None:
                 await self.ensure_overlay(spec.image, files.root, spec.disk_gib)
@@ -97,7 +97,7 @@ class Disks:
         if wished and size > wished:
             raise Unfit(f"image {image.id} needs a disk of {-(-size // GIB)} GiB, not {size_gib}")
         with self.whole(target) as beside:
-            # Unsafe: it does not look whether the other file is there, which it could not open.
+            # -u (unsafe): do not check the backing file, which qemu-img could not open.
             over = ("-u", "-F", "qcow2", "-b", str(base))
             made = Lent(beside, writable=True)
             await self._run("qemu-img", "create", "-q", "-f", "qcow2", *over, made, str(max(wished, size)))
@@ -108,8 +108,8 @@ class Disks:
     async def converted(self, image: ImageSource, most: int = 0) -> Path:
         """The image as a qcow2 in the cache. Raises Unfit, NoCapacity.
 
-        `most`: bytes after which an image that has not been converted yet is given up; 0: never. A few bytes of a
-        compressed one can say that they are terabytes.
+        `most`: bytes after which the conversion of an image is given up; 0: never. A few bytes of a compressed image
+        can claim to be terabytes.
         """
         target = self.cached(image)
         async with self._converting.hold(image.id):
@@ -132,7 +132,7 @@ class Disks:
             self.cache.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self.whole(target) as beside:
             try:
-                # Writeback: it is flushed to the disk before it is renamed. All later guests of the image rely on it.
+                # Writeback: flushed to the disk before the rename, because all later guests of the image rely on it.
                 how = ("-q", "-t", "writeback", "-f", format, "-O", "qcow2")
                 limit = most + most // 100 + TABLES if most else None
                 files = (Lent(Path(image.path)), Lent(beside, writable=True))
@@ -142,7 +142,7 @@ class Disks:
                 raise Unfit(f"image {image.id} cannot be read as {format}: {why}") from error
 
     async def ensure_kernel(self, image: ImageSource, files: Files) -> None:
-        """Kernel and ramdisk of the image are the guest's own: it can start when the images are deleted."""
+        """The guest has its own kernel and ramdisk of the image: it can start after the images are deleted."""
         for source, name in ((image.kernel_path, "kernel"), (image.ramdisk_path, "ramdisk")):
             if source is not None and not (target := kernel_file(files, image, name)).exists():
                 try:
@@ -161,13 +161,13 @@ class Disks:
             await self._run("qemu-img", "resize", "-q", top(target), str(size))
 
     async def make_config_drive(self, spec: GuestSpec, files: Files) -> None:
-        """What the guest may know of itself, as a small disk."""
+        """What the guest may know about itself, as a small disk."""
         await self.pack(guest_data.files(spec), files)
 
     async def pack(self, content: Mapping[str, bytes], files: Files) -> None:
         """A config drive of these files. Path → content."""
         tree = files.config_drive.with_suffix(".tree")
-        # One of a call that was killed tells things that may not be so any more.
+        # A tree left by a call that was killed may be out of date.
         await self.in_thread(shutil.rmtree, tree, True)
         try:
             await self.in_thread(write_tree, tree, content)
@@ -180,17 +180,17 @@ class Disks:
             await self.in_thread(shutil.rmtree, tree, True)
 
     async def size_gib(self, directory: Path) -> int:
-        """Of what root disks are on: the pool, or the file system of this directory."""
+        """The size of what holds root disks: the pool, or the file system of this directory."""
         return host.disk_gib(directory) if self.roots is None else await self.roots.size_gib()
 
     async def copy_root(self, record: Record, target: Path) -> str:
-        """Of one that is no file, at this moment; returns the format. Raises Unfit."""
+        """Copy a root disk that is not a file, as it is now; returns the format. Raises Unfit."""
         roots = self.roots_of(record)
         assert roots is not None, "there it is"
         return await roots.copy(record.spec.id, target)
 
     async def copy(self, source: Path, image: ImageSource | None, target: Path) -> None:
-        """A complete qcow2 that needs no other file. The source, which may be over an image, is in nobody's use."""
+        """Make a complete qcow2 that needs no other file. The source, which may be over an image, is not in use."""
         whole = {**top(source, writable=False).options}
         if not self.programs.dry_run:
             self.demand_over(source, image)
@@ -199,11 +199,11 @@ class Disks:
         await self._run("qemu-img", "convert", "-q", "-O", "qcow2", Node(whole), Lent(target, writable=True))
 
     async def create(self, target: Path, size: int) -> None:
-        """An empty qcow2 of so many bytes, at a new path."""
+        """Make an empty qcow2 of `size` bytes at a new path."""
         await self._run("qemu-img", "create", "-q", "-f", "qcow2", Lent(target, writable=True), str(size))
 
     def demand_own(self, record: Record, files: Files) -> None:
-        """Nothing that the guest's QEMU is about to open leads to files that are not the guest's. Blocks.
+        """Nothing that the guest's QEMU is about to open refers to files that are not the guest's. Blocks.
 
         Raises DriverError.
         """
@@ -216,10 +216,10 @@ class Disks:
                 self.demand_over(Path(each.info["data"]["path"]), None)
 
     def demand_over(self, disk: Path, image: ImageSource | None) -> None:
-        """The qcow2, if it is there, needs no other file than that image. Blocks.
+        """The qcow2, if it exists, needs no other file than that image. Blocks.
 
-        Its guest's QEMU writes to it, and may be in the guest's hands; the next one opens what it names before it is of
-        a user without rights. Raises DriverError.
+        The guest's QEMU writes to it and may be under the guest's control; the next QEMU opens the files that it names
+        before it drops its rights. Raises DriverError.
         """
         if not disk.exists():
             return
@@ -248,7 +248,7 @@ class Disks:
 
     @contextmanager
     def pinned(self, *images: ImageSource | None) -> Iterator[None]:
-        """Meanwhile these images stay in the cache, though no record names them yet."""
+        """Inside the block these images stay in the cache, though no record names them yet."""
         ids = [image.id for image in images if image is not None]
         self._pinned.update(ids)
         try:
@@ -257,16 +257,16 @@ class Disks:
             self._pinned.subtract(ids)
 
     def sweep(self, used: Iterable[str]) -> None:
-        """Drop what no guest of these image ids uses, and what has lain unused for long enough."""
+        """Drop cached images that are not among these ids and have been unused for long enough."""
         kept = {f"{quote(id, safe='')}.qcow2" for id in (*used, *+self._pinned)}
         oldest = time.time() - self.keep_seconds
-        # Those that were half made when their maker was killed, too.
+        # Also half-made ones whose maker was killed.
         for file in (*self.cache.glob("*.qcow2"), *self.cache.glob("*.qcow2.new")):
             if file.name.removesuffix(".new") not in kept and file.stat().st_mtime < oldest:
                 file.unlink(missing_ok=True)
 
     async def in_thread(self, function: Callable[..., None], *args: Any) -> None:
-        """For changes of files that take longer than the reactor may wait."""
+        """For file changes that would block the reactor for too long."""
         if self.programs.dry_run:
             _log.info("would {function} {path}", function=function.__name__, path=args[0])
         else:
@@ -274,7 +274,7 @@ class Disks:
                 await deferToThreadPool(self.reactor, self.reactor.getThreadPool(), function, *args)
 
     def size(self, path: Path) -> int:
-        """Bytes of a qcow2 of ours, as its guest sees it; it may be in use."""
+        """The size in bytes of a qcow2 of ours, as its guest sees it; it may be in use."""
         if self.programs.dry_run and not path.exists():
             return 0
         with path.open("rb") as file:
@@ -282,9 +282,9 @@ class Disks:
 
     @contextmanager
     def whole(self, target: Path) -> Iterator[Path]:
-        """A path beside `target` to make it at; it takes its place when all has gone well."""
+        """A path beside `target` at which to make it; the file is renamed to `target` if all went well."""
         beside = target.with_name(f"{target.name}.new")
-        # A program whose caller was killed may still write there, and hold locks: it loses the file.
+        # A program whose caller was killed may still write there and hold locks: unlinking takes the file from it.
         beside.unlink(missing_ok=True)
         try:
             yield beside
@@ -312,12 +312,12 @@ def top(disk: Path, *, writable: bool = True) -> Node:
 
 
 def is_plain(image: ImageSource) -> bool:
-    """Whether QEMU can read it as it is, without more than a look at its head."""
+    """Whether QEMU can read it as it is, once its header is checked."""
     return QEMU_FORMATS.get(image.disk_format) in ("raw", "qcow2")
 
 
 def kernel_file(files: Files, image: ImageSource, name: str) -> Path:
-    """`name`: kernel or ramdisk. Of a rescue image it is another one."""
+    """`name`: kernel or ramdisk. A rescue image has its own file."""
     return files.directory / f"{name}-{quote(image.id, safe='')}"
 
 
@@ -340,7 +340,7 @@ def write_tree(directory: Path, files: Mapping[str, bytes]) -> None:
 
 
 def ensure_swap(target: Path, size: int) -> None:
-    """A swap area of so many bytes, with the header that mkswap(8) would write; none of 0 bytes."""
+    """A swap area of `size` bytes, with the header that mkswap(8) would write; 0: no file."""
     if not size:
         target.unlink(missing_ok=True)
         return
@@ -354,7 +354,7 @@ def ensure_swap(target: Path, size: int) -> None:
 
 
 def swap_header(size: int) -> bytes:
-    """The first page of a swap area of so many bytes."""
+    """The first page of a swap area of `size` bytes."""
     page = 4096
     header = (1).to_bytes(4, "little") + (size // page - 1).to_bytes(4, "little") + bytes(4) + uuid4().bytes
     return (bytes(1024) + header).ljust(page - 10, b"\0") + b"SWAPSPACE2"

@@ -1,6 +1,6 @@
-"""Who gets to a volume that is served on this machine by a UNIX socket: the guests that have it, by their users.
+"""Who may reach a volume that is served on this machine by a UNIX socket: the users of the guests that have it.
 
-A socket has a list of users beside its mode. Whoever takes its place keeps that (`nbd.daemon`).
+A socket has a list of users besides its mode. A socket that replaces it inherits the list (`nbd.daemon`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ROOT = 0
 
 
 def let_in(volumes: Iterable[VolumeConnection], uid: int) -> None:
-    """The user connects to them. Raises Unreachable: one is not served yet; DriverError."""
+    """The user may connect to them. Raises Unreachable if one is not served yet; DriverError."""
     for path in map(_socket, guarded(volumes)):
         try:
             there = access_lists.users(path)
@@ -29,14 +29,14 @@ def let_in(volumes: Iterable[VolumeConnection], uid: int) -> None:
 
 
 def keep_out(volume: VolumeConnection, uids: Set[int | None]) -> None:
-    """They do not connect to it from now on. Raises DriverError."""
+    """These users may not connect to it from now on. Raises DriverError."""
     path = _socket(volume)
     try:
         there = access_lists.users(path)
         if there & uids:
             access_lists.put(path, there - uids)
     except FileNotFoundError:
-        pass  # nobody is served there any more
+        pass  # nothing is served there any more
     except OSError as error:
         raise _Unlisted(path, error) from error
 

@@ -14,13 +14,13 @@ from cloudctl.drivers.qemu.command import PROGRAM
 
 @define(eq=False)
 class Emulator:
-    """Asked again when another one has been installed."""
+    """Queried again when another version has been installed."""
 
     programs: Programs
-    _known: tuple[object, int] | None = None  # the file that was asked, and its answer
+    _known: tuple[object, int] | None = None  # the file that was queried, and its version
 
     async def version(self) -> int:
-        """7002022 of 7.2.22. Raises Unusable if there is none."""
+        """7002022 for 7.2.22. Raises Unusable if there is none."""
         path = which(PROGRAM, path=SEARCH_PATH)
         found = None if path is None else os.stat(path)
         file = None if found is None else (found.st_dev, found.st_ino, found.st_mtime_ns)

@@ -1,4 +1,4 @@
-"""What this machine has, as the kernel says."""
+"""What this machine has, according to the kernel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def memory_mib(proc: Path = PROC) -> int:
 
 
 def up_since(proc: Path = PROC) -> float:
-    """When it was started, in seconds since the epoch."""
+    """When the machine was started, in seconds since the epoch."""
     for line in (proc / "stat").read_text().splitlines():
         if line.startswith("btime "):
             return float(line.split()[1])
@@ -26,7 +26,7 @@ def up_since(proc: Path = PROC) -> float:
 
 
 def disk_gib(directory: Path) -> int:
-    """Of the file system that the directory is on."""
+    """The size of the file system that the directory is on."""
     found = os.statvfs(directory)
     return found.f_blocks * found.f_frsize >> 30
 
@@ -47,7 +47,7 @@ def cpu_info(proc: Path = PROC) -> dict[str, Any]:
 
 
 def version_number(told: str) -> int:
-    """Of `QEMU emulator version 7.2.22 (Debian …)`: 7002022."""
+    """7002022 for `QEMU emulator version 7.2.22 (Debian …)`."""
     words = told.split()
     major, minor, patch = (int(part) for part in words[words.index("version") + 1].split("."))
     return major * 1_000_000 + minor * 1000 + patch

@@ -1,4 +1,4 @@
-"""The hypervisor driver `qemu`: one QEMU process a guest, which outlives this process and is found again."""
+"""The hypervisor driver `qemu`: one QEMU process per guest, which outlives this process and is found again."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ INTERFACES = (
     ISerialConsole, IVncConsole, ILiveMigrate, ICaptureAttached,
 )  # fmt: skip
 SOCKET_PATH_LIMIT = 107  # bytes, unix(7)
-TIDY_SECONDS = 10.0  # between two looks at how long the consoles have become
+TIDY_SECONDS = 10.0  # between two checks of how long the consoles have become
 
 _log = Logger()
 
@@ -101,7 +101,7 @@ class Qemu:
     machines: Machines
     parts: Parts
     moves: Moves
-    _locks: Locks = field(factory=Locks)  # one call for a guest at a time
+    _locks: Locks = field(factory=Locks)  # one call per guest at a time
     _tidying: LoopingCall | None = None
 
     @property
@@ -146,7 +146,7 @@ class Qemu:
             self._tidying.stop()
         self.monitors.close()
 
-    # -- what is
+    # -- state
 
     async def hosts(self) -> tuple[HostInventory, ...]:
         config, version = self.config, await self.machines.emulator.version()
@@ -181,12 +181,12 @@ class Qemu:
         return state
 
     async def _state(self, record: Record) -> GuestState | None:
-        """None: it has been deleted meanwhile."""
+        """None: the guest has been deleted meanwhile."""
         whose = Whose.OPEN
         try:
             record, whose = await self.moves.now(record)
         except Unreachable:
-            pass  # it hangs, and so the guest has not gone on elsewhere
+            pass  # its process hangs, so the guest has not gone on elsewhere
         spec, files = record.spec, self.records.files_of(record)
         volume_ids = [each.volume_id for each in spec.volumes]
         port_ids = [each.id for each in spec.ports]
@@ -201,10 +201,10 @@ class Qemu:
                 port_ids = [id for id in port_ids if slots.port(id) in has]
         except Unreachable:
             if processes.find(files.pid) is None:
-                # It ended this moment.
+                # It has just ended.
                 now = self.records.get(spec.id)
                 return None if now is None else await self._state(now)
-            # It hangs. That there is a process is all that can be seen.
+            # It hangs. All that is known is that there is a process.
             power = Power.RUNNING
         return GuestState(
             id=spec.id,
@@ -260,9 +260,9 @@ class Qemu:
                 await self.parts.replug(record, spec, files)
 
     async def _define(self, record: Record, files: Files) -> None:
-        """Of a guest that is off. The record comes last: a guest that is there has its disks."""
+        """For a guest that is off. The record comes last: a guest that exists has its disks."""
         spec, record = record.spec, self.parts.outfitted(record, record.spec)
-        # What cannot be plugged is refused now.
+        # This refuses, now, what cannot be plugged.
         for _ in (*command.disks(record, files), *command.nics(record)):
             pass
         record = record if files.root.exists() else evolve(record, base=spec.image)
@@ -275,11 +275,11 @@ class Qemu:
             for files in seats:
                 await self.machines.end_process(id, files)
             if record := self.records.get(id):
-                self.disks.roots_of(record)  # which refuses what it would leave in Ceph
+                self.disks.roots_of(record)  # raises if the root disk would be left in Ceph
                 self.machines.keep_out(record, evolve(record.spec, volumes=()))
                 for spec in {each.host: each for each in (record.spec, record.arrived.spec)}.values():
                     await self.machines.unplug(spec)
-            # The record goes first: what is left by a crash is no guest any more.
+            # The record goes first: what a crash leaves behind is no longer a guest.
             self.records.remove(id)
             await self.disks.remove(id, *seats)
         self.disks.sweep(self.records.image_ids())
@@ -349,7 +349,7 @@ class Qemu:
 
     async def ensure_unrescued(self, id: str) -> None:
         async with self._held(id) as (record, files):
-            # The disk goes last: as long as it is there, the guest may not have been started again.
+            # The disk goes last: while it exists, the guest may not have been started again yet.
             is_due = record.rescued or files.rescue.exists()
             if record.rescued:
                 record = await self.machines.end(record, files)
@@ -359,7 +359,7 @@ class Qemu:
                 await self._start(record, files)
                 files.rescue.unlink(missing_ok=True)
 
-    # -- on its way
+    # -- live migration
 
     async def ensure_migrated(self, spec: GuestSpec, disks: bool | None = None) -> None:
         if not self._has(spec.host):
@@ -383,7 +383,7 @@ class Qemu:
     async def ensure_migration_forced(self, id: str) -> None:
         await self.moves.hurried(id)
 
-    # -- seen and typed into
+    # -- consoles, diagnostics, interrupts
 
     async def open_serial(self, id: str, client: IProtocol) -> None:
         await self._open(id, client, lambda files: files.serial)
@@ -473,7 +473,7 @@ class Qemu:
 
     @asynccontextmanager
     async def _held(self, id: str) -> AsyncIterator[tuple[Record, Files]]:
-        """For one call at a time: the guest, which is on no way to another host. Raises UnknownGuest, UnknownHost."""
+        """The guest, not migrating, locked for this call. Raises UnknownGuest, UnknownHost."""
         async with self._locks.hold(id):
             yield await self._settled(id)
 
@@ -482,7 +482,7 @@ class Qemu:
         return record, self.records.files_of(record)
 
     async def _changeable(self, record: Record, files: Files) -> tuple[Record, Files]:
-        """Its devices can change now. Raises InvalidPower."""
+        """The guest, whose devices can change now. Raises InvalidPower."""
         power = await self.machines.power(record, files)
         if power is Power.SUSPENDED:
             raise InvalidPower(

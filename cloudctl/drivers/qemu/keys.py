@@ -1,4 +1,4 @@
-"""Keys that a guest's QEMU opens disks in Ceph with: told by a file that is there while it starts, or by its socket.
+"""Keys with which a guest's QEMU opens disks in Ceph: passed in a file that exists while it starts, or by QMP.
 
 They are on no command line. Source: QEMU's documents «Secret data», «QMP Reference Manual» (object-add).
 """
@@ -15,12 +15,12 @@ from cloudctl.drivers.rbd.disk import RbdDisk, rbd_disks
 
 
 def name(disk: RbdDisk) -> str:
-    """Of QEMU's object: of one user of one cluster."""
+    """The name of QEMU's object for the key, one per user of a cluster."""
     return f"key-{disk.secret_id}"
 
 
 def needed(record: Record) -> Mapping[str, RbdDisk]:
-    """By all that the guest has, each key once, by its name."""
+    """The keys for all the guest's disks, each once, by name."""
     root = [] if record.root is None else [record.root]
     return {name(disk): disk for disk in (*root, *rbd_disks(record.spec.volumes))}
 
@@ -32,12 +32,12 @@ def told(disk: RbdDisk) -> Mapping[str, str]:
 
 @contextmanager
 def lent(record: Record, files: Files) -> Iterator[None]:
-    """The files that `Files.key` names are there meanwhile. Raises DriverError."""
+    """Inside the block the files that `Files.key` names exist. Raises DriverError."""
     with ExitStack() as left:
         for key, disk in needed(record).items():
             path = files.key(key)
             content = disk.key()
-            # Of a start that was killed.
+            # Left by a start that was killed.
             path.unlink(missing_ok=True)
             left.callback(path.unlink, missing_ok=True)
             _write(path, content)

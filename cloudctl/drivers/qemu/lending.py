@@ -1,4 +1,4 @@
-"""Files and interfaces for a QEMU that runs: it may open none itself, so it is handed each one open.
+"""Files and interfaces for a running QEMU: it may open none itself, so it is handed open descriptors.
 
 Sources: QEMU's document «QMP Reference Manual» (add-fd, getfd, netdev_add); the kernel's «Universal TUN/TAP device
 driver».
@@ -29,9 +29,9 @@ class NotOpened(DriverError):
 
 @asynccontextmanager
 async def lent_file(monitor: Monitor, block: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
-    """The same block node for `blockdev-add`, with a name for its file that holds meanwhile; QEMU keeps what it opens.
+    """The same node for `blockdev-add`, with a file name that is valid inside the block; QEMU keeps what it opens.
 
-    One that is no file is as it was. Raises NotOpened, and as `Monitor.execute`.
+    A node that is not a file is unchanged. Raises NotOpened, and as `Monitor.execute`.
     """
     file = block.get("file")
     if file is None or file["driver"] != "file":
@@ -54,7 +54,7 @@ async def lent_file(monitor: Monitor, block: Mapping[str, Any]) -> AsyncIterator
 
 @asynccontextmanager
 async def lent_tap(monitor: Monitor, backend: Mapping[str, Any], namespace: str) -> AsyncIterator[Mapping[str, Any]]:
-    """The same back end for `netdev_add`, with its tap open. `namespace`: where that is; "": this process's own.
+    """The same back end for `netdev_add`, with its tap open. `namespace`: where the tap is; "": this process's own.
 
     Raises NotOpened, and as `Monitor.execute`.
     """
@@ -67,7 +67,7 @@ async def lent_tap(monitor: Monitor, backend: Mapping[str, Any], namespace: str)
     try:
         yield {"type": "tap", "id": id, "fd": id}
     except Refused:
-        # One that was taken is QEMU's to close.
+        # A descriptor that QEMU took is QEMU's to close.
         try:
             await monitor.execute("closefd", {"fdname": id})
         except Refused as error:
@@ -77,7 +77,7 @@ async def lent_tap(monitor: Monitor, backend: Mapping[str, Any], namespace: str)
 
 
 def open_tap(name: str, namespace: str) -> int:
-    """A descriptor, for the caller to close. The tap is made if it is not there, and then goes with it."""
+    """A descriptor, for the caller to close. The tap is created if it does not exist, and then goes with it."""
 
     def attach() -> int:
         descriptor = os.open(TUN, os.O_RDWR | os.O_CLOEXEC)

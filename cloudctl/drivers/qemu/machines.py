@@ -1,7 +1,7 @@
-"""Guests as processes: their power, started, stopped, frozen, thawed. Not for two calls for one guest at a time.
+"""Guests as processes: their power, started, stopped, frozen, thawed. For one call per guest at a time.
 
-The order of each change is such that a process which is killed in between leaves what the same call can finish: an
-ending guest is noted as stopped before its process ends, a starting one as running after its process has begun.
+Each change is ordered so that the same call can finish it if this process is killed halfway: a guest is noted as
+stopped before its process ends, and as running after its process has started.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from cloudctl.drivers.qemu.records import Files, Record, Records
 from cloudctl.drivers.qemu.switches import Switches
 from cloudctl.drivers.specs import GuestSpec, Power
 
-QUIT_SECONDS = 10.0  # for QEMU to write what it holds and to end
-PRESS_SECONDS = 2.0  # after which the power button is pressed again: a guest that still starts does not heed it
+QUIT_SECONDS = 10.0  # for QEMU to write out its caches and exit
+PRESS_SECONDS = 2.0  # after which the power button is pressed again: a guest that is still booting ignores it
 POLL_SECONDS = 0.02
 FASTEST = 1 << 40  # bytes a second: a copy to a file need not spare a network
 
-# QEMU's words for a guest whose process is there; all others: it executes.
+# QEMU's statuses of a guest that has a process; with any other status it executes.
 STATUS = {
     "paused": Power.PAUSED,
     "suspended": Power.PAUSED,
@@ -69,10 +69,10 @@ class Machines:
     groups: ControlGroups
     switches: Switches
 
-    # -- what is
+    # -- state
 
     async def power(self, record: Record, files: Files) -> Power:
-        """Of a guest, from its process and what QEMU says of it. Raises Silent, Gone if QEMU hangs."""
+        """The power of a guest, from its process and QEMU's status. Raises Silent, Gone if QEMU hangs."""
         if self.config.dry_run:
             return record.power
         if processes.find(files.pid) is None:
@@ -83,16 +83,16 @@ class Machines:
         except Gone:
             if processes.find(files.pid) is not None:
                 raise
-            # It ended this moment, be it by itself or because another call has stopped it.
+            # It has just ended, either by itself or because another call stopped it.
             return await self.power(self.records.get(record.spec.id) or record, files)
         found = STATUS.get(status, Power.RUNNING)
-        # Its memory is on disk: what it was copied from, or is copied to, executes nothing yet.
+        # Its memory is on disk: the process that it was saved from, or is being loaded into, executes nothing.
         return record.power if found is Power.PAUSED and record.power is Power.SUSPENDED else found
 
     # -- on
 
     async def start(self, record: Record, files: Files) -> Record:
-        """The guest executes, from wherever it was. Raises NoCapacity, Unfit, Busy."""
+        """The guest executes, whatever its state was. Raises NoCapacity, Unfit, Busy."""
         power = await self.power(record, files)
         if power is Power.PAUSED:
             await (await self.monitors.get(record.spec.id, files)).execute("cont")
@@ -113,7 +113,7 @@ class Machines:
             await self.disks.make_config_drive(spec, files)
         await self.spawn(record, files)
         if not self.config.dry_run:
-            # From now on its end is noticed.
+            # From now on its death is noticed.
             await self.monitors.get(record.spec.id, files)
         return self._noted(record, Power.RUNNING)
 
@@ -142,7 +142,7 @@ class Machines:
         return record
 
     async def spawn(self, record: Record, files: Files, *more: str, incoming: bool = False) -> None:
-        """Its process is there. `incoming`: it waits for the memory of a guest. Raises as `start`."""
+        """The guest has a process. `incoming`: it waits for the memory of a guest. Raises as `start`."""
         image = command.boot_image(record)
         kernel = None
         if image is not None and image.kernel_path is not None:
@@ -166,10 +166,10 @@ class Machines:
         async def answers(pid: int) -> bool:
             nonlocal bounded
             if not bounded:
-                # Before it has taken much, and before its guest executes.
+                # Before it has allocated much, and before its guest executes.
                 self.groups.put(files.runtime.name, pid, bounds)
                 bounded = True
-            # Another one that has the same files is known by its number.
+            # Another process with the same files has another process id.
             if processes.find(files.pid) != pid:
                 return False
             try:
@@ -191,7 +191,7 @@ class Machines:
     # -- off
 
     async def stop(self, record: Record, files: Files, timeout: float) -> Record:
-        """The guest is off. It is asked for `timeout` seconds to shut itself down, then its power is cut."""
+        """The guest is off. It has `timeout` seconds to shut itself down on request, then its power is cut."""
         if timeout > 0 and processes.find(files.pid) is not None:
             try:
                 if await self.power(record, files) is Power.RUNNING:
@@ -220,14 +220,14 @@ class Machines:
                 return
 
     async def end(self, record: Record, files: Files) -> Record:
-        """The guest has no process, and nothing of its memory."""
+        """The guest has no process and no saved memory."""
         record = self._noted(record, Power.STOPPED)
         await self.end_process(record.spec.id, files)
         files.memory.unlink(missing_ok=True)
         return record
 
     async def end_process(self, id: str, files: Files) -> None:
-        """Of a guest, that may have no record. Raises Busy if even its death takes too long."""
+        """The guest, which may have no record, has no process. Raises Busy if it does not exit even when killed."""
         pid = processes.find(files.pid)
         if pid is None:
             if not self.config.dry_run:
@@ -244,7 +244,7 @@ class Machines:
                 self.monitors.take(files)
             await monitor.execute("quit", timeout=QUIT_SECONDS)
         except Unreachable:
-            pass  # whether it has ended is looked at below
+            pass  # whether it has ended is checked below
         finally:
             if monitor is not None:
                 monitor.close()
@@ -255,7 +255,7 @@ class Machines:
         self.groups.remove(files.runtime.name)
 
     async def reaped(self, record: Record, files: Files, power: Power) -> Record:
-        """A guest that is off has no process: QEMU stays when its guest has shut itself down."""
+        """A guest that is off has no process any more: QEMU stays when its guest has shut itself down."""
         if power not in OFF or processes.find(files.pid) is None:
             return record
         if power is Power.STOPPED:
@@ -265,11 +265,11 @@ class Machines:
         return record
 
     async def unplug(self, spec: GuestSpec) -> None:
-        """Of a guest without a process on its host: what was made there for its ports alone is gone."""
+        """What was made on the host only for the ports of this guest, which has no process there, is gone."""
         await self.switches.ensure_absent(spec, *spec.ports)
 
     async def leave(self, spec: GuestSpec) -> None:
-        """The same of a guest that is elsewhere now, and does not wait for that host."""
+        """As `unplug`, for a guest that is elsewhere now and does not wait for its old host."""
         try:
             await self.unplug(spec)
         except DriverError as error:
@@ -293,7 +293,7 @@ class Machines:
         await (await self.monitors.get(record.spec.id, files)).execute("inject-nmi")
 
     async def suspend(self, record: Record, files: Files) -> Record:
-        """Raises InvalidPower if it is off, NoCapacity if its memory has no room on disk."""
+        """Raises InvalidPower if it is off, NoCapacity if there is no room for its memory on disk."""
         power = await self.power(record, files)
         if power is not Power.SUSPENDED:
             _demand(record, power, Power.RUNNING, Power.PAUSED)
@@ -306,13 +306,13 @@ class Machines:
     async def _save(self, record: Record, files: Files, monitor: Monitor) -> None:
         status = (await monitor.execute("query-status"))["status"]
         if status == "postmigrate":
-            # Saved before, and the note of it was lost: QEMU saves only what has gone on since.
+            # Saved before, but the note of it was lost: QEMU saves again only a guest that has run since.
             await monitor.execute("cont")
         beside = files.memory.with_suffix(".new")
         if (await monitor.execute("query-migrate")).get("status") not in SAVING:
             await monitor.execute("stop")
             await monitor.execute("migrate-set-parameters", {"max-bandwidth": FASTEST})
-            # A file does not answer. Who has come here from another host has been told otherwise.
+            # A file sends no answers. A guest that was migrated here still has this capability set.
             alone = {"capability": "return-path", "state": False}
             await monitor.execute("migrate-set-capabilities", {"capabilities": [alone]})
             descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -332,7 +332,7 @@ class Machines:
     # -- copied
 
     async def capture(self, record: Record, files: Files, target: Path) -> None:
-        """`target`, a new file, is a qcow2 of what the root disk holds now. Raises NoCapacity, Unfit, Silent."""
+        """`target`, a new file, is a qcow2 of the root disk as it is now. Raises NoCapacity, Unfit, Silent."""
         if record.root is not None:
             await self.disks.copy_root(record, target)
         elif processes.find(files.pid) is None:
@@ -343,7 +343,7 @@ class Machines:
             await capture.backup(monitor, self.clock, slots.node("root"), target, self.config.copy_timeout)
 
     async def capture_volume(self, record: Record, files: Files, volume_id: str, target: Path) -> None:
-        """`target`, a new file, is raw and what the volume holds now.
+        """`target`, a new file, is a raw copy of the volume as it is now.
 
         Raises UnknownVolume, InvalidPower, NoCapacity, Silent.
         """
@@ -355,24 +355,24 @@ class Machines:
         node = slots.node(slots.volume(volume_id))
         with target.open("wb") as file:
             file.truncate(await capture.size(monitor, node))
-        # It is over nothing. What was never written is not copied then: a raw file would have room for its zeros.
+        # It has no backing file, so "top" skips what was never written: a full copy would allocate zeros in a raw file.
         await capture.backup(monitor, self.clock, node, target, self.config.copy_timeout, format="raw", whole=False)
 
     # -- parts
 
     def user(self, record: Record) -> Account:
-        """Whose the process of the guest is, if it is started now."""
+        """The user that the guest's process runs as, if it is started now."""
         if (common := self.config.account) is not None:
             return common
         assert record.uid is not None, "it has had one since it was told to start"
         return Account(record.uid, record.uid)
 
     def with_user(self, record: Record) -> Record:
-        """With a user of its own, if guests have such. Raises NoCapacity."""
+        """The record with a user of its own, if guests have their own. Raises NoCapacity."""
         numbers = self.config.numbers
         if self.config.account is not None:
             return record
-        # A range is searched from end to end for what is no number.
+        # Testing for None first: a range is searched from end to end for what is not a number.
         if record.uid is not None and record.uid in numbers:
             return record
         others = (self.records.get(id) for id in self.records.ids() if id != record.spec.id)
@@ -383,9 +383,9 @@ class Machines:
         return evolve(record, uid=found)
 
     def keep_out(self, record: Record, spec: GuestSpec) -> None:
-        """The guest gets at none of its volumes any more that `spec` has not.
+        """The guest can no longer reach those of its volumes that `spec` does not have.
 
-        A user that several guests have in common stays, as long as another of them has the volume. Raises DriverError.
+        A user that several guests share keeps its access as long as another of them has the volume. Raises DriverError.
         """
         kept = _volume_ids(spec)
         for each in doors.guarded(record.spec.volumes):
@@ -395,7 +395,7 @@ class Machines:
                 doors.keep_out(each, self._users(record).difference(*map(self._users, having)))
 
     def _users(self, record: Record) -> set[int | None]:
-        """Those that its process is of, or can have been of."""
+        """The users that its process runs as, or may have run as."""
         common = self.config.account
         return {record.uid, processes.owner(self.records.files_of(record).pid), common.uid if common else None}
 
@@ -426,7 +426,7 @@ def _demand(record: Record, power: Power, *allowed: Power) -> None:
 
 
 def _start_error(id: str, error: ProgramFailed) -> DriverError:
-    """What QEMU's complaint means. Another QEMU that has just begun, or not yet ended, holds locks."""
+    """What QEMU's complaint means. Another QEMU that has just started, or not ended yet, holds locks."""
     complaint = error.complaint
     if "Cannot lock pid file" in complaint or ("Failed to get" in complaint and "lock" in complaint):
         return Busy(f"guest {id} cannot start yet: {complaint}")

@@ -1,4 +1,4 @@
-"""One QMP connection to each guest that runs, kept open: by its end a guest's death is noticed at once."""
+"""One QMP connection to each running guest, kept open: its loss shows a guest's death at once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Monitors:
         """The connection to a guest that has a process. Raises Gone, Silent, and DriverError in a dry run."""
         if self.dry_run:
             raise DriverError(f"this is a dry run: guest {id} has no process")
-        # QEMU serves one connection at a time: a second one would wait for the end of the first.
+        # QEMU serves one connection at a time: a second one would wait until the first is closed.
         async with self._connecting.hold(str(files.qmp)):
             found = self._open.get(files.qmp)
             return await self._connect(id, files) if found is None or found.is_lost else found
@@ -58,10 +58,10 @@ class Monitors:
             self.changed(id)
 
     def take(self, files: Files) -> Monitor | None:
-        """The connection, if one is open, which is nobody's business any more: its end is expected."""
+        """Hand over the connection, if one is open: its end is expected and no longer reported."""
         return self._open.pop(files.qmp, None)
 
     def close(self) -> None:
-        """Let go of all connections; the guests go on."""
+        """Close all connections; the guests go on."""
         for socket in list(self._open):
             self._open.pop(socket).close()

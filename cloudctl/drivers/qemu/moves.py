@@ -1,13 +1,13 @@
-"""A guest that moves to another host while it runs: from its process to another one, which has its other seat.
+"""Live migration: a guest moves from its process to another one, which has its other seat.
 
-    its trip is noted → the other process begins, and waits → memory and devices go there by a pair of sockets
+    its trip is noted → the other process starts and waits → memory and devices go there over a pair of sockets
     → the guest executes there → its old process ends → its arrival is noted
 
-Once they are joined the two processes need nobody else, and a cloudctl that is killed costs the guest nothing. The old
-process is through with it only when the new one has said that the guest executes there (QEMU's `return-path`); one that
-does not hear that goes on by itself. So the guest is with one of them whoever is killed, and they tell with which.
+Once joined, the two processes need nobody else, and killing cloudctl does not harm the guest. The old process gives the
+guest up only when the new one has reported that the guest executes there (QEMU's `return-path`); without that report it
+goes on by itself. So one of them has the guest, whichever process is killed, and their statuses show which one.
 
-A move is called off by the end of the new process, when it is certain that the guest has not executed there.
+A move is called off by ending the new process, once it is certain that the guest has not executed there.
 Source: QEMU's documents «Migration framework», «QMP Reference Manual» (migrate, query-migrate, RunState).
 """
 
@@ -31,32 +31,32 @@ from cloudctl.drivers.qemu.records import SEATS, Files, Record, plugs
 from cloudctl.drivers.specs import GuestSpec, MigrationProgress, Power
 
 POLL_SECONDS = 0.05
-ENDING_SECONDS = 2.0  # that a process which has hung up may take to end
-# Who has all of the guest and does not say so for so long, hangs; meanwhile the guest stands still.
+ENDING_SECONDS = 2.0  # that a process may take to end after its connection closed
+# A process that has all of the guest and does not report it for this long hangs; meanwhile the guest stands still.
 SETTLING_SECONDS = 10.0
-LONGEST_PAUSE = 600_000  # milliseconds that a guest may stand still which shall arrive soon
+LONGEST_PAUSE = 600_000  # milliseconds that a guest may stand still if it is to arrive soon
 UNDER_WAY = (*SAVING, "cancelling")
-# One that writes to its memory too fast to be sent is slowed down.
+# A guest that writes to its memory faster than it can be sent is slowed down.
 CAPABILITIES = [{"capability": name, "state": True} for name in ("return-path", "auto-converge")]
-WAY = "way"  # the name of a socket, as QEMU knows it
+WAY = "way"  # QEMU's name of a socket
 MIB = 1 << 20
 
 
 class Whose(Enum):
-    """Which of its two processes has a guest."""
+    """Which of a guest's two processes has it."""
 
-    HERE = "here"  # the one that it had
+    HERE = "here"  # the old one
     THERE = "there"
     OPEN = "open"  # it stands still: one of them is about to have it
 
 
 @frozen
 class Seen:
-    """What a process says of itself. `status` None: there is none."""
+    """What a process reports about itself. `status` None: there is no process."""
 
     status: str | None = None
-    copying: str = ""  # how the latest copy of its memory fares
-    why: str = ""  # that has failed
+    copying: str = ""  # the status of the latest copy of its memory
+    why: str = ""  # the reason, if the copy has failed
 
     @property
     def is_under_way(self) -> bool:
@@ -64,10 +64,10 @@ class Seen:
 
 
 def whose(here: Seen, there: Seen) -> Whose:
-    """`here`: the process that it had; `there`: the one that it goes to, of which only the status counts."""
+    """`here`: the old process; `there`: the new one, of which only the status counts."""
     if here.status is None:
         if there.status == "inmigrate":
-            # It has all of it and is about to begin, or it has not and is about to end.
+            # It has all of the guest and is about to run it, or it has not and is about to end.
             return Whose.OPEN
         return Whose.HERE if there.status is None else Whose.THERE
     if here.status == "postmigrate" and not here.is_under_way:
@@ -76,7 +76,7 @@ def whose(here: Seen, there: Seen) -> Whose:
 
 
 def there_like_here(spec: GuestSpec, wished: GuestSpec) -> GuestSpec:
-    """The very machine that a guest has, with what leads to its volumes and ports on the host that is wished.
+    """The machine exactly as the guest has it, with the connections and bindings of the requested host.
 
     Raises Unfit.
     """
@@ -94,7 +94,7 @@ def there_like_here(spec: GuestSpec, wished: GuestSpec) -> GuestSpec:
 
 @define(eq=False)
 class Moves:
-    """Not for two calls for one guest at a time, but for `called_off`, `hurried`, `progress` and `now`."""
+    """For one call per guest at a time, except `called_off`, `hurried`, `progress` and `now`."""
 
     machines: Machines
     _waited_for: set[str] = field(factory=set)
@@ -102,7 +102,7 @@ class Moves:
     _ending: Locks = field(factory=Locks)
 
     async def made(self, record: Record, wished: GuestSpec) -> Record:
-        """The guest has gone to `wished.host`, whether that began now or before us.
+        """The guest has moved to `wished.host`, whether the move began now or in an earlier process.
 
         Raises InvalidPower, Unfit, NoCapacity, Aborted.
         """
@@ -145,7 +145,7 @@ class Moves:
         return power
 
     async def _ready(self, record: Record, wished: GuestSpec, power: Power) -> Record:
-        """Its trip is noted."""
+        """The trip is noted."""
         spec, files = record.spec, self.machines.records.files_of(record)
         going = there_like_here(spec, wished)
         spaces = self.machines.config.namespaces
@@ -153,7 +153,7 @@ class Moves:
             raise Unfit(f"{spec.host} and {going.host} are one network namespace, which has an interface only once")
         source = await self.machines.monitors.get(spec.id, files)
         if (await source.execute("query-status"))["status"] == "postmigrate":
-            # A paused one that did not arrive, of which QEMU takes it that it has left. It has to go on for a moment.
+            # A paused guest that did not arrive, though QEMU believes that it has left. It must run for a moment.
             await source.execute("cont")
             await source.execute("stop")
         record = self.machines.with_user(record).leaving(going, power)
@@ -161,9 +161,9 @@ class Moves:
         return record
 
     async def _join(self, record: Record) -> None:
-        """The other process is there, and this one has begun to send."""
+        """The new process exists, and the old one has begun to send."""
         id, (here, there) = record.spec.id, self._seats(record)
-        await self._clear(id, there)  # of one that was called off when we were killed
+        await self._clear(id, there)  # what a process left that was called off when we were killed
         await self.machines.spawn(record.arrived, there, incoming=True)
         source, target = [await self.machines.monitors.get(id, files) for files in (here, there)]
         for each in (source, target):
@@ -183,17 +183,17 @@ class Moves:
         most = config.migration_mib_per_second * MIB or FASTEST
         return {"downtime-limit": max(1, int(config.migration_pause * 1000)), "max-bandwidth": most}
 
-    # -- on its way
+    # -- during a move
 
     async def settled(self, record: Record) -> Record:
-        """The guest is on no way any more, and nothing is left of one."""
+        """The guest is not moving any more, and nothing is left of a move."""
         if record.trip is None:
             return record
         await self._call_off(record)
         return (await self._ended(record))[0]
 
     async def _ended(self, record: Record) -> tuple[Record, str]:
-        """It has arrived, or stays, which is noted; and why it stays."""
+        """The record once the guest has arrived or stays, as is noted then; and why it stays."""
         clock, config = self.machines.clock, self.machines.config
         begun, open_since = clock.seconds(), None
         late = ""
@@ -206,7 +206,7 @@ class Moves:
                 open_since = now if open_since is None else open_since
                 if now - open_since >= SETTLING_SECONDS:
                     if here.status is None:
-                        # It has begun to wait, and nobody sends.
+                        # The new process is waiting, and nobody sends.
                         processes.kill(self._seats(record)[1].pid)
                     else:
                         await self._call_off(record)
@@ -220,7 +220,7 @@ class Moves:
             await deferLater(clock, POLL_SECONDS)
 
     async def _call_off(self, record: Record) -> None:
-        """The other process is gone, unless the guest is there. What executes nothing cannot begin meanwhile."""
+        """The new process is gone, unless the guest is there. It is frozen first so that it cannot begin meanwhile."""
         async with self._ending.hold(record.spec.id):
             await self._end(record)
 
@@ -238,11 +238,11 @@ class Moves:
                 except Silent:
                     if processes.is_stopped(here.pid):
                         raise
-                    # It waits for the other one to take what it sends, and answers nobody meanwhile.
+                    # It is blocked until the frozen one takes what it sends, and answers nobody meanwhile.
                     break
                 if found is Whose.THERE:
                     return
-                # Had the other one said that the guest is there, there was time enough to hear it.
+                # If the new process had reported that the guest is there, the report would have arrived by now.
                 if found is Whose.HERE or clock.seconds() >= limit:
                     break
                 await deferLater(clock, POLL_SECONDS)
@@ -265,7 +265,7 @@ class Moves:
         beside.symlink_to(there.serial)
         beside.replace(there.serial_link)
         if processes.find(there.pid) is not None:
-            # From now on its end is noticed.
+            # From now on its death is noticed.
             await self.machines.monitors.get(record.spec.id, there)
         return record
 
@@ -277,13 +277,13 @@ class Moves:
         return record
 
     async def _clear(self, id: str, files: Files) -> None:
-        """Of a process that has no guest."""
+        """End a process that has no guest, and remove its files."""
         await self.machines.end_process(id, files)
         for path in files.of_process:
             path.unlink(missing_ok=True)
 
     async def tidied(self) -> None:
-        """Nothing runs in the seat of a guest that it does not have: it was begun as we were killed."""
+        """No process runs in a seat that its guest does not have: it was started just before we were killed."""
         records = self.machines.records
         for record in [each for id in records.ids() if (each := records.get(id)) is not None]:
             for seat in {*SEATS} - {record.seat, record.arrived.seat}:
@@ -291,10 +291,10 @@ class Moves:
                 if processes.find(files.pid) is not None:
                     await self._clear(record.spec.id, files)
 
-    # -- seen
+    # -- observed
 
     async def now(self, record: Record) -> tuple[Record, Whose]:
-        """The guest as it is at this moment, and with which process. Raises Silent, Gone."""
+        """The guest as it is now, and which process has it. Raises Silent, Gone."""
         if record.trip is None:
             return record, Whose.HERE
         found, _ = await self._look(record)
@@ -310,7 +310,7 @@ class Moves:
             return Seen()
         try:
             monitor = await self.machines.monitors.get(id, files)
-            # In this order: what is through with its copy becomes something else after that.
+            # In this order: the status changes only after the copy is complete.
             copying = await monitor.execute("query-migrate")
             status = (await monitor.execute("query-status"))["status"]
         except Gone:
@@ -320,14 +320,14 @@ class Moves:
         return Seen(status, copying.get("status", ""), copying.get("error-desc", ""))
 
     def _seats(self, record: Record) -> tuple[Files, Files]:
-        """Where it has been, and where it goes."""
+        """The files of the old process, and of the new one."""
         files = self.machines.records.files_of
         return files(record), files(record.arrived)
 
-    # -- what is done to one on its way
+    # -- interventions
 
     async def called_off(self, id: str) -> None:
-        """Whoever waits for it hears so; who has begun it and is no more has left something, see `settled`."""
+        """A call that waits for the move raises Aborted; if its process was killed, `settled` clears what is left."""
         if id in self._waited_for:
             self._called_off.add(id)
         record = self.machines.records.get(id)
@@ -347,7 +347,7 @@ class Moves:
         return MigrationProgress(memory["total"], memory["remaining"], 0, 0)
 
     async def _sending(self, id: str) -> tuple[Monitor, int, Any] | None:
-        """Of one that is on its way: who sends it, how much at first, and how far that is."""
+        """For a guest that is moving: the sender's monitor, the size at first, and QEMU's progress."""
         record = self.machines.records.get(id)
         if record is None or record.trip is None:
             return None
@@ -360,7 +360,7 @@ class Moves:
 
 
 async def _lend_ends(*monitors: Monitor) -> None:
-    """Each has its end of one way, that nobody else has."""
+    """Give each its end of a socket pair that nobody else has."""
     ends = socket.socketpair()
     try:
         for monitor, end in zip(monitors, ends, strict=True):

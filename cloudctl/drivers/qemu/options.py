@@ -12,7 +12,7 @@ from attrs.validators import ge, gt, le
 from cloudctl.drivers.accounts import DEFAULT, GUESTS, Account, account, are_numbers, exist, numbers, optional_account
 from cloudctl.drivers.rbd.options import Pool
 
-FIXED_SLOTS = 5  # for what is there from the start: root disk, rescued disk, ephemeral, swap, config drive
+FIXED_SLOTS = 5  # for the disks that are there from the start: root, rescued root, ephemeral, swap, config drive
 MOST_SLOTS = 24  # a q35 machine has room for 29 root ports
 
 
@@ -33,21 +33,22 @@ class Config:
     """`[driver.hypervisor.qemu]`"""
 
     # Host → the network namespace that its guests run in; "": this machine's own. All hosts are this machine.
-    # None named: one host with this machine's name.
+    # Empty: one host with this machine's name.
     hosts: dict[str, str] = field(factory=dict, validator=_whole_words)
-    # Host → where its Open vSwitch is told what to plug, as `ovs-vsctl --db` takes it, for networks by OVN. One that
-    # is not named has this machine's own.
+    # Host → the database of its Open vSwitch, as `ovs-vsctl --db` takes it, for networks by OVN. A host that is not
+    # named uses this machine's own.
     ovs_db: dict[str, str] = field(factory=dict, validator=_places)
-    # Numbers of users, first and last: each guest's process is of one that no other guest has, once it has begun.
-    # Where this machine (a container) has no such users, all guests are of user 65523.
+    # Numbers of users, first and last: each guest's process, once started, runs as one that no other guest has.
+    # If this machine (a container) has no such users, all guests run as user 65523.
     uids: str = field(default=GUESTS, validator=are_numbers)
     # The user of all guests instead: a name, or a number, which needs no name. "root": this process's own.
     user: str = field(default="", validator=optional_account)
-    # The control group (cgroup v2) in which each guest gets one; made if only its last part is missing. Empty: none.
+    # The control group (cgroup v2) in which each guest gets its own; created if only its last part is missing. Empty:
+    # none.
     cgroup: str = "/sys/fs/cgroup/cloudctl"
-    # What runs guest code: tcg translates it, everywhere; kvm needs /dev/kvm, and is many times faster.
+    # What runs guest code: tcg translates it and works everywhere; kvm needs /dev/kvm and is many times faster.
     accelerator: Literal["tcg", "kvm"] = "tcg"
-    # QEMU's name of the machine type. A guest that is suspended needs the same one to go on.
+    # QEMU's name of the machine type. A suspended guest needs the same one to resume.
     machine: str = "q35"
     # QEMU's name of the CPU model. Empty: `max` with tcg, `host` with kvm.
     cpu: str = ""
@@ -63,17 +64,17 @@ class Config:
     rbd: Pool = field(factory=Pool)
     # Where sockets and process ids live. The paths of sockets are limited to 107 bytes, so it must be short.
     runtime_dir: Path = Path("/run/cloudctl")
-    # Volumes and ports that a guest can have together. More cost time at each boot.
+    # Volumes and ports that a guest can have together. More of them cost time at each boot.
     slots: int = field(default=16, validator=[gt(0), le(MOST_SLOTS)])
-    # What a kernel is told that is booted directly, unless its image has the property os_command_line.
+    # Arguments of a kernel that is booted directly, unless its image has the property os_command_line.
     kernel_arguments: str = "root=/dev/vda console=ttyS0 no_timer_check"
-    # Guests have a screen, by VNC on a socket of this machine. It takes 16 MiB of each.
+    # Guests have a screen, by VNC on a socket of this machine. It takes 16 MiB per guest.
     vnc: bool = True
-    # KiB of a serial console that are kept, at least; twice as many at most.
+    # KiB of a serial console's output that are kept at least; twice as many at most.
     console_kib: int = field(default=512, validator=gt(0))
     # Seconds that a guest has for a soft reboot before its power is cut.
     soft_reboot_timeout: float = field(default=120.0, validator=ge(0))
-    # Seconds that a running guest has to let go of a device.
+    # Seconds that a running guest has to release a device.
     unplug_timeout: float = field(default=10.0, validator=gt(0))
     # Seconds until an answer of QEMU is given up.
     answer_timeout: float = field(default=20.0, validator=gt(0))
@@ -81,13 +82,13 @@ class Config:
     copy_timeout: float = field(default=1800.0, validator=gt(0))
     # Seconds that a live migration may take; then it is given up.
     migration_timeout: float = field(default=3600.0, validator=gt(0))
-    # Seconds that a guest may stand still when it arrives; one that writes too fast to its memory is slowed down.
+    # Seconds that a guest may stand still when it arrives; a guest that writes too fast to its memory is slowed down.
     migration_pause: float = field(default=0.3, validator=gt(0))
-    # MiB/s that a migration may take; 0: all that there is.
+    # MiB/s that a migration may take; 0: unlimited.
     migration_mib_per_second: int = field(default=0, validator=ge(0))
     # Seconds that a converted image is kept after its last guest is gone.
     image_cache_seconds: float = field(default=86400.0, validator=ge(0))
-    # Write what would be run to the log, and run nothing.
+    # Log what would be run, and run nothing.
     dry_run: bool = False
 
     @property
@@ -97,7 +98,7 @@ class Config:
 
     @property
     def account(self) -> Account | None:
-        """Of all guests; None: each has one of its own, of `numbers`."""
+        """The account of all guests; None: each has one of its own, of `numbers`."""
         if self.user or not exist(self.numbers):
             return account(self.user or DEFAULT)
         return None

@@ -1,4 +1,4 @@
-"""Volumes and ports of a guest, which come and go. Not for two calls for one guest at a time."""
+"""Volumes and ports of a guest, which come and go. For one call per guest at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Parts:
     machines: Machines
 
     async def replug(self, record: Record, spec: GuestSpec, files: Files) -> None:
-        """Of a guest that is on: what it has not, then what it shall not have."""
+        """For a guest that is on: plug what is missing, then unplug what it should not have."""
         for connection in spec.volumes:
             record = await self.plug_volume(record, files, connection)
         for port in spec.ports:
@@ -33,7 +33,7 @@ class Parts:
         wished = self.outfitted(record, evolve(record.spec, volumes=(*others, connection)))
         name = slots.volume(connection.volume_id)
         disk = devices.volume_disk(connection, wished.slots[name])
-        # Noted first: should the answer be lost, detaching it finds the device.
+        # Noted first: if the answer is lost, a detach still finds the device.
         self.machines.records.put(wished)
         if (uid := processes.owner(files.pid)) is not None:
             try:

@@ -1,4 +1,4 @@
-"""Devices of a guest that runs: plugged, unplugged, grown. Every step is looked at first, so each can be repeated."""
+"""Devices of a running guest: plugged, unplugged, grown. Each step checks first what is done, so it can be repeated."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from cloudctl.drivers.qemu.qmp import Monitor, Refused, Silent, drop
 from cloudctl.drivers.rbd.disk import rbd_disks
 from cloudctl.drivers.specs import VolumeConnection
 
-# What QEMU says of a storage daemon that is being started again, or does not yet serve all that it shall.
+# What QEMU reports of a storage daemon that is being restarted, or does not serve everything yet.
 AWAY = ("Failed to connect to", "Connection refused", "export not available")
-# Seconds between two looks at a disk that QEMU has yet to let go of.
+# Seconds between two tries to close a disk that QEMU has not released yet.
 PAUSE = 0.05
 
 
@@ -25,7 +25,7 @@ async def plugged(monitor: Monitor) -> frozenset[str]:
 
 
 async def tell_keys(monitor: Monitor, volume: VolumeConnection) -> None:
-    """QEMU has what the volume is opened with."""
+    """QEMU has the keys with which the volume is opened."""
     for disk in rbd_disks([volume]):
         await _unless(monitor, "object-add", keys.told(disk), "uplicate")
 
@@ -51,14 +51,14 @@ async def plug_disk(monitor: Monitor, disk: Disk) -> None:
 
 
 async def unplug_disk(monitor: Monitor, name: str, timeout: float) -> None:
-    """Raises Busy while the guest has not let go of it."""
+    """Raises Busy while the guest has not released it."""
     await _release(monitor, name, timeout)
     left = timeout
     while True:
         try:
             await _unless(monitor, "blockdev-del", {"node-name": slots.node(name)}, "Failed to find")
         except Refused as error:
-            # QEMU tells of the device's end a moment before it lets go of what was behind it.
+            # QEMU reports the device's removal a moment before it releases the node behind it.
             if "in use" not in error.description:
                 raise
             if left <= 0:
@@ -70,10 +70,10 @@ async def unplug_disk(monitor: Monitor, name: str, timeout: float) -> None:
 
 
 async def plug_nic(monitor: Monitor, nic: Nic, namespace: str) -> None:
-    """Its tap is in the namespace."""
+    """The interface's tap is in `namespace`."""
     if nic.name in await plugged(monitor):
         return
-    # Of a call that was killed: its tap is open, and nobody else can open it.
+    # Left by a call that was killed: the tap is open, and nobody else can open it.
     await _unless(monitor, "netdev_del", {"id": slots.node(nic.name)}, "not found")
     async with lent_tap(monitor, nic.backend, namespace) as backend:
         await monitor.execute("netdev_add", backend)
@@ -85,15 +85,15 @@ async def plug_nic(monitor: Monitor, nic: Nic, namespace: str) -> None:
 
 
 async def unplug_nic(monitor: Monitor, name: str, timeout: float) -> None:
-    """Raises Busy while the guest has not let go of it."""
+    """Raises Busy while the guest has not released it."""
     await _release(monitor, name, timeout)
     await _unless(monitor, "netdev_del", {"id": slots.node(name)}, "not found")
 
 
 async def grow(monitor: Monitor, name: str, size: int) -> None:
-    """The guest sees so many bytes.
+    """The guest sees a disk of `size` bytes.
 
-    A disk by NBD has been exported anew, in its new size, and QEMU learns that when it next reads; so it reads.
+    An NBD disk has been exported again with its new size, which QEMU learns when it next reads: so make it read.
     """
     node = slots.node(name)
     for _ in range(2):
@@ -122,7 +122,7 @@ async def _release(monitor: Monitor, name: str, timeout: float) -> None:
         return
     gone = monitor.expect("DEVICE_DELETED", lambda data: data.get("device") == name, timeout)
     try:
-        # Asked a second time, QEMU says that it is at it; or the guest has let go meanwhile.
+        # On a second request QEMU reports that it is unplugging already, or the guest has released it meanwhile.
         await _unless(monitor, "device_del", {"id": name}, "unplug", "not found")
         if name not in await plugged(monitor):
             drop(gone)
@@ -137,7 +137,7 @@ async def _release(monitor: Monitor, name: str, timeout: float) -> None:
 
 
 async def _unless(monitor: Monitor, command: str, arguments: object, *harmless: str) -> None:
-    """Do it; a refusal with one of these words says that it was done before."""
+    """Execute the command; a refusal with one of these words means that it was done before."""
     try:
         await monitor.execute(command, arguments)  # type: ignore[arg-type]  # a mapping, see the callers
     except Refused as error:

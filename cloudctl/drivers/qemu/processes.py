@@ -1,7 +1,7 @@
-"""Is there a process, and which one: from its pid file, checked against what the kernel says it runs.
+"""Whether a guest has a process, and which one: from its pid file, checked against the process's arguments.
 
-A pid file may be older than its process's death, and the number may be somebody else's by now. So a process counts
-only if the path of that very pid file is among its arguments.
+A pid file may outlive its process, and its number may belong to another process by now. So a process counts only if
+the path of that very pid file is among its arguments.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def find(pid_file: Path, proc: Path = PROC) -> int | None:
     """The process id of the guest that was started with this pid file; None: it has no process."""
     try:
         pid = int(pid_file.read_text())
-        # A process that has ended and that nobody has waited for has no arguments any more.
+        # A zombie has no arguments any more.
         arguments = (proc / str(pid) / "cmdline").read_bytes().split(b"\0")
     except (OSError, ValueError):
         return None
@@ -33,7 +33,7 @@ def find(pid_file: Path, proc: Path = PROC) -> int | None:
 
 
 def owner(pid_file: Path, proc: Path = PROC) -> int | None:
-    """The user that the guest's process is of; None: it has no process."""
+    """The user that the guest's process runs as; None: it has no process."""
     pid = find(pid_file, proc)
     try:
         lines = [] if pid is None else (proc / str(pid) / "status").read_text().splitlines()
@@ -43,14 +43,14 @@ def owner(pid_file: Path, proc: Path = PROC) -> int | None:
 
 
 def kill(pid_file: Path) -> None:
-    """Cut the power now. Nothing happens if there is no process."""
+    """Cut the power at once. Nothing happens if there is no process."""
     pid = find(pid_file)
     if pid is not None:
         _signal(pid, signal.SIGKILL)
 
 
 async def frozen(clock: IReactorTime, pid_file: Path, seconds: float) -> bool:
-    """The process executes nothing, until it is thawed; False: there is none. Raises Busy: it does not heed that."""
+    """The process executes nothing until it is thawed; False: there is none. Raises Busy if it does not stop."""
     limit = clock.seconds() + seconds
     while (pid := find(pid_file)) is not None:
         _signal(pid, signal.SIGSTOP)
@@ -64,7 +64,7 @@ async def frozen(clock: IReactorTime, pid_file: Path, seconds: float) -> bool:
 
 
 def is_stopped(pid_file: Path) -> bool:
-    """Whether somebody has told the process to execute nothing."""
+    """Whether the process has been stopped by a signal."""
     pid = find(pid_file)
     return pid is not None and all(state == "T" for state in _states(pid))
 
@@ -82,7 +82,7 @@ def _signal(pid: int, number: int) -> None:
 
 
 def _states(pid: int) -> Iterator[str]:
-    """Of its threads, as proc(5) has them."""
+    """The states of its threads, as in proc(5)."""
     for task in (PROC / str(pid) / "task").glob("*"):
         try:
             yield (task / "stat").read_text().rpartition(") ")[2][:1]
@@ -91,7 +91,7 @@ def _states(pid: int) -> Iterator[str]:
 
 
 def is_held(pid_file: Path) -> bool:
-    """Whether a process has it locked still: one that ends loses its arguments before it lets go of its files."""
+    """Whether a process still has it locked: a process that exits loses its arguments before it closes its files."""
     try:
         with pid_file.open("rb+") as file:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -103,7 +103,7 @@ def is_held(pid_file: Path) -> bool:
 
 
 async def ended(clock: IReactorTime, pid_file: Path, seconds: float) -> bool:
-    """Wait for the end of the process, so long at most; whether it has ended."""
+    """Wait at most this long for the end of the process; whether it has ended."""
     limit = clock.seconds() + seconds
     while find(pid_file) is not None or is_held(pid_file):
         if clock.seconds() >= limit:

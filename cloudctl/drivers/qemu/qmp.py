@@ -1,9 +1,9 @@
-"""QMP, the protocol by which a QEMU process is watched and told what to do, for Twisted.
+"""QMP, the protocol that watches and controls a QEMU process, for Twisted.
 
     monitor = await connect(reactor, clock, "/run/…/guest.qmp", on_event=print)
     await monitor.execute("block_resize", {"node-name": "root", "size": 1 << 30})
 
-Answers are matched to commands by their id, so commands can be sent without waiting. Source: QEMU's documents
+Answers are matched to commands by id, so commands can be sent without waiting. Source: QEMU's documents
 «QEMU Machine Protocol Specification» and «QEMU QMP Reference Manual».
 """
 
@@ -53,7 +53,7 @@ class Gone(Unreachable):
 
 @define(eq=False)
 class _Waiting:
-    """Somebody who waits for an answer or an event."""
+    """A wait for an answer or an event."""
 
     what: str
     result: Deferred[Any]
@@ -79,7 +79,7 @@ class Monitor(LineReceiver):
         self._events: list[_Waiting] = []
         self._handshake: IDelayedCall | None = None
 
-    # -- what a driver calls
+    # -- called by drivers
 
     def execute(
         self,
@@ -89,7 +89,7 @@ class Monitor(LineReceiver):
         timeout: float | None = None,
         descriptor: int | None = None,
     ) -> Deferred[Any]:
-        """What QEMU returns. `descriptor`: an open file that goes with the command (`getfd`).
+        """What QEMU returns. `descriptor`: an open file that is sent with the command (`getfd`).
 
         Raises Refused, Silent, Gone.
         """
@@ -108,7 +108,7 @@ class Monitor(LineReceiver):
         return result
 
     def expect(self, event: str, wanted: Wanted | None = None, timeout: float | None = None) -> Deferred[Any]:
-        """The data of the next such event from now on. Cancel it when it is not awaited. Raises Silent, Gone."""
+        """The data of the next such event from now on. Cancel it if it is not awaited. Raises Silent, Gone."""
         if self.is_lost:
             return _failed(Gone(f"no {event}: QEMU does not listen"))
         result: Deferred[Any] = Deferred(lambda _: self._ignore(waiting))
@@ -118,7 +118,7 @@ class Monitor(LineReceiver):
         return result
 
     def close(self) -> None:
-        """Let go of the connection; QEMU goes on."""
+        """Close the connection; QEMU goes on."""
         if self.transport is not None and not self.is_lost:
             self.transport.loseConnection()
 
@@ -212,7 +212,7 @@ async def connect(
     """A connection whose handshake is done. QEMU serves one at a time. Raises Gone, Silent."""
     endpoint = UNIXClientEndpoint(reactor, path, timeout=CONNECT_SECONDS)
     factory = Factory.forProtocol(lambda: Monitor(clock, timeout, on_event))
-    factory.noisy = False  # each start and stop of a connection would be a line of the log
+    factory.noisy = False  # otherwise each start and stop of a connection is logged
     try:
         monitor: Monitor = await endpoint.connect(factory)
     except ConnectError as error:
@@ -234,6 +234,6 @@ def _failed(error: Exception) -> Deferred[Any]:
 
 
 def drop(waiting: Deferred[Any]) -> None:
-    """Nobody waits for this any more, whatever becomes of it."""
+    """Stop waiting for this, whatever becomes of it."""
     waiting.addErrback(lambda _: None)
     waiting.cancel()

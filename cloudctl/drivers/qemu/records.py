@@ -1,14 +1,14 @@
-"""What is kept of a guest on disk, and where everything of a guest is.
+"""What is stored of a guest on disk, and the paths of everything a guest has.
 
-    STATE_DIR/guests/<id>/guest.json   its record: the wish, and what only the driver knows
+    STATE_DIR/guests/<id>/guest.json   its record: the requested state, and what only the driver knows
                           root.qcow2, rescue.qcow2, ephemeral.qcow2, swap.raw, config.iso, kernel, ramdisk
                           memory       while it is suspended
                           console.log  what it wrote to its serial console
                           serial       a link to the socket of that console
     RUNTIME_DIR/<hash>.pid, .qmp, .serial, .vnc
 
-All hosts are this machine, and see the same files. A guest that moves while it runs has two processes for a moment, so
-there are two seats with other names in RUNTIME_DIR (`<hash>-2.pid`, …), which it takes in turns: see `moves`.
+All hosts are this machine and see the same files. A guest that is migrated live has two processes for a moment, so it
+has two seats with different names in RUNTIME_DIR (`<hash>-2.pid`, …) and alternates between them: see `moves`.
 
 Whether a guest runs is never taken from the record: see `processes` and `power`.
 """
@@ -33,24 +33,24 @@ from cloudctl.drivers.rbd.disk import RbdDisk
 from cloudctl.drivers.specs import GuestSpec, ImageSource, PortBinding, Power
 
 RECORD = "guest.json"
-SEATS = ("", "-2")  # endings of the names of what belongs to a process
+SEATS = ("", "-2")  # suffixes of the names of a process's files
 
 _converter = Converter()
 
 
 @frozen
 class Trip:
-    """Of a guest that is on its way to another host: what it shall be there, and as which process."""
+    """The migration of a guest to another host: its spec there, and the seat of its process there."""
 
     spec: GuestSpec
     seat: str
-    power: Power  # that it had as it left: RUNNING or PAUSED
+    power: Power  # when it left: RUNNING or PAUSED
 
 
 @frozen
 class Record:
-    """`power` is what was last brought about: STOPPED, RUNNING or SUSPENDED. A guest without a process that should
-    run has crashed."""
+    """`power` is the state last brought about: STOPPED, RUNNING or SUSPENDED. A guest that should run and has no
+    process has crashed."""
 
     spec: GuestSpec
     power: Power = Power.STOPPED
@@ -59,11 +59,11 @@ class Record:
     reboot_done: bool = False  # that reboot has stopped the guest
     rescued: bool = False
     rescue_image: ImageSource | None = None  # None while rescued: the guest's own
-    uid: int | None = None  # of the user that its process is of, as no other guest's
+    uid: int | None = None  # of the user that its process runs as, and no other guest's
     interrupt_token: str | None = None  # of the latest non-maskable interrupt
     root: RbdDisk | None = None  # its root disk; None: that is a file, or the guest boots from a volume
-    # What the root disk was made over. The wish may name another image later: of a server that was shelved it is its
-    # kept disk at first, and then its own again. None: that of the wish, as in records of a release before.
+    # The image under the root disk. The spec may name another one later: for an unshelved server it is the saved disk
+    # at first, and then the server's own image again. None: that of the spec, as in records of an earlier release.
     base: ImageSource | None = None
     seat: str = ""  # of its process: one of SEATS
     trip: Trip | None = None
@@ -74,15 +74,15 @@ class Record:
 
     @property
     def images(self) -> list[ImageSource]:
-        """Those that its disks need, or will."""
+        """The images that its disks need, or will need."""
         return [each for each in (self.root_over, self.spec.image, self.rescue_image) if each is not None]
 
     def wishing(self, spec: GuestSpec) -> Record:
-        """The same guest, of which something else is wished."""
+        """The same guest with a new spec."""
         return evolve(self, spec=spec, base=self.root_over)
 
     def leaving(self, spec: GuestSpec, power: Power) -> Record:
-        """The same guest, which is to become what `spec` says in the other seat."""
+        """The same guest, with a trip that makes it what `spec` says, in the other seat."""
         (seat,) = (each for each in SEATS if each != self.seat)
         return evolve(self, trip=Trip(spec, seat, power))
 
@@ -97,7 +97,7 @@ class Files:
     """The paths of one guest."""
 
     directory: Path
-    runtime: Path  # without the ending
+    runtime: Path  # without the suffix
 
     @property
     def record(self) -> Path:
@@ -136,7 +136,7 @@ class Files:
         return self.runtime.with_suffix(".pid")
 
     def key(self, name: str) -> Path:
-        """While the guest starts."""
+        """A file that exists while the guest starts."""
         return self.directory / f"{name}.secret"
 
     @property
@@ -155,12 +155,12 @@ class Files:
 
     @property
     def of_process(self) -> tuple[Path, ...]:
-        """What is there as long as the process is, and what it may leave."""
+        """The files that exist as long as the process does, and that it may leave behind."""
         return self.pid, self.qmp, self.serial, self.vnc
 
     @property
     def serial_link(self) -> Path:
-        """By which an operator finds it."""
+        """The link by which an operator finds the socket."""
         return self.directory / "serial"
 
 
@@ -177,11 +177,11 @@ def room_for(what: str) -> Iterator[None]:
 
 @frozen
 class Records:
-    """All guests of one driver. A record is written beside its place and renamed: it is whole, or the old one."""
+    """All guests of one driver. A record is written beside its place and renamed: it is the old one or the new one."""
 
     state_dir: Path  # absolute
     runtime_dir: Path
-    dry: dict[str, Record] | None = None  # of a dry run: the records are here, and not on disk
+    dry: dict[str, Record] | None = None  # in a dry run: the records are here and not on disk
 
     @property
     def directory(self) -> Path:
@@ -193,11 +193,11 @@ class Records:
         return Files(self.directory / quote(id, safe=""), self.runtime_dir / f"{short}{seat}")
 
     def files_of(self, record: Record) -> Files:
-        """With the process that it has."""
+        """Those of the process that the guest has."""
         return self.files(record.spec.id, record.seat)
 
     def ids(self) -> list[str]:
-        """Sorted. A directory without a record is what is left of a deletion."""
+        """Sorted. A directory without a record is left over from a deletion."""
         if self.dry is not None:
             return sorted(self.dry)
         if not self.directory.is_dir():
@@ -219,7 +219,7 @@ class Records:
             raise DriverError(f"{file} is damaged: {error}") from error
 
     def image_ids(self) -> set[str]:
-        """Of all images that guests need. Raises DriverError for a damaged file."""
+        """The ids of all images that guests need. Raises DriverError for a damaged file."""
         records = [record for id in self.ids() if (record := self.get(id))]
         return {image.id for record in records for image in record.images}
 
@@ -252,10 +252,10 @@ def shape(spec: GuestSpec) -> tuple[object, ...]:
 
 
 def wiring(spec: GuestSpec) -> dict[str, PortBinding | None]:
-    """How its ports are plugged."""
+    """How the guest's ports are plugged."""
     return {each.id: each.binding for each in spec.ports}
 
 
 def plugs(spec: GuestSpec) -> tuple[object, ...]:
-    """What devices a guest has, whatever their options."""
+    """Which devices a guest has, whatever their options."""
     return {each.volume_id for each in spec.volumes}, {each.id for each in spec.ports}

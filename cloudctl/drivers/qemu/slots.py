@@ -1,8 +1,8 @@
-"""Where a guest's devices are plugged: each has a root port of its own, and its kernel numbers disks and interfaces
-in the order of those.
+"""Where a guest's devices are plugged: each has a root port of its own, and the guest's kernel numbers disks and
+interfaces in the order of their ports.
 
-A q35 machine takes devices while it runs only at root ports that were there from the start. A device keeps its port
-as long as the guest has it, so that a suspended guest finds it again.
+A running q35 machine takes new devices only at root ports that were there from the start. A device keeps its port as
+long as the guest has it, so that a suspended guest finds it again.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def _word(id: str) -> str:
 
 
 def assigned(spec: GuestSpec, taken: Mapping[str, int], slots: int) -> dict[str, int]:
-    """A root port for each volume and port: the one that it has, or the first free one.
+    """A root port for each volume and port: the one it has already, or the first free one.
 
-    The volume that the guest boots from comes first of all disks. Raises Unfit when there are too many.
+    The volume that the guest boots from is the first of all disks. Raises Unfit when there are too many.
     """
     names = _names(spec)
     kept = {name: taken[name] for name in names if name in taken}

@@ -1,7 +1,7 @@
 """Ports of guests in Open vSwitch, as OVN has them: a tap in the host's network namespace, in the bridge that the
-binding names. Whoever runs the guest makes it and takes it away; that of any other port is the network driver's.
+binding names. The hypervisor driver makes and removes it; taps of other ports belong to the network driver.
 
-It is there before the guest's process is, and goes after it. Each call looks at nothing and can be repeated.
+It exists before the guest's process does, and goes after it. Calls check nothing first and can be repeated.
 Sources: ovs-vsctl(8); ovs-vswitchd.conf.db(5), external_ids of an Interface; ip-tuntap(8).
 """
 
@@ -19,10 +19,10 @@ from cloudctl.drivers.specs import GuestSpec, PortSpec
 
 OPEN_VSWITCH = "ovs"  # of a binding, its vif_type
 PROGRAM = "ovs-vsctl"
-# What ip says of a tap that is there, and that QEMU has open; and of one that is not there, or its namespace.
+# What ip reports for a tap that QEMU has open already, and for a missing tap or namespace.
 THERE = ("Device or resource busy",)
 GONE = ("Cannot find device", "Cannot open network namespace")
-# What ovs-vsctl says before the daemons of a host have begun.
+# What ovs-vsctl reports before a host's daemons have started.
 AWAY = ("database connection failed", "no bridge named")
 
 
@@ -38,7 +38,7 @@ class Plug:
 
 
 def plugs(*ports: PortSpec) -> Iterator[Plug]:
-    """Of those that are in Open vSwitch."""
+    """The plugs of those ports that are in Open vSwitch."""
     for port in ports:
         if port.binding is not None and port.binding.get("vif_type") == OPEN_VSWITCH:
             details = port.binding["vif_details"]
@@ -46,7 +46,7 @@ def plugs(*ports: PortSpec) -> Iterator[Plug]:
 
 
 def adding(plug: Plug) -> list[str]:
-    """In ovs-vsctl's words. OVN's daemon finds the interface by its `iface-id`."""
+    """Arguments of ovs-vsctl. OVN's daemon finds the interface by its `iface-id`."""
     told = {"iface-id": plug.interface_id, "attached-mac": plug.mac, "iface-status": "active"}
     columns = [f"external_ids:{key}={json.dumps(value)}" for key, value in told.items()]
     return ["--may-exist", "add-port", plug.bridge, plug.tap, "--", "set", "Interface", plug.tap, *columns]
@@ -58,7 +58,7 @@ def removing(plug: Plug) -> list[str]:
 
 @frozen
 class Switches:
-    """Those of the hosts."""
+    """The switches of the hosts."""
 
     programs: Programs
     config: Config
@@ -67,7 +67,7 @@ class Switches:
         """These ports of the guest are plugged on its host. Raises Unreachable if Open vSwitch does not answer."""
         for plug in plugs(*ports):
             await self._ip(spec.host, THERE, "tuntap", "add", "dev", plug.tap, "mode", "tap")
-            # Without an address of its own: nobody on the guest's network shall talk to this machine.
+            # Without an address of its own: nobody on the guest's network may talk to this machine.
             up = ("addrgenmode", "none", "mtu", str(plug.mtu), "up")
             await self._ip(spec.host, (), "link", "set", "dev", plug.tap, *up)
             await self._vsctl(spec.host, adding(plug))
@@ -89,7 +89,7 @@ class Switches:
                 raise
 
     async def _vsctl(self, host: str, words: list[str]) -> None:
-        """It waits until the daemon has done so."""
+        """Waits until the daemon has applied it."""
         where = self.config.ovs_db.get(host)
         database = [f"--db={where}"] if where else []
         try:

@@ -1,1 +1,1 @@
-"""Data of objects, and of images, in a pool of a Ceph cluster."""
+"""Data of objects and images in a pool of a Ceph cluster."""

@@ -1,14 +1,14 @@
 """The objects driver `rados`: contents are pieces in a pool of a Ceph cluster.
 
     <id>.<number>       a piece
-    index-<digit>       of the ids that begin with this digit: a key of its omap is "ID SECONDS BYTES"
-    index               which of those there are
+    index-<digit>       the ids that begin with this digit: a key of its omap is "ID SECONDS BYTES"
+    index               the digits for which there are such objects
 
-A content is there once its key is, which is written after its pieces and goes after them. While they are written
-another key has a "+" before it, by which the pieces that a killed process left are found a day later.
+A content exists once its key does; the key is written after the pieces and removed after them. While they are written
+there is a key with a "+" in front, by which the pieces that a killed process left are found a day later.
 
-Ceph's own programs do it, each with a deadline at which it is killed; librados would wait in threads of its own. What
-is opened is fetched into a file without a name first, so that it can be read although it is removed.
+Ceph's own programs do the work, each with a deadline at which it is killed; librados would wait in threads of its own.
+An opened content is fetched into an unnamed file first, so that it can be read although it is removed.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from cloudctl.drivers.specs import DriverResources
 from cloudctl.errors import ConfigError
 
 MIB = 1 << 20
-# How `rados` tells it: its exit code says less.
+# In the complaints of `rados`: its exit code says less.
 MISSING, FULL = "(2) No such file or directory", ("(28) No space left on device", "(122) Disk quota exceeded")
 INDEX = "index"
 ARRIVING = "+"
-ABANDONED = 86_400.0  # seconds after which nobody writes any more
+ABANDONED = 86_400.0  # seconds after which an unfinished content is considered abandoned
 
 
 @frozen
 class Config(Cluster):
     """`[driver.objects.rados]`. The user has the rights mon "allow r", osd "allow rwx pool=objects"."""
 
-    # A pool for this alone, which is there before the cloud is, and a namespace in it, for a second cloud.
+    # A pool for this alone, which must exist before the cloud starts, and a namespace in it, for a second cloud.
     pool: str = field(default="objects", validator=matches_re(WORD))
     namespace: str = field(default="", validator=matches_re(f"({WORD})?"))
-    # Of the pieces that contents are cut into; Ceph's own limit is 128.
+    # Size of the pieces that contents are cut into; Ceph's own limit is 128.
     piece_mib: int = field(default=32, validator=ge(1))
 
 
 def create(config: Config, resources: DriverResources) -> RadosContents:
-    """Raises ConfigError in a cloud in memory: what goes in and out passes through files."""
+    """Raises ConfigError in a cloud in memory: contents pass through files."""
     if resources.state_dir is None:
         raise ConfigError([f"driver.objects.{resources.name}: needs a cloud with a state directory"])
     namespace = f"{config.namespace}.{resources.part}" if resources.part else config.namespace
@@ -61,12 +61,12 @@ def create(config: Config, resources: DriverResources) -> RadosContents:
 @implementer(IObjectData, IFarData, IElsewhere)
 @frozen
 class RadosContents:
-    """`directory`: for files that live as long as somebody reads them."""
+    """`directory`: for files that exist as long as somebody reads them."""
 
     config: Config
     namespace: str
     directory: Path
-    _indexed: set[str] = field(factory=set)  # digits that are in the index
+    _indexed: set[str] = field(factory=set)  # digits known to be in the index
 
     elsewhere = True
 
@@ -104,14 +104,14 @@ class RadosContents:
         except BaseException as error:
             file.close()
             if isinstance(error, ProgramFailed) and MISSING in error.complaint:
-                raise UnknownContent(id) from error  # somebody removes it just now
+                raise UnknownContent(id) from error  # it has just been removed
             if isinstance(error, OSError):
                 raise Unreachable(f"{self.directory}: {error.strerror}") from error
             raise
         return file
 
     def ensure_absent(self, id: str) -> None:
-        """The keys last, by which a repeat finds the pieces."""
+        """Removes the keys last: a repeat finds the pieces by them."""
         keys = [key for key in self._keys(_index(id)) if _id(key) == id]
         for number in range(max(map(self._pieces, keys), default=0)):
             try:
@@ -123,17 +123,17 @@ class RadosContents:
             self._rados("rmomapkey", _index(id), key)
 
     def inventory(self, after: str) -> tuple[ContentState, ...]:
-        """With what somebody has begun to keep so long ago that he cannot be at it any more."""
+        """Including contents whose writing began so long ago that it must have been abandoned."""
         for digit in self._keys(INDEX):
             if digit >= after[:1]:
-                # The same content may have been kept twice at once.
+                # The same content may have been kept twice at the same time.
                 states = {_id(key): _state(key) for key in self._keys(_index(digit)) if not _is_under_way(key)}
                 if found := sorted(id for id in states if id > after):
                     return tuple(states[id] for id in found)
         return ()
 
     def _found(self, id: str) -> list[str]:
-        """Its keys: none, or one, or one of each that kept it at the same time."""
+        """Its keys: none, one, or one for each call that kept it at the same time."""
         return [key for key in self._keys(_index(id)) if key.startswith(f"{id} ")]
 
     def _keys(self, object: str) -> list[str]:
@@ -158,7 +158,7 @@ class RadosContents:
 
 def _run(config: Config, namespace: str, words: tuple[str, ...], stdin: bytes) -> bytes:
     limit = config.answer_timeout
-    # Without a key that the cluster knows it would ask for minutes.
+    # With a key that the cluster does not know it would retry for minutes.
     who = ("--id", config.user, "--keyring", str(config.keyring), f"--client-mount-timeout={int(limit) + 1}")
     where = ("--conf", "/dev/null", "-m", ",".join(config.monitors), f"--pool={config.pool}")
     named = (f"--namespace={namespace}",) if namespace else ()

@@ -1,1 +1,1 @@
-"""Volumes that are images in a pool of a Ceph cluster, opened by the guests' QEMU itself."""
+"""Volumes that are images in a Ceph pool, opened by the guests' QEMU itself."""

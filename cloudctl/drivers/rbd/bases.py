@@ -1,6 +1,6 @@
-"""What disks are cloned from: users' images, each brought into the pool once, and there while anything depends on it.
+"""What disks are cloned from: users' images, each imported into the pool once and kept while anything depends on it.
 
-Any number of processes may use one pool. What another one lets go of while it is being cloned stays in Ceph's trash.
+Any number of processes may use one pool. A base that another process removes while it is cloned stays in Ceph's trash.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from cloudctl.drivers.specs import ImageSource
 BASE, MAKING = "image-", "making-"
 START = "base"  # the snapshot of a base that disks are cloned from
 CLONES = "--rbd-default-clone-format=2"  # whose parents may go
-LOOK_SECONDS = 30.0  # for which a pool that had room has some
-SWEEP_SECONDS = 600.0  # between two looks for bases of which nothing is made any more
+LOOK_SECONDS = 30.0  # for which a pool that had room is assumed to have some
+SWEEP_SECONDS = 600.0  # between two searches for bases that have no clones any more
 
 
 @define(eq=False)
@@ -29,15 +29,15 @@ class Bases:
     contents: Contents
     locks: Locks = field(factory=Locks)
     looked: float | None = None  # when the pool was last seen to have room
-    swept: float | None = None  # when it was last seen that it has no bases without need
-    known: dict[str, Image] = field(factory=dict)  # those that were there when they were last looked for
+    swept: float | None = None  # when the pool was last cleared of unneeded bases
+    known: dict[str, Image] = field(factory=dict)  # bases that existed when they were last looked for
 
     @property
     def ceph(self) -> Ceph:
         return self.contents.ceph
 
     async def demand_room(self) -> None:
-        """Before anything else: whoever opens an image of a pool that is full waits until there is room again.
+        """To be called before anything else: opening an image of a full pool hangs until there is room again.
 
         Raises NoCapacity.
         """
@@ -49,7 +49,7 @@ class Bases:
 
     @asynccontextmanager
     async def base(self, image: ImageSource, fits: Callable[[int], None]) -> AsyncIterator[Image]:
-        """The image, which stays meanwhile. `fits` is told how many bytes it has, and raises Unfit. Raises Busy."""
+        """The base of the image, not removed meanwhile. `fits` gets its size in bytes and raises Unfit. Raises Busy."""
         name = BASE + written(image.id)
         async with self.locks.hold("base", name):
             found = self.known.get(name) or await self.ceph.find(name)
@@ -74,17 +74,17 @@ class Bases:
         return found
 
     async def clone(self, image: str, snapshot: str, name: str) -> None:
-        """A new image reads there what it has not been written itself; one that was left is made anew. Raises Busy."""
+        """A new image reads from there what was not written to itself; a left-over one is recreated. Raises Busy."""
         words = ("clone", CLONES, self.ceph.path(image, snapshot), self.ceph.path(name))
         try:
             await anew(self.ceph, name, lambda: self.ceph.rbd(*words))
         except Missing as error:
-            # By another process.
+            # Another process removed it.
             self.known.pop(image, None)
             raise Busy(f"{image} has just been let go of") from error
 
     async def remove(self, name: str) -> None:
-        """There is no image of this name, nor what was kept for it alone. Raises Busy while somebody has it open."""
+        """No image has this name; what was kept for it alone is gone, too. Raises Busy while somebody has it open."""
         found = await self.ceph.find(name)
         if found is not None:
             await self.ceph.trash(name)
@@ -93,7 +93,7 @@ class Bases:
     async def tidy(self, *names: str) -> None:
         """Nothing is left of these images, which are gone, nor of what was kept for them alone.
 
-        For who finds none to remove: one that was killed while it did may have left them in the trash. Raises Busy
+        For a removal that finds no image: an earlier one that was killed may have left it in the trash. Raises Busy
         while somebody has one open.
         """
         trashed = await self.ceph.trashed()
@@ -102,23 +102,23 @@ class Bases:
                 image = await self.ceph.find_by_id(id)
                 if image is not None and await self.ceph.empty(id):
                     await self.let_go(image.parent)
-        # What it was made of may be all that is left; then nothing says which. To ask of each takes its time.
+        # Perhaps only the base is left, and nothing tells which one. Checking every base takes time.
         now = self.contents.reactor.seconds()
         if self.swept is None or now - self.swept > SWEEP_SECONDS:
             await self._sweep([id for name, id in trashed if name.startswith(BASE)])
             self.swept = now
 
     async def _sweep(self, trashed: Iterable[str]) -> None:
-        """There is no base of which nothing was made; nor these in the trash, by their ids."""
+        """Remove bases without clones, and these images in the trash, given by id."""
         for id in trashed:
-            with suppress(Busy):  # whoever is at it
+            with suppress(Busy):  # another process is removing it
                 await self.ceph.empty(id, START)
         for name in await self.ceph.names():
             if name.startswith(BASE):
                 await self._freed(name)
 
     async def let_go(self, parent: Parent | None) -> None:
-        """A clone has gone. What was kept for it alone goes, too."""
+        """A clone has gone: remove what was kept for it alone."""
         while parent is not None:
             found = await self.ceph.find_by_id(parent.id)
             if found is None:
@@ -131,11 +131,11 @@ class Bases:
             parent = found.parent
 
     async def _freed(self, name: str) -> bool:
-        """Whether it has gone: nothing was made of it any more."""
+        """Remove the base if it has no clones any more; whether it has gone."""
         async with self.locks.hold("base", name):
             if await self.ceph.has_children(name):
                 return False
-            # What another process clones just now keeps it in the trash.
+            # A clone that another process is making now keeps it in the trash.
             self.known.pop(name, None)
             await self.ceph.trash(name, START)
             return True

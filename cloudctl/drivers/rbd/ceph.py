@@ -1,7 +1,7 @@
-"""Ceph's own programs, on the images of one pool.
+"""Ceph's own programs, run on the images of one pool.
 
-librados starts threads and waits in them for monitors that may never answer; a program can be killed. Each gets its
-key by the path of a file, and no settings but ours. Sources: the manual pages rbd(8), rados(8), ceph(8).
+librados starts threads and waits in them for monitors that may never answer; a program can be killed. Each program gets
+its key as the path of a file, and only our settings. Sources: the manual pages rbd(8), rados(8), ceph(8).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cloudctl.drivers.programs import ProgramFailed, Programs
 from cloudctl.drivers.rbd.options import Cluster, Pool
 
 GIB = 1 << 30
-# An object of ours beside the images; its omap's keys are notes, which any number of processes write.
+# Our object beside the images; the keys of its omap are notes, which any number of processes write.
 NOTES = "cloudctl"
 NOWHERE = re.compile(r"error opening pool|namespace '.*' does not exist")
 
@@ -29,7 +29,7 @@ class Missing(DriverError):
 
 
 class Present(DriverError):
-    """There is one of this name."""
+    """There already is one of this name."""
 
 
 class Needed(DriverError):
@@ -52,7 +52,7 @@ ERRORS: Mapping[int, type[DriverError]] = {
 
 @frozen
 class Parent:
-    """What a clone reads where it has not been written itself. `id` finds it in the trash, too."""
+    """What a clone reads where it has not been written itself. `id` also finds it in the trash."""
 
     image: str
     id: str
@@ -68,7 +68,7 @@ class Image:
 
 @frozen
 class Snapshot:
-    """`name` is of the snapshot, inside of `image`."""
+    """`name`: of the snapshot in `image`."""
 
     image: str
     name: str
@@ -77,7 +77,7 @@ class Snapshot:
 
 @frozen
 class Room:
-    """Of the pool, in bytes that guests can write: however often they are kept."""
+    """The room in the pool, in bytes that guests can write, not counting replicas."""
 
     used: int
     free: int
@@ -94,7 +94,7 @@ class Ceph:
     config: Pool
     programs: Programs
 
-    # -- seeing
+    # -- reading
 
     async def listed(self) -> tuple[list[Image], list[Snapshot]]:
         """Every image, without parents, and every snapshot."""
@@ -107,7 +107,7 @@ class Ceph:
         return images, snapshots
 
     async def names(self) -> list[str]:
-        """Of all images."""
+        """The names of all images."""
         found: list[str] = await self._rbd_json("ls", self._pool())
         return found
 
@@ -143,7 +143,7 @@ class Ceph:
         return bool(await self._rbd_json("children", "--all", self.path(image)))
 
     async def room(self) -> Room:
-        """As the pool's quota, and the fullest of the disks that it is on, let it grow. Of a pool that is there."""
+        """As limited by the pool's quota and by the fullest of its disks. Raises DriverError if there is no such pool."""
         told = await self._run("ceph", "df", "detail", "--format=json")
         for each in orjson.loads(told)["pools"]:
             if each["name"] == self.config.pool:
@@ -151,40 +151,40 @@ class Ceph:
                 used, free = int(found["stored"]), int(found["max_avail"])
                 quota = int(found.get("quota_bytes", 0))
                 return Room(used, max(0, min(free, quota - used)) if quota else free)
-        await self.listed()  # which tells if there is no such pool
+        await self.listed()  # raises if there is no such pool
         raise Unreachable(f"the cluster does not tell yet how full pool {self.config.pool} is")
 
     # -- changing
 
     async def rbd(self, *words: str, timeout: float | None = None) -> None:
-        """Raises what `ERRORS` says."""
+        """Raises as in `ERRORS`."""
         await self._run("rbd", *words, timeout=timeout)
 
     async def rbd_long(self, *words: str) -> None:
-        """As `rbd`, for what copies or deletes data."""
+        """As `rbd`, for commands that copy or delete data."""
         await self._run("rbd", *words, "--no-progress", timeout=self.config.copy_timeout)
 
     async def trash(self, image: str, *snapshots: str) -> None:
-        """There is none of this name; its data go when nothing depends on it. Raises Busy while somebody has it open.
+        """No image has this name; its data go when nothing depends on it. Raises Busy while somebody has it open.
 
-        `snapshots`: what it may have.
+        `snapshots`: those it may have.
         """
         found = await self._rbd_json("info", self.path(image))
         await self.rbd("trash", "mv", self.path(image))
         await self.empty(found["id"], *snapshots)
 
     async def drop(self, snapshot: str, *image: str) -> None:
-        """There is no snapshot of this name; its data go when nothing depends on it."""
+        """No snapshot has this name; its data go when nothing depends on it."""
         try:
             await self.rbd_long("snap", "rm", *image, f"--snap={snapshot}")
         except Missing:
             return
 
     async def empty(self, id: str, *snapshots: str) -> bool:
-        """Whether nothing of this image of the trash is left; it stays while clones depend on it.
+        """Remove this image from the trash; whether nothing of it is left. It stays while clones depend on it.
 
-        `snapshots`: what it may have. Raises Busy while somebody has it open, or removes it: who is asked to may have
-        been left alone by a process that was killed.
+        `snapshots`: those it may have. Raises Busy while somebody has it open or is removing it: the removal may have
+        been started by a process that was killed.
         """
         for name in snapshots:
             await self.drop(name, *self._place(), f"--image-id={id}")
@@ -250,9 +250,9 @@ class Ceph:
 
 
 async def run(programs: Runs, cluster: Cluster, program: str, *words: str, timeout: float | None = None) -> bytes:
-    """What one of Ceph's programs says. Raises ProgramFailed, ProgramTimedOut."""
+    """The output of one of Ceph's programs. Raises ProgramFailed, ProgramTimedOut."""
     limit = cluster.answer_timeout
-    # Without a key that the cluster knows it would ask for minutes.
+    # With a key that the cluster does not know it would retry for minutes.
     who = ("--id", cluster.user, "--keyring", str(cluster.keyring), f"--client-mount-timeout={int(limit) + 1}")
     where = ("--conf", "/dev/null", "-m", ",".join(cluster.monitors))
     return await programs.change(program, *where, *who, *words, timeout=timeout or limit)

@@ -1,6 +1,6 @@
-"""Bytes between files of this machine and images of the pool.
+"""Copies data between files of this machine and images of the pool.
 
-What users made is read by qemu-img, which may do little else; Ceph's programs, which hold a key, see raw bytes.
+Only qemu-img, which may do little else, parses users' files; Ceph's programs, which have a key, see raw bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @frozen
 class Contents:
-    """`directory`: for files that live as long as one call."""
+    """`directory`: for files that exist as long as one call."""
 
     ceph: Ceph
     images: Images
@@ -34,19 +34,19 @@ class Contents:
     reactor: Any
 
     def open(self) -> None:
-        """What a process that was killed left is gone."""
+        """Remove what a killed process left."""
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         for left in self.directory.glob("*.part"):
             left.unlink()
 
     async def size_bytes(self, image: ImageSource) -> int:
-        """Of the disk in it. Raises Unfit."""
+        """The size of the disk in it. Raises Unfit."""
         return (await self.images.virtual_size(image))[1]
 
     async def put(self, image: ImageSource, name: str, *snapshots: str) -> None:
-        """A new image holds what the file holds; one that was left half filled is made anew. Raises Unfit, NoCapacity.
+        """A new image has the content of the file; a half-filled one is recreated. Raises Unfit, NoCapacity.
 
-        `snapshots`: what such a one may have.
+        `snapshots`: those that a half-filled one may have.
         """
         format, _size = await self.images.virtual_size(image)
         source = Path(str(image.path))
@@ -61,7 +61,7 @@ class Contents:
         await self.ceph.rbd_long("import", str(source), self.ceph.path(name))
 
     async def _fill(self, source: Path, name: str) -> None:
-        """As `_import`, which would read each hole."""
+        """As `_import`, which would read every hole."""
         async with self._scratch() as difference:
             with room_for(f"fill {name}"):
                 size = await self._in_thread(pack, source, difference)
@@ -69,16 +69,16 @@ class Contents:
             await self.ceph.rbd_long("import-diff", str(difference), self.ceph.path(name))
 
     async def refill(self, name: str, source: str) -> None:
-        """The image `name` holds what `source` holds, and has its size; its snapshots keep what they hold."""
+        """The image `name` has the content and the size of `source`; its snapshots keep their content."""
         ceph = self.ceph
         async with self._scratch() as difference:
             await ceph.rbd_long("export-diff", ceph.path(source), str(difference))
-            # Shrinking is the quick way to let go of everything.
+            # Shrinking is the quick way to discard everything.
             await ceph.rbd_long("resize", "--size=0", "--allow-shrink", ceph.path(name))
             await ceph.rbd_long("import-diff", str(difference), ceph.path(name))
 
     async def get(self, name: str, snapshot: str, target: Path, disk_format: str = "raw") -> None:
-        """`target` is what the snapshot holds. It appears whole or not at all. Raises NoCapacity, Missing."""
+        """`target` has the content of the snapshot. It appears whole or not at all. Raises NoCapacity, Missing."""
         async with self._beside(target) as raw, self._beside(target) as made:
             await self.ceph.rbd_long("export", self.ceph.path(name, snapshot), str(raw))
             if disk_format != "raw":
@@ -88,7 +88,7 @@ class Contents:
                 await self._in_thread(put_in_place, whole, target, None)
 
     async def get_changes(self, name: str, since: str, snapshot: str, target: Path) -> tuple[tuple[int, int], ...]:
-        """`target` is what the snapshot holds where it differs from the older one, `since`; where that is.
+        """`target` has the content of the snapshot where it differs from the older one, `since`; returns where that is.
 
         Raises NoCapacity, Missing.
         """
@@ -111,7 +111,7 @@ class Contents:
 
     @asynccontextmanager
     async def _beside(self, target: Path) -> AsyncIterator[Path]:
-        """A name for a new file in the same directory, which is gone at the end."""
+        """A name for a new file in the same directory, which is removed at the end."""
         path = target.with_name(f"{target.name}-{uuid4().hex}.part")
         try:
             yield path
@@ -120,7 +120,7 @@ class Contents:
 
 
 async def anew(ceph: Ceph, name: str, make: Callable[[], Awaitable[None]], *snapshots: str) -> None:
-    """Make the image, without the half of it, maybe with these snapshots, that another call left."""
+    """Make the image; a half-made one that another call left, perhaps with these snapshots, is removed first."""
     try:
         await make()
     except Present:

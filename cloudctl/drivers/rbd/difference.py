@@ -1,4 +1,4 @@
-"""What `rbd export-diff` writes and `rbd import-diff` reads: how an image differs from what it was before.
+"""What `rbd export-diff` writes and `rbd import-diff` reads: how an image differs from an earlier state.
 
 Source: Ceph's document «RBD Incremental Backup», format 1.
 """
@@ -21,9 +21,9 @@ BLOCK = 512  # bytes, of stat(2)
 
 
 def unpack(difference: Path, target: Path) -> tuple[tuple[int, int], ...]:
-    """`target`, a new file as large as the image is, holds those parts; where they are: offsets and lengths, sorted.
+    """`target`, a new file as large as the image, has the changed parts; returns their offsets and lengths, sorted.
 
-    What is in none of them is a hole. Blocks. Raises DriverError for what is no whole difference.
+    The rest is a hole. Blocks. Raises DriverError if this is not a complete difference.
     """
     found: list[tuple[int, int]] = []
     with difference.open("rb") as file, target.open("wb") as made:
@@ -48,13 +48,13 @@ def unpack(difference: Path, target: Path) -> tuple[tuple[int, int], ...]:
 
 
 def is_mostly_holes(file: Path) -> bool:
-    """Whether less than half of it takes up room."""
+    """Whether less than half of the file takes up room."""
     found = file.stat()
     return found.st_blocks * BLOCK * 2 < found.st_size
 
 
 def pack(source: Path, target: Path) -> int:
-    """`target` is the difference between an empty image and what the file holds; the file's size. Blocks."""
+    """`target` is the difference between an empty image and the file's content; returns the file's size. Blocks."""
     with source.open("rb") as file, target.open("wb") as made:
         size = os.fstat(file.fileno()).st_size
         made.write(HEADER + b"s" + SIZE.pack(size))
@@ -70,7 +70,7 @@ def pack(source: Path, target: Path) -> int:
 
 
 def _written(file: IO[bytes]) -> Iterator[tuple[int, int]]:
-    """Begin and end of each part of the file that is no hole."""
+    """Begin and end of each part of the file that is not a hole."""
     end = 0
     while True:
         try:

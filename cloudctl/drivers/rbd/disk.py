@@ -1,6 +1,6 @@
-"""An image as hypervisors are told of it, `connect`'s answer, and the key that they need to open it.
+"""An image as described to hypervisors (the answer of `connect`), and the key that they need to open it.
 
-The answer is kept in the database and shown to administrators, so it names the file of the key and has no secret.
+The answer is stored in the database and shown to administrators, so it names the key's file and contains no secret.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RbdDisk:
 
     @property
     def info(self) -> ConnectionInfo:
-        """With the names that others know these things by."""
+        """With the field names that others use."""
         hosts, ports = zip(*self.monitors, strict=True)
         data = {
             "name": "/".join(filter(None, (self.pool, self.namespace, self.image))),
@@ -47,11 +47,11 @@ class RbdDisk:
 
     @property
     def secret_id(self) -> UUID:
-        """What a host calls the key: of one user of one cluster."""
+        """A host's name of the key, one per user of a cluster."""
         return uuid5(NAMESPACE_URL, f"rbd://{self.user}@{','.join(':'.join(each) for each in self.monitors)}")
 
     def key(self) -> str:
-        """In base64. Raises DriverError."""
+        """The key in base64. Raises DriverError."""
         try:
             found = KEY.search(Path(self.keyring).read_text())
         except (OSError, UnicodeDecodeError) as error:
@@ -62,17 +62,17 @@ class RbdDisk:
 
 
 def rbd_disk(data: Mapping[str, Any]) -> RbdDisk:
-    """What `info` says."""
+    """The disk that `info` describes."""
     pool, *namespace, image = data["name"].split("/")
     monitors = tuple(zip(data["hosts"], data["ports"], strict=True))
     return RbdDisk(pool, "".join(namespace), image, data["auth_username"], data["keyring"], monitors)
 
 
 def rbd_disks(volumes: Iterable[VolumeConnection]) -> Iterator[RbdDisk]:
-    """Of those that are such."""
+    """The disks of those volumes that are in Ceph."""
     return (rbd_disk(each.info["data"]) for each in volumes if each.info["driver_volume_type"] == KIND)
 
 
 def monitors(addresses: list[str]) -> tuple[tuple[str, str], ...]:
-    """Of "ADDRESS:PORT"."""
+    """Address and port of each "ADDRESS:PORT"."""
     return tuple((address.strip("[]"), port) for address, _colon, port in (each.rpartition(":") for each in addresses))

@@ -16,7 +16,7 @@ __all__ = ["Config", "create"]
 
 
 def create(config: Config, resources: DriverResources) -> RbdVolumes:
-    """Raises ConfigError in a cloud in memory: what goes in and out passes through files."""
+    """Raises ConfigError in a cloud in memory: imports and exports pass through files."""
     if resources.state_dir is None:
         raise ConfigError([f"driver.volume.{resources.name}: needs a cloud with a state directory"])
     programs = Programs(resources.reactor, resources.clock)

@@ -1,8 +1,9 @@
-"""The fencer `rbd`: Ceph takes nothing from the clients of a host any more, whatever becomes of the host.
+"""The fencer `rbd`: Ceph accepts nothing more from the clients of a host, whatever becomes of the host.
 
-A client is known by the address from which it reaches the cluster. Once the monitors have an address on their
-blocklist, no daemon serves whoever knows that: each request names the newest map that its sender has seen, and is not
-served before the daemon has that, too. So whoever opens a disk after this writes it alone. Source: ceph(8).
+A client is identified by the address from which it reaches the cluster. Once an address is on the monitors' blocklist,
+a client that knows the new map can rely on it: each request names the newest map that its sender has seen, and a daemon
+does not serve it before it has that map, too. So a client that opens a disk after this is its only writer. Source:
+ceph(8).
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class RbdFencer:
                 await self._ceph("osd", "blocklist", "rm", each)
 
     def _entries(self, host: str) -> list[str]:
-        """As Ceph writes them: every client of an address."""
+        """In Ceph's notation: every client of an address."""
         if host not in self.config.hosts:
             raise UnknownHost(host)
         addresses = [ip_address(each) for each in self.config.hosts[host]]

@@ -1,4 +1,4 @@
-"""What an operator can set of a Ceph, wherever one is used, and the table `[driver.volume.rbd]`."""
+"""Options of a Ceph cluster, wherever one is used, and the table `[driver.volume.rbd]`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from attrs.validators import ge, gt, matches_re
 from cloudctl.drivers.errors import Unusable
 
 MONITOR = re.compile(r"([0-9.]+|\[[0-9a-fA-F:.]+\]):[0-9]+")
-# Not what the words of Ceph's programs are divided by.
+# Without the separators that Ceph's programs use.
 WORD = r"[\w.-]+"
 
 
@@ -25,14 +25,14 @@ def are_monitors(_config: object, _option: Attribute[Any], value: list[str]) -> 
 
 @frozen
 class Cluster:
-    """A Ceph, and who we are there."""
+    """A Ceph cluster, and our user there."""
 
     # The monitors of the cluster, as this machine and the guests' hosts reach them: "10.0.0.1:3300".
     monitors: list[str] = field(factory=lambda: ["127.0.0.1:3300"], validator=are_monitors)
-    # Who we and the guests are to Ceph, and a file with the key.
+    # The Ceph user of the cloud and of the guests, and a file with its key.
     user: str = field(default="cloudctl", validator=matches_re(WORD))
     keyring: Path = Path("/etc/ceph/ceph.client.cloudctl.keyring")
-    # Seconds until an answer of the cluster is given up; it is asked again.
+    # Seconds until an answer of the cluster is given up; the request is repeated.
     answer_timeout: float = field(default=30.0, validator=gt(0))
 
     def demand_key(self) -> None:
@@ -47,7 +47,7 @@ class Cluster:
 class Pool(Cluster):
     """Where images of guests are. The user has the rights "profile rbd"."""
 
-    # A pool, and a namespace in it. Empty: the pool's own. Both are there before the cloud is.
+    # A pool, and a namespace in it (empty: the default one). Both must exist before the cloud starts.
     pool: str = field(default="volumes", validator=matches_re(WORD))
     namespace: str = field(default="", validator=matches_re(f"({WORD})?"))
     # Seconds until a copy of a volume or an image is given up.
@@ -58,6 +58,6 @@ class Pool(Cluster):
 class Config(Pool):
     """`[driver.volume.rbd]`"""
 
-    # How many volumes may depend on each other in a row, each written only where it differs from the one before. What
-    # is made from the last of them is a full copy. 0: everything is.
+    # How long a chain of clones may become, each written only where it differs from the one before. A volume made from
+    # the last of them is a full copy. 0: every volume is.
     clone_depth: int = field(default=5, validator=ge(0))

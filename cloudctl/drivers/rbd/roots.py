@@ -1,7 +1,7 @@
-"""Root disks of guests as images of a pool: clones, written only where they differ from the image that they were made
-of. Every host reaches them, so a guest that goes elsewhere takes nothing along, and finds its data when its host died.
+"""Root disks of guests as images of a pool: clones, written only where they differ from the image they were made from.
+Every host reaches them, so a guest that moves copies nothing, and finds its data after its host died.
 
-All that is known of them is in Ceph. Not for two calls for one guest at a time.
+All that is known about them is in Ceph. For one call per guest at a time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = Logger()
 
 ROOT = "root-"
 RESCUE = "rescue-"
-COPY = "copy-"  # and a number: of a copy that is being made
+COPY = "copy-"  # and a number: a snapshot for a copy that is being made
 
 
 def root_disks(pool: Pool, resources: DriverResources) -> RootDisks:
@@ -42,14 +42,14 @@ def root_disks(pool: Pool, resources: DriverResources) -> RootDisks:
 class RootDisks:
     bases: Bases
     _size: int = 0  # GiB of the pool
-    _told: float | None = None  # when that was
+    _told: float | None = None  # when the pool's size was last queried
 
     @property
     def ceph(self) -> Ceph:
         return self.bases.ceph
 
     def check(self, *, namespaces: bool = True) -> None:
-        """`namespaces`: whether the hypervisor reaches images in such. Raises Unusable."""
+        """`namespaces`: whether the hypervisor can reach images in namespaces. Raises Unusable."""
         require("rbd", "ceph", "qemu-img", "prlimit")
         self.ceph.config.demand_key()
         if self.ceph.config.namespace and not namespaces:
@@ -57,13 +57,13 @@ class RootDisks:
         self.bases.contents.open()
 
     def disk(self, id: str) -> RbdDisk:
-        """Where a guest's is, be it there or not."""
+        """Where a guest's root disk is, whether it exists or not."""
         config = self.ceph.config
         where = monitors(config.monitors)
         return RbdDisk(config.pool, config.namespace, root(id), config.user, str(config.keyring), where)
 
     async def ensure(self, id: str, image: ImageSource, size_gib: int, *, may_grow: bool = True) -> RbdDisk:
-        """The guest has one, of the image, of this size at least (0: the image's). One that is there is kept.
+        """The guest has a root disk from the image, at least this large (0: the image's size). An existing one is kept.
 
         `may_grow`: nobody has it open. Raises Unfit, NoCapacity, Busy, InvalidPower.
         """
@@ -89,11 +89,11 @@ class RootDisks:
             await self.bases.clone(base.name, START, making)
         if wished > base.size_bytes:
             await self._resize(making, wished)
-        # One that is there is whole.
+        # A disk under its final name is complete.
         await self.ceph.rbd("rename", self.ceph.path(making), self.ceph.path(root(id)))
 
     async def make_rescue(self, id: str, image: ImageSource | None) -> RbdDisk:
-        """A disk made anew, of the image (None: of that which the guest's root disk was made of), to rescue the guest.
+        """A fresh disk to rescue the guest, from the image (None: from the one its root disk was made from).
 
         Raises Unfit, NoCapacity, Busy.
         """
@@ -109,24 +109,25 @@ class RootDisks:
         return evolve(self.disk(id), image=rescue(id))
 
     async def remove_rescue(self, id: str) -> None:
-        """There is no disk to rescue the guest. Raises Busy while somebody has it open."""
+        """The guest has no rescue disk. Raises Busy while somebody has it open."""
         await self.bases.remove(rescue(id))
 
     async def remove(self, id: str, *, rescued: bool = False) -> None:
-        """There is none, nor half of one. `rescued`: nor one to rescue it. Raises Busy while somebody has it open."""
+        """The guest has no root disk, not even half of one, and (`rescued`) no rescue disk. Raises Busy while one is open.
+        """
         names, was_there = [root(id), MAKING + root(id), *([rescue(id)] if rescued else [])], False
         for name in names:
             if await self.ceph.find(name) is not None:
                 was_there = True
                 for each in await self.ceph.snapshots(name):
-                    # Of a copy that was given up.
+                    # Left by a copy that was given up.
                     await self.ceph.drop(each.name, self.ceph.path(name))
                 await self.bases.remove(name)
         if not was_there:
             await self.bases.tidy(*names)
 
     async def copy(self, id: str, target: Path) -> str:
-        """`target` is what the disk holds now, while its guest goes on; returns its format. Raises Unfit."""
+        """`target` is the disk as it is now, while its guest goes on; returns its format. Raises Unfit."""
         name = root(id)
         moment = f"{COPY}{uuid4().hex}"
         try:
@@ -140,7 +141,7 @@ class RootDisks:
         return "qcow2"
 
     async def size_gib(self) -> int:
-        """Of the pool, as far as guests can write it; what was told last while nobody tells it."""
+        """The size of the pool, as far as guests can write to it; the last known one while Ceph does not answer."""
         now = self.bases.contents.reactor.seconds()
         if self._told is None or now - self._told > LOOK_SECONDS:
             try:

@@ -1,17 +1,17 @@
-"""Volumes as images of a pool. All that is known of them is in Ceph, so any number of processes may use one pool.
+"""Volumes as images of a pool. All that is known about them is in Ceph, so any number of processes may use one pool.
 
-An image is filled under a name of its own and gets the volume's at the end. What is made from a volume, a snapshot or
-an image is a clone, which reads from there what it has not been written itself; and still nothing hangs on anything: a
-snapshot or volume that goes while clones depend on it stays in Ceph's trash until the last of them has gone.
+An image is filled under a temporary name and gets the volume's name at the end. A volume made from a volume, a snapshot
+or an image is a clone, which reads from its parent what has not been written to itself. Still nothing blocks a removal:
+a snapshot or volume that is removed while clones depend on it stays in Ceph's trash until the last of them has gone.
 
 The notes beside the images (`Ceph.notes`):
 
     host VOLUME HOST        the host may use the volume
-    snapshot ID VOLUME      where a snapshot is looked for
-    size VOLUME BYTES       what it shall have when it has gone back to a snapshot, which had another
-    undo VOLUME             it is being filled; until that is done it goes back to its snapshot UNDO
+    snapshot ID VOLUME      where to look for a snapshot
+    size VOLUME BYTES       its size after it is reverted to a snapshot that had another size
+    undo VOLUME             it is being filled; until that is done, revert it to its snapshot UNDO
 
-Marks are snapshots, too, of names of their own: what the next backup is told the differences to.
+Marks are snapshots with names of their own: the next backup gets the differences to them.
 """
 
 from __future__ import annotations
@@ -64,26 +64,26 @@ VOLUME, SNAPSHOT, MARK, UNDO = "volume-", "snapshot-", "mark-", "undo"
 
 @frozen
 class Origin:
-    """A snapshot that a volume is cloned from. `passing`: it was taken for that."""
+    """A snapshot that a volume is cloned from. `passing`: it was taken only for that."""
 
     image: str
     snapshot: str
     size_bytes: int
-    depth: int  # of what is cloned from it
+    depth: int  # of clones made from it
     passing: bool = False
 
 
 @implementer(IVolumeBackend, IVolumeSnapshots, IVolumeData, IVolumeFormats, IVolumeChanges, IElsewhere)
 @define(eq=False)
 class RbdVolumes:
-    """Locks are taken in this order: the making or removal of a volume, a snapshot, a volume, a base."""
+    """Locks are taken in this order: life (creation or removal of a volume), snapshot, volume, base."""
 
     bases: Bases
     clone_depth: int
     _reading: set[str] = field(factory=set)  # snapshots that copies of this process read
-    _promised: int = 0  # GiB, when the pool had room last
+    _promised: int = 0  # GiB allocated when the pool last had room
 
-    elsewhere = True  # files in its directory live as long as a call
+    elsewhere = True  # files in its directory live only as long as a call
     formats = ("qcow2", "vmdk", "vdi", "vhd", "vhdx")
 
     @property
@@ -111,7 +111,7 @@ class RbdVolumes:
     async def capacity(self) -> Capacity:
         room = await self.ceph.room()
         if room.free > 0:
-            # Of a pool that is full Ceph's program lists no namespace before there is room.
+            # For a full pool Ceph's program does not list a namespace until there is room.
             images, _snapshots = await self.ceph.listed()
             self._promised = sum(gib(each.size_bytes) for each in images if each.name.startswith(VOLUME))
         total, free = (room.used + room.free) // GIB, room.free // GIB
@@ -200,7 +200,7 @@ class RbdVolumes:
 
     async def ensure_snapshot(self, spec: SnapshotSpec) -> None:
         async with self.locks.hold("snapshot", spec.id), self._settled(spec.volume_id) as image:
-            # First the note: a snapshot without one would never be found again.
+            # The note comes first: a snapshot without one would never be found again.
             await self.ceph.note("snapshot", written(spec.id), written(spec.volume_id))
             try:
                 await self.ceph.rbd("snap", "create", "--no-progress", self.ceph.path(image.name, snapshot(spec.id)))
@@ -303,17 +303,17 @@ class RbdVolumes:
             raise UnknownSnapshot(mark) from error
         return None
 
-    # -- inside: what a volume is made from
+    # -- inside: sources of volumes
 
     @asynccontextmanager
     async def _origin(self, spec: VolumeSpec) -> AsyncIterator[Origin | None]:
-        """It stays there meanwhile."""
+        """The origin, which is not removed meanwhile."""
         if spec.snapshot_id is not None:
             async with self.locks.hold("snapshot", spec.snapshot_id):
                 yield await self._of_snapshot(spec.snapshot_id)
         elif spec.volume_id is not None:
             async with self._settled(spec.volume_id) as image:
-                # Of this name: an attempt that was given up has left none that nobody drops.
+                # A fixed name: what an abandoned attempt left is found and dropped by the next one.
                 name = f"for-{written(spec.id)}"
                 await self._freeze(image.name, name)
                 try:
@@ -336,7 +336,7 @@ class RbdVolumes:
         raise UnknownSnapshot(id)
 
     async def _depth(self, image: Image) -> int:
-        """How many it depends on in a row; no more than matter."""
+        """How long its chain of parents is, counted up to `clone_depth`."""
         depth, above = 0, image.parent
         while above is not None and depth < self.clone_depth:
             depth += 1
@@ -354,7 +354,7 @@ class RbdVolumes:
 
     @asynccontextmanager
     async def _settled(self, id: str) -> AsyncIterator[Image]:
-        """The volume, with its lock, and with nothing left half done. Raises UnknownVolume."""
+        """The volume, locked, and with nothing left half done. Raises UnknownVolume."""
         async with self.locks.hold("volume", id):
             image = await self._volume(id)
             left = [note for note in await self.ceph.notes() if note[0] in ("undo", "size") and note[1] == written(id)]
@@ -367,7 +367,7 @@ class RbdVolumes:
             yield await self._volume(id) if left else image
 
     async def _undo(self, id: str) -> None:
-        """What was put into it half is not in it."""
+        """Revert a half-finished import."""
         try:
             await self._go_back(id, UNDO)
         except Missing:
@@ -379,18 +379,18 @@ class RbdVolumes:
         await self.ceph.rbd_long("snap", "rollback", self.ceph.path(volume(id), name))
 
     async def _resize(self, image: str, size_bytes: int) -> None:
-        """It is no smaller, or what is lost is not wanted. One that has this size is refused by rbd."""
+        """Resize; the caller makes sure that nothing needed is lost. rbd refuses an image that has this size already."""
         await self.ceph.rbd_long("resize", f"--size={size_bytes}B", "--allow-shrink", self.ceph.path(image))
 
     async def _resize_unless(self, image: str, size_bytes: int) -> None:
-        """The same for one that may have this size."""
+        """As `_resize`, for an image that may have this size already."""
         found = await self.ceph.find(image)
         if found is None or found.size_bytes != size_bytes:
             await self._resize(image, size_bytes)
 
     @asynccontextmanager
     async def _moment(self, id: str) -> AsyncIterator[str]:
-        """A snapshot of the volume as it is now, gone at the end."""
+        """A snapshot of the volume as it is now, dropped at the end."""
         name = f"copy-{uuid4().hex}"
         self._reading.add(name)
         try:
@@ -402,7 +402,7 @@ class RbdVolumes:
             await self._drop(volume(id), name)
 
     async def _freeze(self, image: str, name: str) -> None:
-        """A snapshot of now, also where one of that name is left over."""
+        """Take a snapshot now, replacing a left-over one of that name."""
         path = self.ceph.path(image, name)
         try:
             await self.ceph.rbd("snap", "create", "--no-progress", path)
@@ -436,7 +436,7 @@ def state(image: Image, notes: Sequence[Sequence[str]]) -> VolumeState:
 
 
 def places(notes: Sequence[Sequence[str]], snapshot_id: str) -> list[str]:
-    """Ids of the volumes that may have the snapshot."""
+    """The ids of the volumes that may have the snapshot."""
     return [unquote(note[2]) for note in notes if note[:2] == ("snapshot", written(snapshot_id))]
 
 

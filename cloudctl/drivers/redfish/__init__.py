@@ -1,1 +1,1 @@
-"""Fencing by Redfish: the power of hosts, as their management controllers have it."""
+"""Fencing by Redfish: the power of hosts, through their management controllers."""

@@ -41,7 +41,7 @@ class HostOptions:
 
     url: str = field(validator=is_system)
     user: str
-    # A file of which the first line is the password.
+    # A file whose first line is the password.
     password_file: Path
 
 
@@ -50,8 +50,8 @@ class Config:
     """`[driver.fencer.redfish]`"""
 
     hosts: dict[str, HostOptions] = field(factory=dict)  # by the names that the hypervisor gives them
-    ca_file: str = ""  # of the certificates that controllers have; empty: those that the system trusts
-    timeout: float = field(default=10.0, validator=positive)  # seconds, of one answer
+    ca_file: str = ""  # authorities that sign the controllers' certificates; empty: those that the system trusts
+    timeout: float = field(default=10.0, validator=positive)  # seconds, for one answer
     power_timeout: float = field(default=60.0, validator=positive)  # seconds until a host is off
 
 
@@ -107,7 +107,7 @@ class System:
         return found
 
     async def _ask(self, method: str, url: str, body: Any = None) -> Any:
-        # A new connection a call: there are few, and what was open before may lead nowhere.
+        # A new connection for each call: calls are rare, and an old connection may be dead.
         client = HTTPClient(Agent(self.reactor, self._policy(), connectTimeout=self.config.timeout))
         try:
             answer = await client.request(
@@ -141,7 +141,7 @@ class System:
 
 
 def _content(answer: Any) -> Deferred[bytes]:
-    """The body, of which no more than LIMIT is kept."""
+    """The body; what exceeds LIMIT is dropped."""
     parts: list[bytes] = []
 
     def keep(part: bytes) -> None:

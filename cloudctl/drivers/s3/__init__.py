@@ -1,1 +1,1 @@
-"""Data of objects in a bucket of another store, by S3."""
+"""Data of objects in a bucket of another object store, over S3."""

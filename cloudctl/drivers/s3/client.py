@@ -1,4 +1,4 @@
-"""Requests to one bucket of a store that speaks S3: signed, at most so long without a byte, and repeated.
+"""Requests to one bucket of a store that speaks S3: signed, with a timeout between bytes, and retried.
 
 It blocks: http.client, in threads, as drivers of this kind are called. Every request that is made here may be repeated
 whatever became of it. Connections are kept for the next request.
@@ -26,10 +26,10 @@ T = TypeVar("T")
 NOTHING = hashlib.sha256().hexdigest()
 MOST = 2**22  # bytes of a document
 BLOCK = 2**18  # bytes that are sent at once
-# The store is there, and cannot now.
+# The store is there but cannot serve the request now.
 LATER = (429, 500, 502, 503, 504)
 FULL = ("QuotaExceeded", "XMinioStorageFull", "InsufficientStorage")
-PAUSE = 0.3  # seconds before the second try; twice as many before each further one
+PAUSE = 0.3  # seconds before the second try, doubled before each further one
 
 
 @frozen
@@ -42,7 +42,7 @@ class Account:
     clock: Callable[[], float]
 
     def signed(self, method: str, path: str, query: str, headers: Mapping[str, str], payload: str) -> dict[str, str]:
-        """The headers, with those that say whose the request is."""
+        """The headers, with those that authenticate the request."""
         when = datetime.fromtimestamp(self.clock(), UTC).strftime(signature_v4.COMPACT)
         scope = f"{when[:8]}/{self.region}/s3/aws4_request"
         told = sorted({**headers, "x-amz-date": when, "x-amz-content-sha256": payload}.items())
@@ -52,7 +52,7 @@ class Account:
 
 
 class Refused(DriverError):
-    """What the store says. `status` of HTTP; `code` of S3, empty where nothing is said."""
+    """The store's error. `status`: of HTTP; `code`: of S3, empty if there is none."""
 
     def __init__(self, what: str, status: int, code: str) -> None:
         super().__init__(f"{what}: the store answered {status} {code}".rstrip())
@@ -60,7 +60,7 @@ class Refused(DriverError):
 
 
 def gone(refused: Refused) -> bool:
-    """Whether what was asked for is not there; a HEAD has no body that says it."""
+    """Whether what was requested does not exist; the answer to a HEAD has no body with a code."""
     return refused.code in ("NoSuchKey", "NoSuchUpload") or (refused.status == 404 and not refused.code)
 
 
@@ -76,7 +76,7 @@ class Span:
 
     @property
     def payload(self) -> str:
-        """Their hash, hex."""
+        """The hash of the bytes, hex."""
         if not self._payload:
             digest = hashlib.sha256()
             self.rewind()
@@ -90,7 +90,7 @@ class Span:
         self.file.seek(self.start)
 
     def read(self, most: int = -1) -> bytes:
-        """As http.client reads it."""
+        """The next bytes, for http.client."""
         left = self.size - self._at
         data = self.file.read(left if most < 0 else min(most, left))
         self._at += len(data)
@@ -108,12 +108,12 @@ class Bucket:
     tries: int
     _idle: deque[HTTPConnection] = field(factory=deque, init=False)
 
-    # -- what is asked
+    # -- requests
 
     def document(
         self, method: str, key: str = "", query: str = "", body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> bytes:
-        """The body of an answer, which is small. Raises Refused, NoCapacity, Unreachable."""
+        """The body of a small answer. Raises Refused, NoCapacity, Unreachable."""
         sent = Span(BytesIO(body), 0, len(body)) if body else None
         return self._repeated(lambda: self._finish(self._ask(method, key, query, headers or {}, sent), method, key))
 
@@ -128,7 +128,7 @@ class Bucket:
         return True
 
     def put(self, key: str, file: Span, query: str = "", headers: Mapping[str, str] | None = None) -> str:
-        """The tag of what the store has then. Raises Refused, NoCapacity, Unreachable."""
+        """The ETag of what the store has afterwards. Raises Refused, NoCapacity, Unreachable."""
 
         def put() -> str:
             answer = self._ask("PUT", key, query, headers or {}, file)
@@ -138,7 +138,7 @@ class Bucket:
         return self._repeated(put)
 
     def get(self, key: str, start: int) -> Answer:
-        """The bytes from there on: close it. Raises Refused, Unreachable."""
+        """The bytes from `start` on; the caller closes the answer. Raises Refused, Unreachable."""
         return self._repeated(lambda: self._get(key, start))
 
     def close(self) -> None:
@@ -193,7 +193,7 @@ class Bucket:
             body.rewind()
         signed = self.account.signed(method, path, query, told, payload)
         target = f"{path}?{query}" if query else path
-        # One that was kept may have been closed by the store meanwhile: then a new one is tried, at once.
+        # The store may have closed a kept connection meanwhile: then another one is tried at once.
         while self._idle:
             try:
                 connection = self._idle.pop()
@@ -221,14 +221,14 @@ class Bucket:
 
 @define(eq=False)
 class Answer:
-    """Its connection is kept when all of it was read, and closed if it was not."""
+    """Its connection is kept if all of it was read, and closed if not."""
 
     response: HTTPResponse
     _connection: HTTPConnection
     _idle: deque[HTTPConnection]
 
     def close(self) -> None:
-        # A response closes itself at its end; what it has not read yet would be taken for the next one's.
+        # A response closes itself at its end; unread bytes would be taken for the next response.
         if self.response.isclosed() and not self.response.will_close:
             self._idle.append(self._connection)
         else:
@@ -243,6 +243,6 @@ class Answer:
 
 
 def code_of(body: bytes) -> str:
-    """What an error is called."""
+    """The code in the body of an error."""
     _, found, rest = body.partition(b"<Code>")
     return rest.partition(b"</Code>")[0].decode("ascii", "replace")[:64] if found else ""

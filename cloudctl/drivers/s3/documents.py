@@ -1,4 +1,4 @@
-"""What the store says in XML."""
+"""The store's XML documents."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cloudctl.drivers.errors import Unreachable
 
 
 def read(raw: bytes) -> Element:
-    """The document, its names without their namespace. Raises Unreachable."""
+    """The document, with names stripped of their namespace. Raises Unreachable."""
     if b"<!DOCTYPE" in raw:
         raise Unreachable("the store's answer cannot be read: it has a document type")
     try:

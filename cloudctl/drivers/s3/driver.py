@@ -3,10 +3,10 @@
     PREFIX<id>              of the object store
     PREFIXpart-NAME/<id>    of another part of the cloud
 
-Large ones go there in parts, and are one object for who reads them.
+Large ones are uploaded in parts, and are one object to readers.
 
-Whoever reads one here goes on although it is removed meanwhile: it is removed when he has closed it. Of what another
-process of the cloud reads, the rest comes from the store, which most go on sending.
+A reader in this process can read on although the content is removed meanwhile: it is only removed once closed. A reader
+in another process of the cloud gets the rest from the store; most stores go on sending.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class Config:
     region: str = "us-east-1"
     prefix: str = ""  # of the names in the bucket
     access_key: str = ""
-    # A file of which the first line is the secret.
+    # A file whose first line is the secret.
     secret_file: str = ""
     # Seconds without a byte after which a connection is given up.
     timeout: float = 60.0
-    # Of a request that the store does not answer, or cannot now.
+    # Tries of a request that the store does not answer or cannot serve now.
     tries: int = 3
-    # Bytes. What is larger goes in parts of this size, or larger ones where there would be more than 10,000.
+    # Bytes. Larger contents are uploaded in parts of this size, or larger parts if there would be more than 10,000.
     part_size: int = 2**26
 
 
@@ -71,7 +71,7 @@ class ObjectsByS3:
     prefix: str = field(init=False)
     _made: Bucket | None = field(default=None, init=False)
     _lock: Lock = field(factory=Lock, init=False)
-    # Of ids: how many read them, and which go when nobody does any more.
+    # By id: how many readers there are, and which contents are removed when there are none.
     _readers: Counter[str] = field(factory=Counter, init=False)
     _removed: set[str] = field(factory=set, init=False)
 
@@ -128,7 +128,7 @@ class ObjectsByS3:
         try:
             self._bucket.put(self._key(id), content, headers={"if-none-match": "*"})
         except Refused as refused:
-            if refused.status != 412:  # it is there
+            if refused.status != 412:  # 412: it is there already
                 raise
 
     def open(self, id: str) -> IO[bytes]:
@@ -154,7 +154,7 @@ class ObjectsByS3:
             raise
 
     def _read(self, id: str) -> None:
-        """Somebody has read as much of it as he wanted."""
+        """A reader is done with it."""
         with self._lock:
             self._readers[id] -= 1
             if self._readers[id]:
@@ -186,7 +186,7 @@ class ObjectsByS3:
                 "list-type": "2",
                 "max-keys": str(PAGE),
                 "prefix": self.prefix,
-                "delimiter": "/",  # none of another part
+                "delimiter": "/",  # nothing of another part
                 "start-after": f"{self.prefix}{after}",
             }
             page = documents.read(self._bucket.document("GET", "", signature_v4.query(asked)))
@@ -202,7 +202,7 @@ class ObjectsByS3:
 
 
 class Reader(io.RawIOBase):
-    """Forwards it is one answer of the store; from elsewhere another one is asked for."""
+    """Reading forwards uses one answer of the store; after a seek another one is requested."""
 
     def __init__(self, driver: ObjectsByS3, id: str) -> None:
         self._driver, self._id = driver, id
@@ -239,7 +239,7 @@ class Reader(io.RawIOBase):
             assert self._answer is not None
             count = self._answer.response.readinto(room)
         except Refused as refused:
-            if refused.status == 416:  # from behind its end
+            if refused.status == 416:  # past its end
                 return 0
             raise OSError(f"the content {self._id} cannot be read on: {refused}") from refused
         except (HTTPException, DriverError) as error:

@@ -1,6 +1,6 @@
-"""Contents that go to the store in parts: what is too large for one request, and what need not be sent anew as a whole.
+"""Contents that are uploaded in parts: too large for one request, or so large that a retry should not resend it all.
 
-An upload that its process did not live to end stays in the store, and is given up when another process starts.
+An upload whose process died before its end stays in the store, and is aborted when another process starts.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ LEAST = 5 * 2**20  # bytes of a part that is not the last, by S3
 MOST_OF_ONE = 5 * 2**30  # bytes
 MOST = 10_000  # parts
 PAGE = "1000"  # uploads
-ABANDONED = 86_400.0  # seconds after which nobody goes on with an upload
+ABANDONED = 86_400.0  # seconds after which an upload is considered abandoned
 ID = re.compile("[0-9a-f]{32}")
 
 
 def keep(bucket: Bucket, key: str, file: IO[bytes], size: int, part_size: int) -> None:
-    """`size` of the file; the parts are larger where there would be too many. What is there stays.
+    """Upload `size` bytes of the file; parts are larger if there would be too many. An existing content stays.
 
     Raises DriverError, OSError.
     """
@@ -49,26 +49,26 @@ def keep(bucket: Bucket, key: str, file: IO[bytes], size: int, part_size: int) -
 
 
 def _complete(bucket: Bucket, key: str, upload: str, tags: list[str]) -> None:
-    """The parts are the content now, unless there is one. Raises DriverError."""
+    """The parts become the content, unless there is one already. Raises DriverError."""
     root = Element("CompleteMultipartUpload", xmlns="http://s3.amazonaws.com/doc/2006-03-01/")
     for number, tag in enumerate(tags, 1):
         part = SubElement(root, "Part")
         SubElement(part, "PartNumber").text = str(number)
         SubElement(part, "ETag").text = tag
     try:
-        # A store may answer before it knows what comes of it.
+        # A store may answer 200 before it knows the outcome.
         answer = documents.read(bucket.document("POST", key, upload, tostring(root), {"if-none-match": "*"}))
         if answer.tag == "Error":
             raise Refused(f"the parts of {key}", 200, documents.text(answer, "Code"))
     except Refused as refused:
-        if refused.status == 412:  # somebody else keeps the same
+        if refused.status == 412:  # another call has kept the same content
             _give_up(bucket, key, upload)
         elif not (gone(refused) and bucket.has(key)):  # else it was done, and the answer was lost
             raise
 
 
 def _give_up(bucket: Bucket, key: str, upload: str) -> None:
-    """If this cannot be done now, `sweep` does it."""
+    """Abort an upload. If this fails now, `sweep` does it later."""
     try:
         bucket.document("DELETE", key, upload)
     except DriverError as error:
@@ -77,7 +77,7 @@ def _give_up(bucket: Bucket, key: str, upload: str) -> None:
 
 
 def sweep(bucket: Bucket, prefix: str, now: float) -> None:
-    """Give up what nobody goes on with. What has no name of ours is somebody else's. Raises DriverError."""
+    """Abort abandoned uploads. Those whose key is not one of our names are somebody else's. Raises DriverError."""
     for upload in _uploads(bucket, prefix):
         key, id = documents.text(upload, "Key"), documents.text(upload, "UploadId")
         if ID.fullmatch(key.removeprefix(prefix)) and documents.moment(upload, "Initiated") < now - ABANDONED:
@@ -100,5 +100,5 @@ def _uploads(bucket: Bucket, prefix: str) -> Iterator[Element]:
 
 
 def _named(marker: str) -> str:
-    """`KeyMarker` of `key-marker`."""
+    """`key-marker` → `KeyMarker`."""
     return "".join(word.capitalize() for word in marker.split("-"))
