@@ -110,8 +110,7 @@ class Turn:
 
 @asynccontextmanager
 async def turn(file: Path, clock: IReactorTime, seconds: float) -> AsyncIterator[Turn | None]:
-    """None: the volume is gone, so there is nothing to offer. Raises Unreachable; Busy if the turn did not come in time.
-    """
+    """None: the volume is gone, so there is nothing to offer. Raises Unreachable; Busy if the turn came too late."""
     try:
         with room_for("note whose turn it is"):
             descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

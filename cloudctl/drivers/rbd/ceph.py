@@ -143,7 +143,7 @@ class Ceph:
         return bool(await self._rbd_json("children", "--all", self.path(image)))
 
     async def room(self) -> Room:
-        """As limited by the pool's quota and by the fullest of its disks. Raises DriverError if there is no such pool."""
+        """As limited by the pool's quota and by the fullest of its disks. Raises DriverError if there is no pool."""
         told = await self._run("ceph", "df", "detail", "--format=json")
         for each in orjson.loads(told)["pools"]:
             if each["name"] == self.config.pool:

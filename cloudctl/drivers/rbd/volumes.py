@@ -379,7 +379,7 @@ class RbdVolumes:
         await self.ceph.rbd_long("snap", "rollback", self.ceph.path(volume(id), name))
 
     async def _resize(self, image: str, size_bytes: int) -> None:
-        """Resize; the caller makes sure that nothing needed is lost. rbd refuses an image that has this size already."""
+        """Resize; the caller makes sure that nothing needed is lost. rbd refuses an image that has this size."""
         await self.ceph.rbd_long("resize", f"--size={size_bytes}B", "--allow-shrink", self.ceph.path(image))
 
     async def _resize_unless(self, image: str, size_bytes: int) -> None:
