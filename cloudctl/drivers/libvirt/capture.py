@@ -1,4 +1,4 @@
-"""A copy of a disk as it is at one moment, made on its host. Its guest goes on. Everything here blocks.
+"""Copies a disk as it is at one moment, on its host. The guest goes on. Everything here blocks.
 
 Source: libvirt's document «Backup XML format».
 """
@@ -60,9 +60,9 @@ def capture_volume(connection: Any, config: Config, id: str, volume_id: str, tar
 
 
 def _back_up(guest: Any, name: str, path: str) -> None:
-    """`name`: the guest's name of the disk, as vda."""
+    """`name`: the guest's name of the disk, such as vda."""
     tree = Element("domainbackup", mode="push")
-    # Those that are not named are left out.
+    # Disks that are not named are left out.
     disk = SubElement(SubElement(tree, "disks"), "disk", name=name, backup="yes", type="file")
     SubElement(disk, "driver", type="qcow2")
     SubElement(disk, "target", file=path)
@@ -75,7 +75,7 @@ def _back_up(guest: Any, name: str, path: str) -> None:
 
 
 def _clear(guest: Any, storage: Storage, name: str) -> None:
-    """Nobody makes a copy any more, such as one whose caller was killed, and there is none."""
+    """No copy is being made any more, such as one whose caller was killed, and none is left."""
     with Unless(libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_DOMAIN):
         if _is_copied(guest):
             guest.abortJob()

@@ -1,6 +1,6 @@
-"""The disks of a guest that goes to another host: whether that host sees them already, and what has to be there if not.
+"""The disks of a guest that moves to another host: whether that host sees them already, and what it needs if not.
 
-All of it goes through this process, from one libvirtd to the other: the hosts need not trust each other with files.
+Everything passes through this process, from one libvirtd to the other: the hosts need not trust each other with files.
 Everything here blocks.
 """
 
@@ -17,7 +17,7 @@ from attrs import frozen
 from cloudctl.drivers.libvirt.storage import WHOLE, RoomFor, Storage
 
 CHUNK = 1 << 18
-# What QEMU copies while the guest runs; of these there must be blank ones.
+# Disks that QEMU copies while the guest runs; blank ones must exist at the destination.
 MIRRORED = ("root", "rescue", "ephemeral", "swap")
 CONSOLE = "console"
 
@@ -38,7 +38,7 @@ class Part:
 
 
 def shares(source: Storage, to: Storage) -> bool:
-    """Whether both hosts see the same directory: what is put there by one is found by the other."""
+    """Whether both hosts see the same directory: one finds what the other puts there."""
     name = f"probe-{uuid4()}"
     source.create(name, "raw", 0)
     try:
@@ -49,7 +49,7 @@ def shares(source: Storage, to: Storage) -> bool:
 
 
 def parts(storage: Storage, id: str) -> list[Part]:
-    """What a guest has on its host."""
+    """The files of a guest on its host."""
     pool = storage.refreshed()
     found = []
     for name in sorted(pool.listVolumes()):
@@ -64,7 +64,7 @@ def parts(storage: Storage, id: str) -> list[Part]:
 
 
 def carry_base(source: Storage, to: Storage, base: str) -> None:
-    """The image that root disks are based on is there, too. Not for two calls for one image at a time."""
+    """The image that root disks are based on is also there. For one call per image at a time."""
     if to.find(base + WHOLE) is None:
         with RoomFor(f"image {base}"):
             to.remove(base)
@@ -73,7 +73,7 @@ def carry_base(source: Storage, to: Storage, base: str) -> None:
 
 
 def prepare(source: Storage, to: Storage, id: str, having: list[Part]) -> None:
-    """All is there that QEMU needs to take the guest over: blank disks, and the files that do not change."""
+    """The destination has all that QEMU needs to take over the guest: blank disks, and files that do not change."""
     to.remove_all(id)
     with RoomFor(f"the disks of guest {id}"):
         for part in having:
@@ -84,7 +84,7 @@ def prepare(source: Storage, to: Storage, id: str, having: list[Part]) -> None:
 
 
 def carry(source: Storage, to: Storage, id: str, having: list[Part]) -> None:
-    """All files of a guest that is off, as they are."""
+    """Copy all files of a guest that is off, as they are."""
     to.remove_all(id)
     with RoomFor(f"the disks of guest {id}"):
         for part in having:

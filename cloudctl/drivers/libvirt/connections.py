@@ -1,12 +1,11 @@
-"""The connection to the libvirtd of one host: its calls have threads of their own and deadlines, so that a host which
-hangs holds nobody else.
+"""The connection to the libvirtd of one host: its calls have threads of their own and deadlines, so that a host that
+hangs blocks nothing else.
 
-libvirt's library blocks. A call to a daemon that is stopped ends when keepalive has missed it; `open` has no keepalive
-yet, so a bounded handshake comes first, and each call is in a thread that can be left behind.
+libvirt's library blocks. A call to a stopped daemon ends when keepalives go unanswered; `open` has no keepalive yet, so
+a bounded handshake comes first, and each call is in a thread that can be abandoned.
 
-No two threads call on one connection at a time: the library before 9.3, which Debian 12 has, then leaves a watch of the
-socket behind that points into the stack of a thread that has ended, and the process dies when a host that was lost
-comes back.
+No two threads use one connection at a time: the library before 9.3, which Debian 12 has, would leave a watch of the
+socket behind that points into the stack of an ended thread, and the process would die when a lost host comes back.
 """
 
 from __future__ import annotations
@@ -38,19 +37,19 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 TLS_PORT = 16514
-SERVED = b"\1"  # what libvirtd says once it has accepted the certificate of a client
+SERVED = b"\1"  # what libvirtd sends once it has accepted the certificate of a client
 KEEPALIVES = 3  # without an answer
 EVENTS = "libvirt events"  # the name of a thread
 _starting = Lock()
 
 
 def ensure_event_loop() -> None:
-    """The thread, one a process, in which libvirt's library tells of events and keeps its connections alive."""
+    """The thread, one per process, in which libvirt's library reports events and keeps its connections alive."""
     with _starting:
         if any(thread.name == EVENTS for thread in enumerate_threads()):
             return
         libvirt.virEventRegisterDefaultImpl()
-        # It prints errors, which are exceptions, too.
+        # The library would print errors, which are raised as exceptions anyway.
         libvirt.registerErrorHandler(lambda _context, _error: None, None)
         Thread(target=_run_events, name=EVENTS, daemon=True).start()
 
@@ -61,7 +60,7 @@ def _run_events() -> None:
 
 
 def in_thread(reactor: Any, name: str, fn: Callable[..., T], *args: Any, **kwargs: Any) -> Deferred[T]:
-    """The result of a call in a new thread, which is left behind if nobody waits for it any more."""
+    """The result of a call in a new thread, which is abandoned if nobody waits for it any more."""
     answer: Deferred[T] = Deferred()
     run = copy_context().run
 
@@ -72,7 +71,7 @@ def in_thread(reactor: Any, name: str, fn: Callable[..., T], *args: Any, **kwarg
     def work() -> None:
         try:
             result: Any = run(fn, *args, **kwargs)
-        except BaseException:  # whoever waits is told
+        except BaseException:  # passed to the caller that waits
             result = Failure()
         reactor.callFromThread(deliver, result)
 
@@ -81,12 +80,12 @@ def in_thread(reactor: Any, name: str, fn: Callable[..., T], *args: Any, **kwarg
 
 
 class _Lost(libvirt.libvirtError):  # type: ignore[misc]  # the binding has no types
-    """The connection broke, or there is no other one."""
+    """The connection broke, or no further one could be opened."""
 
 
 class HostConnection:
-    """`run(fn, …)` calls `fn(connection, …)` in a thread. It is opened when it is first wanted, and when it broke, and
-    others beside it for calls that come meanwhile; these are kept as long as it is.
+    """`run(fn, …)` calls `fn(connection, …)` in a thread. The connection is opened when it is first needed, and again
+    after it broke; further ones are opened for concurrent calls and kept as long as the first one.
 
     `changed(id)` is called in the reactor's thread when a guest's power may have changed.
     """
@@ -98,10 +97,10 @@ class HostConnection:
         self.reactor = reactor
         self.clock = clock
         self.changed: Callable[[str], object] = lambda _id: None
-        # What every new connection is given to do before anybody else has it; in a thread.
+        # Called with every new connection before anybody else gets it; in a thread.
         self.prepare: Callable[[Any], object] = lambda _connection: None
         self._connection: Any = None
-        self._idle: list[Any] = []  # those that no call is using
+        self._idle: list[Any] = []  # connections that no call is using
         self._opening = DeferredLock()
         self._calls = DeferredSemaphore(config.calls)
         self._not_before = 0.0
@@ -113,7 +112,7 @@ class HostConnection:
 
     @property
     def _is_of_tests(self) -> bool:
-        """Whether the host is in this process, and another one for each connection."""
+        """Whether the host is libvirt's test driver: inside this process, and a different host for each connection."""
         return self.uri.startswith("test:")
 
     async def run(
@@ -138,7 +137,7 @@ class HostConnection:
             raise HostDown(f"host {self.name} does not answer") from error
 
     async def apart(self, fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """`fn` has a connection that nobody else gets, and closes it some day, unless it fails. Raises as `run`."""
+        """`fn` gets a connection of its own, to be closed by the caller later unless `fn` fails. Raises as `run`."""
         await self.opened()
         given_up, seconds = Event(), self.config.open_timeout + self.config.answer_timeout
         calling = partial(self._apart, given_up, fn, *args, **kwargs)
@@ -175,7 +174,7 @@ class HostConnection:
     async def _limited(
         self, seconds: float, idle: list[Any], fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """A call that hangs keeps its place until it ends."""
+        """A call that hangs occupies its place until it ends."""
         taking = self._calls.acquire()
         taking.addTimeout(seconds, self.clock)
         await taking
@@ -191,19 +190,19 @@ class HostConnection:
             self.reactor.callFromThread(self._calls.release)
 
     def alone(self, fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """In a thread of another host's call, once it is `opened`. Raises as `run`."""
+        """Called in the thread of another host's call, once this one is `opened`. Raises as `run`."""
         try:
             return self._alone(self._idle, fn, *args, **kwargs)
         except _Lost as error:
             raise HostDown(f"host {self.name} does not answer") from error
 
     def _alone(self, idle: list[Any], fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """`fn` has a connection for itself."""
+        """Call `fn` with a connection that no other call uses meanwhile."""
         connection = self._one(idle)
         try:
             return fn(connection, *args, **kwargs)
         except libvirt.libvirtError as error:
-            # What broke the connection is told in many ways.
+            # A broken connection is reported in many ways.
             if not _is_alive(connection):
                 raise _Lost(str(error)) from error
             raise
@@ -212,7 +211,7 @@ class HostConnection:
                 idle.append(connection)
 
     def _one(self, idle: list[Any]) -> Any:
-        with suppress(IndexError):  # no two threads take the same
+        with suppress(IndexError):  # atomic: no two threads take the same one
             return idle[0] if self._is_of_tests else idle.pop()
         try:
             return self._plain()
@@ -220,7 +219,7 @@ class HostConnection:
             raise _Lost(str(error)) from error
 
     async def _thrown_away(self, seconds: float, fn: Callable[..., Any], *args: Any) -> Any:
-        """Whatever it does, it takes no place, and nobody waits longer. Raises TimeoutError."""
+        """Call `fn` without occupying a place, and wait no longer than this. Raises TimeoutError."""
         working = in_thread(self.reactor, f"libvirt {self.name}", fn, *args)
         working.addTimeout(seconds, self.clock)
         return await working
@@ -228,9 +227,9 @@ class HostConnection:
     # -- opening
 
     async def opened(self) -> Any:
-        """libvirt's own, which blocks: for threads.
+        """libvirt's own connection, which blocks: for threads.
 
-        Raises HostDown, at once for a while after it could not be opened.
+        Raises HostDown; for a while after a failed attempt it does so at once.
         """
         if self._connection is not None:
             return self._connection
@@ -278,7 +277,7 @@ class HostConnection:
             raise
         return connection
 
-    # In the thread of events.
+    # In the event thread.
 
     def _on_event(self, _connection: Any, domain: Any, _event: int, _detail: int, _opaque: None) -> None:
         self.reactor.callFromThread(self._tell, domain.name())
@@ -308,9 +307,9 @@ def _close(connections: Sequence[Any]) -> None:
 
 
 def shake_hands(uri: str, seconds: float) -> None:
-    """libvirtd is there and takes us; nothing is known of a URI that is not TLS. Raises OSError.
+    """Check that libvirtd answers and accepts us; does nothing for a URI that is not TLS. Raises OSError.
 
-    A daemon that is stopped still has its TCP connections accepted by the kernel, and `libvirt.open` waits for it.
+    The kernel still accepts TCP connections for a stopped daemon, and `libvirt.open` would wait for it.
     """
     parts = urlsplit(uri)
     if not parts.scheme.endswith("+tls") or parts.hostname is None:
@@ -331,7 +330,7 @@ def shake_hands(uri: str, seconds: float) -> None:
 
 
 def _pki(path: str | None) -> tuple[Path, Path, Path]:
-    """CA, certificate and key, where libvirt looks for them."""
+    """The paths of CA, certificate and key, where libvirt looks for them."""
     if path is not None:
         given = Path(path)
         return given / "cacert.pem", given / "clientcert.pem", given / "clientkey.pem"

@@ -1,8 +1,8 @@
-"""The serial console of a guest, opened: a stream of libvirt's on a connection of its own, and a pair of sockets, so
-that whoever types has an ordinary transport.
+"""An open serial console of a guest: a libvirt stream on a connection of its own, and a pair of sockets, so that the
+client has an ordinary transport.
 
-Bytes are carried in libvirt's thread of events, which never waits: what is not taken yet stays, and no more is read
-until it is.
+Bytes are carried in libvirt's event thread, which never waits: bytes that are not taken yet are kept, and no more are
+read until they are.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from cloudctl.drivers.libvirt.host import Host
 from cloudctl.drivers.qemu.console import connect
 
 CHUNK = 1 << 16
-WAIT = -2  # what libvirt says instead of waiting
-# libvirt's numbers of what is waited for are the same for streams and for descriptors.
+WAIT = -2  # what libvirt returns instead of waiting
+# libvirt's event numbers are the same for streams and for descriptors.
 READABLE, WRITABLE = libvirt.VIR_STREAM_EVENT_READABLE, libvirt.VIR_STREAM_EVENT_WRITABLE
 OVER = libvirt.VIR_STREAM_EVENT_ERROR | libvirt.VIR_STREAM_EVENT_HANGUP
 
@@ -47,15 +47,15 @@ async def open_serial(reactor: Any, fleet: Fleet, host: Host, id: str, client: I
 
 
 class Line:
-    """Both ends are closed when one is."""
+    """Joins both ends: when one is closed, so is the other."""
 
     def __init__(self, connection: Any, stream: Any) -> None:
         self.connection = connection
         self.stream = stream
         self._end: socket.socket | None = None
         self._watch = -1
-        self._shown = b""  # that the client has not taken yet
-        self._typed = b""  # that the guest has not
+        self._shown = b""  # output that the client has not taken yet
+        self._typed = b""  # input that the guest has not taken yet
         self._lock = Lock()
 
     @classmethod
@@ -65,7 +65,7 @@ class Line:
         if not guest.isActive():
             raise InvalidPower(f"guest {id} is off")
         stream = connection.newStream(libvirt.VIR_STREAM_NONBLOCK)
-        # It is one line: who had it and has died is not asked.
+        # A console has one client: a previous one, which may have died, is disconnected.
         guest.openConsole(None, stream, libvirt.VIR_DOMAIN_CONSOLE_FORCE)
         return cls(connection, stream)
 
@@ -78,7 +78,7 @@ class Line:
             self.connection.registerCloseCallback(self._on_close, None)
 
     def close(self) -> None:
-        """What has to be told to libvirtd is told in a thread: it may not answer, or be gone."""
+        """Hangs up in a thread: libvirtd may not answer, or be gone."""
         Thread(target=self._hang_up, name="libvirt console", daemon=True).start()
 
     def _hang_up(self) -> None:
@@ -89,7 +89,7 @@ class Line:
         with suppress(libvirt.libvirtError):
             self.connection.close()
 
-    # In the thread of events.
+    # In the event thread.
 
     def _on_stream(self, _stream: Any, events: int, _opaque: None) -> None:
         self._carry(events, 0)
@@ -118,7 +118,7 @@ class Line:
             self.stream.eventUpdateCallback(wanted | OVER)
 
     def _show(self, events: int, end: socket.socket) -> bool:
-        """Whether the guest has not hung up."""
+        """Pass on output; False if the guest has hung up."""
         while events & READABLE and not self._shown:
             found = self.stream.recv(CHUNK)
             if found == WAIT:
@@ -130,7 +130,7 @@ class Line:
         return True
 
     def _type(self, events: int, end: socket.socket) -> bool:
-        """Whether the client has not hung up."""
+        """Pass on input; False if the client has hung up."""
         if events & READABLE and not self._typed:
             self._typed = end.recv(CHUNK)
             if not self._typed:
@@ -151,7 +151,7 @@ class Line:
 
 
 def _sent(end: socket.socket, data: bytes) -> bytes:
-    """What is left of it."""
+    """Send what the socket takes; returns the rest."""
     try:
         return data[end.send(data) :] if data else data
     except BlockingIOError:

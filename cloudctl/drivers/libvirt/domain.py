@@ -1,7 +1,7 @@
-"""A guest in libvirt's words: a tree made from its spec, and what a tree says of a guest. Pure.
+"""A guest in libvirt's terms: a tree made from its spec, and what a tree tells about a guest. Pure.
 
-Devices are known by their aliases, `ua-volume-…` and `ua-port-…`, which libvirt keeps. Source: libvirt's «Domain XML
-format».
+Devices are identified by their aliases, `ua-volume-…` and `ua-port-…`, which libvirt keeps. Source: libvirt's «Domain
+XML format».
 """
 
 from __future__ import annotations
@@ -21,31 +21,32 @@ from cloudctl.drivers.libvirt.options import Config
 from cloudctl.drivers.rbd import disk as rbd
 from cloudctl.drivers.specs import GuestSpec, ImageSource, PortSpec, VolumeConnection
 
-# What we note of a guest is an element of this namespace.
+# What we note about a guest is an element of this namespace.
 NOTES, NOTES_KEY = "urn:cloudctl:guest", "cloudctl"
-FIXED_SLOTS = 5  # root ports for what is there from the start
+FIXED_SLOTS = 5  # root ports for the devices that are there from the start
 SERIAL_LENGTH = 20  # of a virtio disk, at most
 VOLUME, PORT = "volume", "port"
-# What cloud-init looks for to know that there is a metadata service.
+# What cloud-init looks for to detect the metadata service.
 PRODUCT = "OpenStack Compute"
-KERNEL_ARGUMENTS_MOST = 2047  # that Linux takes on x86
-# What XML cannot hold, and lines of a title.
+KERNEL_ARGUMENTS_MOST = 2047  # characters that Linux takes on x86
+# Characters that XML cannot hold, or that would break a title's line.
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 CPU = {"tcg": "qemu64", "kvm": ""}
 
 
 @frozen
 class Notes:
-    """What we note of a guest beside what it is: which reboot was asked for last, whether its power was cut, …"""
+    """What we note about a guest besides its definition: which reboot was requested last, whether its power was cut, …
+    """
 
     token: str = ""
     done: bool = False
-    # When it was defined, in seconds since the epoch. Of two of one id, on two hosts, the later one is the guest.
+    # When it was defined, in seconds since the epoch. Of two with one id, on two hosts, the later one is the guest.
     made: float = 0.0
-    # The host that it was last to be moved to: who finds that the way there was lost has to ask that one.
+    # The host that it was last to be moved to: if the move was interrupted, that host has to be queried.
     towards: str = ""
-    # Whether there may be a disk that it is, was, or was to be rescued from; and how it starts once it is rescued no
-    # more, which `rescuing` reads; empty: it is not rescued.
+    # Whether there may be a disk that it is, was, or was to be rescued from; and how it starts once it is no longer
+    # rescued, which `rescuing` reads (empty: it is not rescued).
     rescuing: bool = False
     own: str = ""
     interrupt: str = ""  # the token of the last one
@@ -57,7 +58,7 @@ class Notes:
 
 @frozen
 class Paths:
-    """The files of a guest on its host."""
+    """The paths of a guest's files on its host."""
 
     directory: str
     id: str
@@ -72,7 +73,7 @@ class Paths:
 
 @frozen
 class Seen:
-    """What the tree of a guest says."""
+    """What the tree of a guest contains."""
 
     vcpus: int
     memory_mib: int
@@ -87,14 +88,14 @@ def text(element: Element) -> str:
 
 
 def guest(config: Config, spec: GuestSpec, notes: Notes, root: rbd.RbdDisk | None = None) -> Element:
-    """The whole domain. `root`: its root disk, if no file. Raises Unfit for what cannot be plugged or booted."""
+    """The whole domain. `root`: its root disk, if not a file. Raises Unfit for what cannot be plugged or booted."""
     paths = Paths(config.directory, spec.id)
     domain = Element("domain", type="kvm" if config.accelerator == "kvm" else "qemu")
     _leaf(domain, "name", spec.id)
     try:
         _leaf(domain, "uuid", str(UUID(spec.id)))
     except ValueError:
-        pass  # libvirt makes one
+        pass  # libvirt generates one
     _leaf(domain, "title", UNPRINTABLE.sub(" ", spec.name) or spec.id)
     SubElement(domain, "metadata").append(noted(notes))
     _leaf(domain, "memory", str(spec.memory_mib), unit="MiB")
@@ -143,7 +144,7 @@ def set_notes(tree: Element, notes: Notes) -> None:
 
 
 def own_disks(spec: GuestSpec, paths: Paths, names: Iterator[str], root: rbd.RbdDisk | None) -> Iterator[Element]:
-    """Root disk, ephemeral, swap, config drive: in this order the guest's kernel finds them."""
+    """Root disk, ephemeral, swap, config drive: the order in which the guest's kernel finds them."""
     if spec.image is not None:
         disk = image_disk(paths, "root", next(names), root)
         if spec.image.kernel_path is None:
@@ -160,7 +161,7 @@ def own_disks(spec: GuestSpec, paths: Paths, names: Iterator[str], root: rbd.Rbd
 
 
 def image_disk(paths: Paths, name: str, target: str, remote: rbd.RbdDisk | None) -> Element:
-    """A disk that was made from an image: a file of the host, or `remote`."""
+    """A disk made from an image: a file on the host, or `remote`."""
     if remote is None:
         return _file_disk(paths(name), "qcow2", target, name)
     disk = _disk("network", "raw", target, name, f"ua-{name}")
@@ -169,7 +170,7 @@ def image_disk(paths: Paths, name: str, target: str, remote: rbd.RbdDisk | None)
 
 
 def volume_disk(connection: VolumeConnection, target: str, *, boots: bool = False) -> Element:
-    """Raises Unfit for a kind of volume that libvirt is not told here how to reach."""
+    """Raises Unfit for a connection type that this driver does not support."""
     kind, data = connection.info["driver_volume_type"], connection.info["data"]
     if kind == "qcow2":
         disk = _disk("file", data["format"], target, connection.volume_id, volume_alias(connection.volume_id))
@@ -202,13 +203,13 @@ def _nbd(source: Element, data: Mapping[str, Any]) -> None:
 
 def _rbd(source: Element, disk: rbd.RbdDisk) -> None:
     if disk.namespace:
-        # It would take what is before the last slash for a part of the image's name.
+        # libvirt would take what precedes the last slash for a part of the image's name.
         raise Unfit(f"libvirt reaches no namespace of a pool of Ceph, as {disk.pool}/{disk.namespace} is one")
     source.set("protocol", "rbd")
     source.set("name", f"{disk.pool}/{disk.image}")
     for host, port in disk.monitors:
         SubElement(source, "host", name=host, port=port)
-    # Within the source, so that a guest that moves takes it along.
+    # Within the source, so that a migrating guest takes it along.
     auth = SubElement(source, "auth", username=disk.user)
     SubElement(auth, "secret", type="ceph", uuid=str(disk.secret_id))
 
@@ -227,14 +228,14 @@ def interface(port: PortSpec) -> Element:
     SubElement(nic, "mac", address=port.mac)
     SubElement(nic, "model", type="virtio")
     SubElement(nic, "mtu", size=str(details.get("mtu", port.mtu)))
-    # No boot from the network: its ROM costs time at each start.
+    # No boot from the network: the ROM for it costs time at each start.
     SubElement(nic, "rom", enabled="no")
     SubElement(nic, "alias", name=port_alias(port.id))
     return nic
 
 
 def _in_open_vswitch(details: Mapping[str, Any]) -> Element:
-    """libvirt makes the tap and puts it into the host's bridge."""
+    """libvirt creates the tap and puts it into the host's bridge."""
     nic = Element("interface", type="bridge")
     SubElement(nic, "source", bridge=details["bridge"])
     SubElement(nic, "target", dev=details["tap"])
@@ -272,7 +273,7 @@ def _id_of(kind: str, alias: str) -> str | None:
 
 
 def target_names(taken: frozenset[str]) -> Iterator[str]:
-    """vda, vdb, …: those that are free."""
+    """Free names: vda, vdb, …"""
     letters = string.ascii_lowercase
     names = (f"vd{''.join(each)}" for each in chain(product(letters), product(letters, letters)))
     return (name for name in names if name not in taken)
@@ -282,7 +283,7 @@ def target_names(taken: frozenset[str]) -> Iterator[str]:
 
 
 def seen(xml: str) -> Seen:
-    """Of libvirt's own text."""
+    """What libvirt's own XML contains."""
     domain = fromstring(xml)
     devices = _child(domain, "devices")
     aliases = [each.get("name", "") for each in devices.iterfind("*/alias")]
@@ -307,7 +308,7 @@ def notes_of(domain: Element) -> Notes:
 
 
 def targets_of(xml: str, names: Collection[str]) -> list[str]:
-    """Of the guest's own disks of these names that are files: vda, …"""
+    """The targets (vda, …) of the guest's own disks with these names that are files."""
     wanted = {f"ua-{name}" for name in names}
     found = []
     for disk in _child(fromstring(xml), "devices").iterfind("disk[@type='file']"):
@@ -318,20 +319,20 @@ def targets_of(xml: str, names: Collection[str]) -> list[str]:
 
 
 def target_of(xml: str, alias: str) -> str | None:
-    """Of the disk with this alias, if the guest has it."""
+    """The target of the disk with this alias, if the guest has it."""
     disk = device(xml, alias)
     target = None if disk is None else disk.find("target")
     return None if target is None else target.get("dev", "")
 
 
 def has_remote_root(xml: str) -> bool:
-    """Whether the guest has a root disk that is no file."""
+    """Whether the guest has a root disk that is not a file."""
     disk = device(xml, "ua-root")
     return disk is not None and disk.get("type") != "file"
 
 
 def elsewhere(xml: str, spec: GuestSpec) -> str:
-    """libvirt's own text of a guest, for the host where its volumes and ports are as `spec` says.
+    """libvirt's own XML of a guest, for the host where its volumes and ports are as `spec` says.
 
     All that the guest sees stays as it is. Raises Unfit.
     """
@@ -341,7 +342,7 @@ def elsewhere(xml: str, spec: GuestSpec) -> str:
     for each in _child(tree, "devices"):
         alias = each.find("alias")
         wish = None if alias is None else wished.get(alias.get("name", ""))
-        # Of a disk the source is the host's affair, of an interface the target.
+        # What depends on the host is a disk's source, and an interface's target.
         part = "source" if each.tag == "disk" else "target"
         old, new = (None, None) if wish is None else (each.find(part), wish.find(part))
         if old is not None and new is not None:
@@ -350,7 +351,7 @@ def elsewhere(xml: str, spec: GuestSpec) -> str:
 
 
 def device(xml: str, alias: str) -> Element | None:
-    """The device of this alias, if the guest has it."""
+    """The device with this alias, if the guest has it."""
     return find_device(fromstring(xml), alias)
 
 
@@ -381,7 +382,7 @@ def _boot(domain: Element, config: Config, spec: GuestSpec, paths: Paths) -> Non
 
 
 def kernel_arguments(config: Config, image: ImageSource) -> str:
-    """Raises Unfit for what no program, or no tree, can be given."""
+    """Raises Unfit for arguments that no program, or no tree, can be given."""
     given = image.properties.get("os_command_line") or config.kernel_arguments
     if UNPRINTABLE.search(given) or len(given) > KERNEL_ARGUMENTS_MOST:
         raise Unfit(

@@ -1,4 +1,4 @@
-"""The hosts of the driver: which of them has a guest, and calls of their libvirtds."""
+"""The hosts of the driver: which of them has a guest, and calls to their libvirtds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 class Fleet:
     config: Config
     hosts: Mapping[str, Host]  # by their names
-    # One call for a guest, or for an image on a host, at a time.
+    # One call per guest, or per image on a host, at a time.
     locks: Locks = field(factory=Locks, init=False)
 
     # -- where
@@ -37,7 +37,7 @@ class Fleet:
 
     @asynccontextmanager
     async def at(self, id: str) -> AsyncIterator[Host]:
-        """The host of a guest, for which nobody else works meanwhile. Raises UnknownGuest, HostDown."""
+        """The host of a guest, which is locked meanwhile. Raises UnknownGuest, HostDown."""
         async with self.locks.hold(id):
             yield await self.where(id)
 
@@ -49,10 +49,10 @@ class Fleet:
         return found
 
     async def find(self, id: str, *, of_those_up: bool = False) -> Host | None:
-        """Where it is: of those that may have it the one on which it was made last, and does not stand still to be
-        elsewhere. Raises HostDown, or Unreachable, if it was, or may be, on one that is down.
+        """The guest's host: of those that have it, the one where it was defined last and has not been left.
 
-        `of_those_up`: what is down is left out.
+        Raises HostDown, or Unreachable, if the guest was, or may be, on a host that is down; `of_those_up`: hosts that
+        are down are ignored.
         """
         down: list[HostDown | Unreachable] = []
         likely = [host for host in self.hosts.values() if host.guests is None or id in host.guests]
@@ -68,8 +68,8 @@ class Fleet:
                 except (HostDown, Unreachable) as error:
                     if not of_those_up and (host.guests is None or id in host.guests):
                         down.append(error)
-            # One that is off may have been left behind by a host that was down, one that stands still by libvirt, and
-            # be elsewhere by now.
+            # A copy that is off may be left over on a host that was down, one that stands still may be left over by
+            # libvirt: then the guest is elsewhere.
             if is_on:
                 break
         if found:
@@ -89,13 +89,13 @@ class Fleet:
     async def within(
         self, seconds: float, host: Host, fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """`seconds`: that the call waits by itself. What libvirt refuses is told in its words."""
+        """`seconds`: how long the call itself waits. libvirt's errors are passed on in its words."""
         limit = seconds + self.config.answer_timeout
         with _told(host):
             return await host.connection.run_within(limit, fn, *args, **kwargs)
 
     async def apart(self, host: Host, fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """With a connection that is not used for anything else; if all goes well, it is the caller's."""
+        """With a connection that is not used for anything else and, if all goes well, belongs to the caller."""
         with _told(host):
             return await host.connection.apart(fn, *args, **kwargs)
 

@@ -1,6 +1,6 @@
 """Guests of one host: seen, defined, started, plugged. Plain functions on libvirt's connection, which block.
 
-Each looks before it acts. Not for two calls for one guest at a time.
+Each checks the state before it acts. For one call per guest at a time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from cloudctl.drivers.specs import (
 )
 
 POLL_SECONDS = 0.1
-PRESS_SECONDS = 2.0  # after which the power button is pressed again: a guest that still starts does not heed it
+PRESS_SECONDS = 2.0  # after which the power button is pressed again: a guest that is still booting ignores it
 OFF = (Power.STOPPED, Power.CRASHED)
 
 POWER: Mapping[int, Power] = {
@@ -46,8 +46,8 @@ POWER: Mapping[int, Power] = {
     libvirt.VIR_DOMAIN_SHUTOFF: Power.STOPPED,
     libvirt.VIR_DOMAIN_CRASHED: Power.CRASHED,
 }
-# Why one stands still that is to run elsewhere. Of a QEMU that tells of it late, when libvirt has given up, libvirt
-# does not know why it does.
+# Why a guest is paused that is to run elsewhere. If QEMU reports it late, after libvirt has given up, libvirt does not
+# know the reason.
 LEFT = (libvirt.VIR_DOMAIN_PAUSED_MIGRATION, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY, libvirt.VIR_DOMAIN_PAUSED_UNKNOWN)
 UNDEFINE = (
     libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
@@ -57,20 +57,20 @@ UNDEFINE = (
 )
 
 
-# -- seeing
+# -- state
 
 
 class Claim(IntEnum):
-    """Of two of one guest, which were made at one time, the greater one is the guest."""
+    """Of two copies of a guest that were defined at the same time, the one with the greater claim is the guest."""
 
     OFF = 0
-    LEFT = 1  # it stands still, as one does that was moved away
-    ARRIVED = 2  # it runs since it came here
-    HERE = 3  # if another one has arrived, libvirt was not told of that and let this one go on
+    LEFT = 1  # it stands still, like a guest that was moved away
+    ARRIVED = 2  # it has run since it came here
+    HERE = 3  # if another copy has arrived, libvirt was not told of that and let this one go on
 
 
 class Made(NamedTuple):
-    """When it was defined, first: a guest that was made anew is the guest."""
+    """Compared by the time of definition first: a copy that was defined later is the guest."""
 
     at: float
     claim: Claim
@@ -96,7 +96,7 @@ def names(connection: Any) -> frozenset[str]:
 
 
 def made(connection: Any, id: str) -> Made | None:
-    """None if it is not defined here: one on its way here is not yet."""
+    """None if it is not defined here; a guest that is still on its way here is not."""
     with Unless(libvirt.VIR_ERR_NO_DOMAIN):
         guest = find(connection, id)
         if guest is not None and guest.isPersistent():
@@ -105,8 +105,8 @@ def made(connection: Any, id: str) -> Made | None:
 
 
 def is_superseded(made: Made, by: Made) -> bool:
-    """Whether the host of the one drops it. One that moves is on both sides for a moment, where it left and where it
-    arrives; it runs on both only if the one that lets it go on was not told that it had arrived.
+    """Whether the host of `made` drops its copy. A moving guest is on both sides for a moment, where it leaves and
+    where it arrives; it runs on both only if the source was not told that it had arrived and let it go on.
     """
     return made.at < by.at or (made.at == by.at and (made.claim, by.claim) == (Claim.ARRIVED, Claim.HERE))
 
@@ -189,7 +189,7 @@ def _cpu_info(capabilities: Element) -> dict[str, Any]:
 
 
 def root(connection: Any, config: Config, id: str) -> tuple[bool, bool]:
-    """Whether a guest is off, so that its root disk may grow; and whether that is a file of this host."""
+    """Whether a guest is off, so that its root disk may grow; and whether that disk is a file on this host."""
     guest = find(connection, id)
     file = Storage(config, connection).find(Paths(config.directory, id).volume("root"))
     return guest is None or power(guest) in OFF, file is not None
@@ -203,7 +203,8 @@ def define(
     now: float,
     root: RbdDisk | None = None,
 ) -> None:
-    """It is as `spec` says. `root`: its root disk, if that is no file. Raises InvalidPower, Unfit, NoCapacity, Busy."""
+    """The guest is as `spec` says. `root`: a root disk that is no file. Raises InvalidPower, Unfit, NoCapacity, Busy.
+    """
     guest = find(connection, spec.id)
     if guest is not None:
         found = power(guest)
@@ -216,14 +217,14 @@ def define(
     tree = domain.guest(config, spec, notes, root)
     if guest is not None and notes.rescued:
         rescuing.again(tree, fromstring(guest.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)))
-    # The definition comes last: a guest that is there has its disks.
+    # The definition comes last: a guest that exists has its disks.
     Storage(config, connection).ensure(spec, config_drive, root is None)
     secrets.ensure(connection, [*rbd_disks(spec.volumes), *([root] if root is not None else [])])
     connection.defineXML(domain.text(tree))
 
 
 def _change(connection: Any, config: Config, guest: Any, spec: GuestSpec, found: Power) -> None:
-    """Of a guest that is on: what it has not, then what it shall not have."""
+    """For a guest that is on: attach what is missing, then detach what it should not have."""
     seen = domain.seen(guest.XMLDesc(0))
     root = Storage(config, connection).find(Paths(config.directory, spec.id).volume("root"))
     grows = root is not None and spec.disk_gib * GIB > root.info()[1]
@@ -250,7 +251,7 @@ def _change(connection: Any, config: Config, guest: Any, spec: GuestSpec, found:
 
 
 def remove(connection: Any, config: Config, id: str) -> Notes | None:
-    """What was noted of it; None: there was none."""
+    """Returns what was noted about the guest; None: there was none."""
     guest, notes = find(connection, id), None
     if guest is not None:
         notes = domain.seen(guest.XMLDesc(0)).notes
@@ -309,7 +310,7 @@ def suspend(connection: Any, id: str) -> None:
     guest = get(connection, id)
     found = power(guest)
     if found in (Power.RUNNING, Power.PAUSED):
-        # It goes on as a running guest.
+        # When resumed it runs, even if it was paused.
         guest.managedSave(libvirt.VIR_DOMAIN_SAVE_RUNNING)
     elif found is not Power.SUSPENDED:
         raise InvalidPower(f"guest {id} is {found.value}, so it cannot be suspended")
@@ -328,7 +329,7 @@ def interrupt(connection: Any, id: str, token: str) -> None:
 
 
 def _ask(guest: Any, timeout: float) -> None:
-    """Press its power button until it is off, or the time is over."""
+    """Press its power button until it is off or the time is up."""
     end, pressed = time.monotonic() + timeout, 0.0
     while guest.isActive() and time.monotonic() < end:
         if time.monotonic() - pressed >= PRESS_SECONDS:
@@ -366,7 +367,7 @@ def attach_port(connection: Any, id: str, port: PortSpec) -> None:
 
 
 def _attach(guest: Any, device: Element, alias: str) -> None:
-    """Both to what it is made of and, if it is on, to what it has."""
+    """Attach the device to the guest's definition and, if it is on, to the running guest."""
     if power(guest) is Power.SUSPENDED:
         raise InvalidPower(f"guest {guest.name()} is suspended; its devices can only change while it is running or off")
     found = domain.device(guest.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE), alias)
@@ -382,7 +383,7 @@ def _attach(guest: Any, device: Element, alias: str) -> None:
 
 
 def detach(connection: Any, id: str, alias: str, timeout: float) -> None:
-    """Raises Busy while the guest has not let go of it."""
+    """Raises Busy while the guest has not released it."""
     guest = find(connection, id)
     if guest is None:
         return
@@ -392,7 +393,7 @@ def detach(connection: Any, id: str, alias: str, timeout: float) -> None:
     asked = False
     while guest.isActive() and domain.device(guest.XMLDesc(0), alias) is not None:
         if not asked:
-            # Asked a second time, QEMU says that it is at it.
+            # On a second request QEMU reports that it is unplugging already.
             with Unless(libvirt.VIR_ERR_DEVICE_MISSING, libvirt.VIR_ERR_OPERATION_FAILED):
                 guest.detachDeviceAlias(alias, libvirt.VIR_DOMAIN_AFFECT_LIVE)
             asked = True
@@ -411,11 +412,11 @@ def grow(connection: Any, id: str, volume_id: str, size_gib: int) -> None:
 
 
 def both(guest: Any) -> tuple[Seen, Seen]:
-    """What it has, and what it will have at its next start."""
+    """What the guest has, and what it will have at its next start."""
     return domain.seen(guest.XMLDesc(0)), domain.seen(guest.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
 
 
-# -- what it uses
+# -- usage
 
 
 def diagnostics(connection: Any, id: str) -> GuestDiagnostics:
@@ -450,7 +451,7 @@ def _traffic(guest: Any, interface: Element, active: bool) -> Traffic:
 
 
 class Unless:
-    """A refusal with one of these codes says that there is nothing to do."""
+    """An error with one of these codes means that there is nothing to do."""
 
     def __init__(self, *harmless: int) -> None:
         self.harmless = harmless

@@ -1,4 +1,4 @@
-"""A host of the hypervisor driver `libvirt`, and what is known of it while it does not answer."""
+"""A host of the hypervisor driver `libvirt`, and what is known about it while it does not answer."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Host:
         self.guests = guests.names(connection)
 
     async def inventory(self, disk_gib: int | None = None) -> HostInventory:
-        """What it has; what it had, if it is down. `disk_gib`: of root disks that are elsewhere."""
+        """What the host has; if it is down, what it had. `disk_gib`: the room for root disks, if they are elsewhere."""
         try:
             found = await self.connection.run(guests.inventory, self.name, self.config)
             self.last = found if disk_gib is None else evolve(found, disk_gib=disk_gib)
@@ -56,7 +56,7 @@ class Host:
         return self.last
 
     async def states(self) -> list[tuple[GuestState, Made]]:
-        """None of a host that is down."""
+        """An empty list if the host is down."""
         try:
             found = await self.connection.run(guests.states, self.name)
         except (HostDown, Unreachable):
@@ -76,14 +76,14 @@ class Host:
         if self.name in self.config.peers:
             return self.config.peers[self.name]
         parts = urlsplit(self.connection.uri)
-        # Our certificates are not theirs.
+        # Other hosts do not have our certificates.
         kept = [(name, value) for name, value in parse_qsl(parts.query) if name != "pkipath"]
         return urlunsplit(parts._replace(query=urlencode(kept)))
 
 
 async def of_all(hosts: Iterable[Host], ask: Callable[[Host], Coroutine[Any, Any, T]], clock: IReactorTime) -> list[T]:
-    """Of each host, asked at the same time. Whatever else the process has to do goes on between two of them: to start
-    a thread takes a turn among those that were started before, and with hundreds of hosts that adds up to seconds.
+    """The answer of each host, queried at the same time. The reactor runs between two of them: starting a thread waits
+    for those that were started before, and with hundreds of hosts that adds up to seconds.
     """
     asked: list[Deferred[T]] = []
     for host in hosts:

@@ -1,6 +1,6 @@
-"""The hypervisor driver `libvirt`: guests on hosts that their own libvirtd looks after.
+"""The hypervisor driver `libvirt`: guests on hosts that are managed by their own libvirtd.
 
-All that is known of a guest is its domain on its host, so nothing is kept here: any process may ask for anything.
+All that is known about a guest is its domain on its host. Nothing is stored here, so any process may request anything.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ INTERFACES = (
     ISerialConsole, ILiveMigrate, ICaptureAttached,
 )  # fmt: skip
 
-KEEP_SECONDS = 86400.0  # for which an image that was converted here is kept after it was last copied to a host
+KEEP_SECONDS = 86400.0  # for which an image converted here is kept after it was last copied to a host
 
 log = Logger()
 
@@ -98,7 +98,7 @@ class Libvirt:
     resources: DriverResources
     fleet: Fleet
     disks: Disks  # for what is made here: config drives, and images in other formats
-    roots: RootDisks | None = None  # None: they are files of the hosts
+    roots: RootDisks | None = None  # None: root disks are files on the hosts
     _watching: LoopingCall | None = None
 
     elsewhere = True
@@ -126,7 +126,7 @@ class Libvirt:
         for host in self.fleet.hosts.values():
             await host.connection.close()
 
-    # -- what is
+    # -- state
 
     async def hosts(self) -> tuple[HostInventory, ...]:
         size = None if self.roots is None else await self.roots.size_gib()
@@ -134,13 +134,13 @@ class Libvirt:
         return tuple(await of_all(self.fleet.hosts.values(), asked, self.resources.clock))
 
     async def inventory(self) -> tuple[GuestState, ...]:
-        """Of two guests of one id the one that was made later is meant: the other was on a host that was down then."""
+        """Of two guests with one id the later one is valid: the other was on a host that was down when it was made."""
         found = await of_all(self.fleet.hosts.values(), Host.states, self.resources.clock)
         made = sorted((each for states in found for each in states), key=lambda each: (each[0].id, each[1]))
         return tuple(state for state, _made in made)
 
     async def drop_superseded(self) -> None:
-        """Hosts that return drop their copies of guests that were made anew elsewhere meanwhile, or went on there."""
+        """Hosts that return drop their copies of guests that were recreated, or went on, elsewhere meanwhile."""
         twice = Counter(id for host in self.fleet.hosts.values() for id in host.guests or ())
         for id in (id for id, times in twice.items() if times > 1):
             async with self.fleet.locks.hold(id):
@@ -154,7 +154,7 @@ class Libvirt:
                         await self.moves.clear(host, id, last)
 
     async def _made(self, host: Host, id: str) -> Made | None:
-        """None, too, of a host that is down."""
+        """Also None if the host is down."""
         try:
             return await self.fleet.run(host, guests.made, id)
         except (HostDown, Unreachable):
@@ -186,7 +186,7 @@ class Libvirt:
     async def watch_guests(self, changed: Callable[[str], None]) -> None:
         for host in self.fleet.hosts.values():
             host.connection.changed = changed
-        # Whoever comes back is listened to again.
+        # Polling reconnects to hosts that return, whose events are then received again.
         self._watching = LoopingCall(self._look)
         self._watching.clock = self.resources.clock
         self._watching.start(max(self.config.retry_seconds, 10.0))
@@ -203,7 +203,7 @@ class Libvirt:
     async def ensure_defined(self, spec: GuestSpec) -> None:
         host = self.fleet.named(spec.host)
         async with self.fleet.locks.hold(spec.id):
-            # From a host that is down it cannot move: a guest that was there is made anew.
+            # A guest cannot move off a host that is down: it is recreated.
             there = await self.fleet.find(spec.id, of_those_up=True)
             moves = there is not None and there is not host
             if there is not None and moves:
@@ -215,7 +215,7 @@ class Libvirt:
                     await self.disks.make_config_drive(spec, files)
                     drive = files.config_drive
                 root = await self._root(host, spec)
-                # Two guests of one image do not copy it at the same time.
+                # Two guests of one image must not copy it at the same time.
                 async with self.fleet.locks.hold(host.name, spec.image.id if spec.image is not None else spec.id):
                     now = self.resources.clock.seconds()
                     if root is None:
@@ -226,14 +226,14 @@ class Libvirt:
                 await self.moves.clear(there, spec.id, host)
 
     async def _root(self, host: Host, spec: GuestSpec) -> RbdDisk | None:
-        """Its root disk, if that is no file."""
+        """The guest's root disk, if it is not a file."""
         if self.roots is None or spec.image is None:
             return None
         may_grow, is_file = await self.fleet.run(host, guests.root, self.config, spec.id)
         return None if is_file else await self.roots.ensure(spec.id, spec.image, spec.disk_gib, may_grow=may_grow)
 
     async def _plain(self, host: Host, spec: GuestSpec) -> GuestSpec:
-        """With its image in a format of which its root disk can be made, if it has none yet."""
+        """The spec, its image converted if the root disk is still to be made and cannot be made from it as it is."""
         if spec.image is None or is_plain(spec.image):
             return spec
         _off, is_file = await self.fleet.run(host, guests.root, self.config, spec.id)
@@ -253,11 +253,11 @@ class Libvirt:
                 except HostDown as error:
                     down.append((host, error))
             for host, refused in down:
-                # It was there, or may be: whoever never answered may have what was found nowhere.
+                # The guest was there, or may be: a host that never answered may have a guest that no other host has.
                 if id in host.guests if host.guests is not None else not was_there:
                     raise refused
             if self.roots is not None:
-                # Of what is found nowhere nobody knows: it may have been removed halfway.
+                # For a guest found nowhere this is unknown: it may have been half removed.
                 await self.roots.remove(id, rescued=rescuing or not was_there)
         self.disks.sweep(())
 
@@ -317,7 +317,7 @@ class Libvirt:
                 timeout = self.config.unplug_timeout
                 await self.fleet.within(timeout, host, guests.detach, id, alias, timeout)
 
-    # -- what its disks hold
+    # -- content of disks
 
     async def ensure_captured(self, id: str, path: str) -> str:
         async with self.fleet.at(id) as host:
@@ -337,7 +337,7 @@ class Libvirt:
                     await images.write_raw(copied, "qcow2", beside)
             return "raw"
 
-    # -- on its way
+    # -- live migration
 
     async def ensure_migrated(self, spec: GuestSpec, disks: bool | None = None) -> None:
         await self.moves.made(spec, disks)

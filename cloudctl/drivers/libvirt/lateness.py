@@ -1,4 +1,4 @@
-"""A migration that is late is ended: given up, or hurried. One that has ended without a word is not waited for."""
+"""A migration that takes too long is given up, or hurried. One that ended without notice is not waited for."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from cloudctl.drivers.libvirt.options import Config
 T = TypeVar("T")
 
 LOOK_SECONDS = 1.0
-# So often in a row it is seen to be over before nobody waits for the word of it any more.
+# Looks in a row that must find a migration over before its call is no longer awaited.
 LOOKS = 5
-# So many looks after it was asked for it has begun: libvirt waits for half a minute for what else is done to a guest.
+# Looks after the request within which a migration has begun: libvirt waits half a minute for a guest's other jobs.
 BEGINNING = 60
 
 log = Logger()
@@ -28,7 +28,7 @@ log = Logger()
 
 @define
 class Seen:
-    """A migration by what is seen of the guest with each look. `sent`: whether libvirt was asked for it."""
+    """A migration, judged by what each look finds of the guest. `sent`: whether libvirt was asked for it."""
 
     sent: Callable[[], bool]
     has_left: bool = field(default=False, init=False)
@@ -37,7 +37,7 @@ class Seen:
     def is_over(self, leaves: bool) -> bool:
         self.has_left |= leaves
         self.looks += self.sent()
-        # What broke off before the first look was never seen to leave.
+        # A migration that broke off before the first look was never seen to leave.
         return not leaves and (self.has_left or self.looks > BEGINNING)
 
 
@@ -48,9 +48,9 @@ async def attended(
     end: Callable[[], Awaitable[None]],
     is_over: Callable[[], Awaitable[bool]],
 ) -> T:
-    """What `going` gives. Of what is late `end` is called, and again, as it may not move yet when it is told: that
-    hurries it if guests may arrive by post-copy, else gives it up, which raises DriverError. So does what `is_over`
-    while its end is not told.
+    """The result of `going`. If it takes too long, `end` is called, repeatedly because the guest may not be moving yet:
+    that hurries the migration if guests may arrive by post-copy, else gives it up, which raises DriverError. So does a
+    migration that `is_over` while `going` does not return.
     """
     too_late, seconds, over = False, config.migration_timeout, 0
     call = ensureDeferred(going)
@@ -68,7 +68,7 @@ async def attended(
         try:
             over = over + 1 if await is_over() else 0
         except DriverError as error:
-            # If that lasts, `going` is told so, too.
+            # If that lasts, `going` fails as well.
             log.debug("a migration could not be looked at: {why}", why=error)
         if over == LOOKS:
             call.cancel()

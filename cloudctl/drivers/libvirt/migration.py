@@ -1,7 +1,7 @@
-"""A guest on its way from one libvirtd to another. Plain functions on libvirt's connection, which block.
+"""A guest's migration from one libvirtd to another. Plain functions on libvirt's connection, which block.
 
-libvirt moves it by itself, from host to host, whatever becomes of us. Until it has arrived the guest is not defined
-there: this tells which side has it, whoever was killed and when.
+libvirt migrates it by itself, from host to host, whatever becomes of us. The guest is not defined at its destination
+until it has arrived: this shows which side has it, whichever process was killed and when.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ FLAGS = (
     | libvirt.VIR_MIGRATE_UNDEFINE_SOURCE
     | libvirt.VIR_MIGRATE_AUTO_CONVERGE
 )
-AGAIN_SECONDS = 1.0  # after which one that is late is told so again
-# A guest that shall arrive soon may stand still for so long, which libvirt takes in milliseconds.
+AGAIN_SECONDS = 1.0  # after which a late migration is ended again
+# Milliseconds that a guest may stand still if it is to arrive soon.
 LONGEST_PAUSE = 600_000
 
 
 class Standing(Enum):
-    """What a host is to a guest."""
+    """A guest's state on one host."""
 
     ABSENT = "absent"
     HOME = "home"
     OFF = "off"
     LEAVING = "leaving"  # it is being moved away
     ARRIVING = "arriving"  # it is not here yet
-    LEFT = "left"  # it stands still, as one does that was moved away
+    LEFT = "left"  # it stands still, like a guest that was moved away
 
 
 class Outcome(Enum):
-    """Of a move that nobody is at any more."""
+    """The outcome of a move that nobody works on any more."""
 
     STAYED = "stayed"
     ARRIVED = "arrived"
@@ -52,8 +52,8 @@ class Outcome(Enum):
 
 
 def outcome(there: Standing, here: Standing) -> Outcome:
-    """`there`, where it was, and `here`, where it was to go. It has arrived only if it runs here and not there: libvirt
-    lets it go on there if it is not told that it runs here.
+    """`there`: on the host that it left; `here`: on its destination. It has arrived only if it runs here and not there:
+    libvirt lets it go on there if it is not told that it runs here.
     """
     if there is Standing.LEAVING or (there is Standing.LEFT and here is Standing.LEFT):
         # It is about to run here, or libvirt is about to find that it does not.
@@ -78,7 +78,7 @@ def standing(connection: Any, id: str) -> Standing:
 
 
 def job(guest: Any) -> dict[str, Any] | None:
-    """How a guest that is moved away fares."""
+    """The migration job of a guest that is being moved away, if any."""
     with Unless(libvirt.VIR_ERR_OPERATION_INVALID):  # it has gone off
         found: dict[str, Any] = guest.jobStats(0)
         leaves = found.get("operation") == libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT
@@ -99,7 +99,7 @@ def progress(connection: Any, id: str) -> MigrationProgress | None:
 
 
 def migrate(connection: Any, config: Config, spec: GuestSpec, uri: str, copied: bool) -> None:
-    """It runs on the host that `uri` leads to, seen from this one. `copied`: with its own disks.
+    """The guest runs on the host at `uri`, as seen from this host. `copied`: with its own disks.
 
     Raises InvalidPower, Aborted, Unfit.
     """
@@ -128,7 +128,7 @@ def migrate(connection: Any, config: Config, spec: GuestSpec, uri: str, copied: 
         flags |= libvirt.VIR_MIGRATE_NON_SHARED_INC
         params[libvirt.VIR_MIGRATE_PARAM_MIGRATE_DISKS] = own
     else:
-        # Volumes are where every host reaches them, and of own disks we have looked.
+        # Every host reaches the volumes, and that both see the guest's own disks was checked.
         flags |= libvirt.VIR_MIGRATE_UNSAFE
     guest.migrateSetMaxDowntime(max(1, int(config.migration_pause * 1000)), 0)
     try:
@@ -146,7 +146,7 @@ def migrate(connection: Any, config: Config, spec: GuestSpec, uri: str, copied: 
 
 
 def is_leaving(connection: Any, id: str) -> bool:
-    """Whether it is being moved away; a QEMU that waits for ever on its way to give that up is let go."""
+    """Whether it is being moved away; a QEMU that hangs while it cancels that is released."""
     leaves = standing(connection, id) is Standing.LEAVING
     if leaves:
         mishaps.release(connection, id)
@@ -154,7 +154,7 @@ def is_leaving(connection: Any, id: str) -> bool:
 
 
 def wait(connection: Any, id: str) -> None:
-    """Nobody moves it away any more."""
+    """Wait until it is no longer being moved away."""
     while is_leaving(connection, id):
         time.sleep(POLL_SECONDS)
 
@@ -179,7 +179,7 @@ def hurry(connection: Any, config: Config, id: str) -> None:
 
 
 def towards(connection: Any, id: str) -> str:
-    """The host that it was last to be moved to."""
+    """The host to which it was last to be moved."""
     with Unless(libvirt.VIR_ERR_NO_DOMAIN):
         guest = guests.find(connection, id)
         return "" if guest is None else domain.seen(guest.XMLDesc(0)).notes.towards
@@ -187,13 +187,13 @@ def towards(connection: Any, id: str) -> str:
 
 
 def stay(connection: Any, id: str) -> None:
-    """One that was to leave, and arrived nowhere, goes on here."""
+    """A guest that was to leave and arrived nowhere goes on here."""
     if standing(connection, id) is Standing.LEFT:
         guests.get(connection, id).resume()
 
 
 def drop(connection: Any, id: str) -> None:
-    """What is left here of a guest that is elsewhere; its files stay."""
+    """Remove what is left here of a guest that is elsewhere; its files stay."""
     guest = guests.find(connection, id)
     if guest is not None:
         guests.cut(guest)

@@ -1,4 +1,4 @@
-"""Guests that go from one host of libvirt to another, running or off, and what is left of them where they were."""
+"""Guests that move from one libvirt host to another, running or off, and what is left of them where they were."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from cloudctl.drivers.rbd.disk import rbd_disks
 from cloudctl.drivers.rbd.roots import RootDisks
 from cloudctl.drivers.specs import DriverResources, GuestSpec, MigrationProgress, Power
 
-# The end of a migration takes libvirtd moments; one that was killed then ends it when it returns.
+# libvirtd takes moments to end a migration; a libvirtd that was killed meanwhile ends it when it returns.
 SETTLING_SECONDS = 10.0
 
 P = ParamSpec("P")
@@ -36,19 +36,19 @@ log = Logger()
 
 @frozen
 class Moves:
-    """What is known of them is asked of their hosts. Not for two calls for one guest at a time, but for `called_off`,
+    """All that is known about moves is queried from the hosts. For one call per guest at a time, except `called_off`,
     `hurried` and `progress`.
     """
 
     config: Config
     resources: DriverResources
     fleet: Fleet
-    roots: RootDisks | None = None  # None: they are files of the hosts
+    roots: RootDisks | None = None  # None: root disks are files on the hosts
 
     async def made(self, spec: GuestSpec, disks: bool | None = None) -> None:
         to = self.fleet.named(spec.host)
         async with self.fleet.locks.hold(spec.id):
-            # Look at both first: a process before this one may have begun it, or ended it.
+            # Look at both hosts first: an earlier process may have begun the move, or finished it.
             source = await self._settled(spec.id, to)
             state = await self.fleet.run(source, guests.state, spec.id, source.name)
             if state.power not in (Power.RUNNING, Power.PAUSED):
@@ -57,8 +57,8 @@ class Moves:
                 await self._move(source, to, spec, disks)
 
     async def _settled(self, id: str, to: Host) -> Host:
-        """Where a guest is that nobody moves: if it was moved away, the end of that is awaited, and nothing is left of
-        it elsewhere. Raises UnknownGuest, HostDown, InvalidPower.
+        """The host of a guest that is not moving: a move under way is awaited, and nothing of the guest is left
+        elsewhere. Raises UnknownGuest, HostDown, InvalidPower.
         """
         await self.fleet.run(to, migration.standing, id)
         source = await self.fleet.where(id)
@@ -66,15 +66,15 @@ class Moves:
             await self._attended(source, id, self.fleet.copy(source, migration.wait, id))
             source = await self.fleet.where(id)
         if source is to:
-            # It may have arrived while the other one was told nothing of it, or could not be told.
+            # It may have arrived without the other host being told, or reachable.
             for host in await self._left_by(id, to):
                 await self.clear(host, id, to)
             return to
         return await self._one_of(source, to, id)
 
     async def _one_of(self, source: Host, to: Host, id: str) -> Host:
-        """The host of these on which a guest goes on that nobody moves any more. Of the other one, which has to answer,
-        nothing is left. Raises HostDown, Busy.
+        """Which of these hosts keeps a guest that is no longer being moved. On the other host, which must answer,
+        nothing of it is left. Raises HostDown, Busy.
         """
         give_up = self.resources.clock.seconds() + SETTLING_SECONDS
         while True:
@@ -91,7 +91,7 @@ class Moves:
             to.gained(id)
             return to
         if here is Standing.ARRIVING:
-            # Nobody sends it.
+            # Nobody is sending it.
             await self.fleet.run(to, migration.drop, id)
         elif here is not Standing.ABSENT and there is not Standing.ABSENT:
             await self.clear(to, id, source)
@@ -100,7 +100,7 @@ class Moves:
         return source
 
     async def _left_by(self, id: str, to: Host) -> list[Host]:
-        """The hosts on which a guest stands still, or may have its disks, that is on this one."""
+        """Other hosts where a guest that is on this host stands still or may have left its disks."""
         may_have = [each for each in self.fleet.hosts.values() if each is not to and id in (each.guests or ())]
         left = Standing.LEFT, Standing.ABSENT
         return [each for each in may_have if await self.fleet.run(each, migration.standing, id) in left]
@@ -117,7 +117,7 @@ class Moves:
             await self._based(source, to, spec.id)
             await self._between(source, to, carrying.prepare, spec.id, having)
         try:
-            # A late one is ended before this is.
+            # A late migration is ended before this limit is reached.
             limit, uri = 2 * self.config.migration_timeout, to.peer_uri
             sent = Event()
 
@@ -128,7 +128,7 @@ class Moves:
             await self._attended(source, spec.id, self.fleet.within(limit, source, send), sent.is_set)
         except (DriverError, Aborted):
             if await self._has_arrived(spec.id, to):
-                # All that was lost is the answer.
+                # Only the answer was lost.
                 return
             if not shared:
                 await self._take_back(to, spec.id)
@@ -140,8 +140,8 @@ class Moves:
             raise Unreachable(f"guest {spec.id} has arrived, but {source.name} may have its disks: {error}") from error
 
     async def _has_arrived(self, id: str, to: Host) -> bool:
-        """Of a guest whose way ended somehow: if it has not, it goes on where it was. While one of them does not answer
-        nobody knows, and whoever asks that the guest be not on its way asks again.
+        """Whether a guest whose move ended somehow has arrived; if not, it goes on where it was. While one of the hosts
+        does not answer this is unknown (False), and the call that settles the guest is repeated later.
         """
         try:
             return await self._settled(id, to) is to
@@ -150,7 +150,7 @@ class Moves:
             return False
 
     async def _take_back(self, to: Host, id: str) -> None:
-        """The disks that were prepared for a guest that has not come; the next one that comes clears them, too."""
+        """Remove the disks prepared for a guest that did not arrive; the next move there would also clear them."""
         try:
             if await self.fleet.run(to, migration.standing, id) is Standing.ABSENT:
                 await self.fleet.run(to, lambda found: Storage(self.config, found).remove_all(id))
@@ -160,7 +160,7 @@ class Moves:
     async def _attended(
         self, source: Host, id: str, going: Coroutine[Any, Any, T], sent: Callable[[], bool] = lambda: True
     ) -> T:
-        """What is late is given up, or hurried if allowed; what is over without a word is waited for no longer."""
+        """A late move is given up, or hurried if allowed; one that ended without notice is no longer awaited."""
         ending = partial(migration.hurry, config=self.config) if self.config.post_copy else migration.abort
 
         async def end() -> None:
@@ -185,10 +185,10 @@ class Moves:
                 await self._goes_on(host, id)
 
     async def _goes_on(self, host: Host, id: str) -> None:
-        """It stands still on this host, and nowhere runs that we know of. Raises HostDown."""
+        """Resume, wherever it belongs, a guest that stands still here and is not known to run. Raises HostDown."""
         async with self.fleet.locks.hold(id):
             towards = await self.fleet.run(host, migration.towards, id)
-            # One that was moved by a release that noted nothing may be on any of them.
+            # A guest moved by a release that did not note its destination may be on any of them.
             for other in [self.fleet.hosts[towards]] if towards in self.fleet.hosts else self.fleet.hosts.values():
                 if other is not host and await self._one_of(host, other, id) is other:
                     break
@@ -201,7 +201,7 @@ class Moves:
     # -- the disks
 
     async def carried(self, there: Host, host: Host, id: str) -> None:
-        """The disks of a guest that is off are on this host, too. Raises InvalidPower."""
+        """The disks of a guest that is off are also on this host. Raises InvalidPower."""
         found = await self.fleet.run(there, guests.state, id, there.name)
         if found.power not in guests.OFF:
             raise InvalidPower(f"guest {id} is {found.power.value}; its size and host can only change while it is off")
@@ -210,10 +210,10 @@ class Moves:
             await self._between(there, host, carrying.carry, id, having)
 
     async def _based(self, there: Host, host: Host, id: str) -> list[Part]:
-        """What a guest has; what its disks are based on is on the other host, too."""
+        """The files of a guest; the images that they are based on are on the other host afterwards."""
         having = await self.fleet.run(there, lambda found: carrying.parts(Storage(self.config, found), id))
         for base in {part.base for part in having if part.base is not None}:
-            # The same lock as of one that is made of the image.
+            # The same lock that a guest made from the image takes.
             async with self.fleet.locks.hold(host.name, unquote(base.removeprefix(IMAGE))):
                 await self._between(there, host, carrying.carry_base, base)
         return having
@@ -241,7 +241,7 @@ class Moves:
         return await self.fleet.copy(there, call)
 
     async def clear(self, host: Host, id: str, keeper: Host) -> None:
-        """The host has nothing of a guest that `keeper` has. Disks that both of them see stay."""
+        """The host has nothing left of a guest that `keeper` has. Disks that both hosts see stay."""
         if await self._share(host, keeper):
             await self.fleet.run(host, migration.drop, id)
         else:

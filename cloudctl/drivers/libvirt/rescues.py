@@ -1,7 +1,7 @@
-"""Guests that run from another image for a while, with their root disk beside it. What blocks is a plain function.
+"""Guests that run from another image for a while, with their root disk beside it. Plain functions block.
 
-That a guest is rescued is noted in its domain. The disk for it is where its root disk would be made, a file of its host
-or a clone in Ceph, and has been noted before it is made, so that none is left behind.
+That a guest is rescued is noted in its domain. Its rescue disk is where a root disk would be made, a file on its host
+or a clone in Ceph, and is noted before it is made, so that none is left behind.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Rescues:
     config: Config
     fleet: Fleet
     disks: Disks  # for config drives, which are made here
-    roots: RootDisks | None  # None: they are files of the hosts
+    roots: RootDisks | None  # None: root disks are files on the hosts
 
     async def begun(self, id: str, image: ImageSource | None, password: str) -> None:
         async with self.fleet.at(id) as host:
@@ -48,7 +48,7 @@ class Rescues:
                     remote = None
                     if self.roots is not None and not is_file:
                         remote = await self.roots.make_rescue(id, image)
-                    # Two guests of one image do not copy it at the same time.
+                    # Two guests of one image must not copy it at the same time.
                     async with self.fleet.locks.hold(host.name, image.id if image is not None else id):
                         if image is not None and remote is None:
                             image = await self.disks.plain(image)
@@ -59,14 +59,14 @@ class Rescues:
         async with self.fleet.at(id) as host:
             if await self.fleet.run(host, end, id):
                 await self.fleet.run(host, guests.start, id)
-                # The disk goes last: as long as it is noted, the guest may not have been started again.
+                # The disk goes last: while it is noted, the guest may not have been started again yet.
                 await self.fleet.run(host, clear, self.config, id)
                 if self.roots is not None:
                     await self.roots.remove_rescue(id)
                 await self.fleet.run(host, done, id)
 
     async def _drive(self, host: Host, id: str, password: str, directory: Path) -> Path | None:
-        """What the guest has been told of itself, with this password."""
+        """The guest's config drive, with this password."""
         found = directory / CONFIG
         if not await self.fleet.copy(host, fetch_drive, self.config, id, found):
             return None
@@ -85,7 +85,7 @@ def look(connection: Any, config: Config, id: str, named: bool) -> tuple[bool, b
 
 
 def turn_off(connection: Any, id: str) -> None:
-    """It is off, and a disk to rescue it may be there from now on."""
+    """The guest is off, and it is noted that it may have a rescue disk from now on."""
     guest = guests.get(connection, id)
     guests.cut(guest)
     if guest.hasManagedSaveImage(0):
@@ -96,7 +96,7 @@ def turn_off(connection: Any, id: str) -> None:
 
 
 def fetch_drive(connection: Any, config: Config, id: str, target: Path) -> bool:
-    """Whether the guest has a config drive, which `target` is then."""
+    """Copy the guest's config drive to `target`; whether it has one."""
     storage, name = Storage(config, connection), Paths(config.directory, id).volume(CONFIG)
     storage.refreshed()
     if storage.find(name) is None:
@@ -108,12 +108,12 @@ def fetch_drive(connection: Any, config: Config, id: str, target: Path) -> bool:
 def begin(
     connection: Any, config: Config, id: str, image: ImageSource | None, drive: Path | None, remote: RbdDisk | None
 ) -> None:
-    """A guest that is off is rescued. `image`: None for its own; `remote`: the disk for it, if no file.
+    """A guest that is off is rescued. `image`: None for its own; `remote`: the rescue disk, if it is not a file.
 
     Raises Unfit, NoCapacity.
     """
     guest, storage, paths = guests.get(connection, id), Storage(config, connection), Paths(config.directory, id)
-    # One that was killed may have left some of it, of another image.
+    # A call that was killed may have left some files, from another image.
     clear(connection, config, id)
     with RoomFor(f"a disk to rescue guest {id}"):
         if remote is None:
@@ -135,7 +135,7 @@ def _make_disk(storage: Storage, paths: Paths, image: ImageSource | None) -> Non
 
 
 def _kernel(storage: Storage, paths: Paths, config: Config, image: ImageSource) -> dict[str, str]:
-    """What `os` says of the kernel of an image; nothing if it has none."""
+    """The kernel of an image, as in `Start`; empty if it has none."""
     if image.kernel_path is None:
         return {}
     found = {"kernel": paths(rescuing.KERNEL), "cmdline": domain.kernel_arguments(config, image)}
@@ -147,7 +147,7 @@ def _kernel(storage: Storage, paths: Paths, config: Config, image: ImageSource) 
 
 
 def end(connection: Any, id: str) -> bool:
-    """A guest that is rescued is so no more, and off. Whether there may be something left of it."""
+    """A rescued guest is off and no longer rescued. Returns whether something of the rescue may be left."""
     guest = guests.get(connection, id)
     notes = domain.seen(guest.XMLDesc(0)).notes
     if notes.rescued:
@@ -159,7 +159,7 @@ def end(connection: Any, id: str) -> bool:
 
 
 def clear(connection: Any, config: Config, id: str) -> None:
-    """Of what a guest is rescued from no file is on its host."""
+    """The guest has no rescue files on its host."""
     storage, paths = Storage(config, connection), Paths(config.directory, id)
     storage.refreshed()
     for name in (rescuing.NAME, rescuing.KERNEL, rescuing.RAMDISK):

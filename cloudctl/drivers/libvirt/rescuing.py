@@ -1,6 +1,6 @@
-"""A guest that is rescued, in libvirt's words: its tree with another disk to start from, and back. Pure.
+"""A rescued guest in libvirt's terms: its tree with another disk to start from, and back. Pure.
 
-How it starts otherwise is noted in the tree itself, so whoever finds it can undo it.
+How it normally starts is noted in the tree itself, so any process can undo the rescue.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ KERNEL, RAMDISK = "rescue-kernel", "rescue-ramdisk"
 class Start:
     """What a guest starts from: a kernel, or disks in an order."""
 
-    # kernel, initrd, cmdline of `os`; nothing: it has none
+    # kernel, initrd, cmdline of `os`; empty: it has no kernel
     kernel: Mapping[str, str] = field(factory=dict)
-    # alias of a disk → its place
+    # alias of a disk → its place in the boot order
     order: Mapping[str, str] = field(factory=dict)
 
 
 def begin(tree: Element, disk: Element, kernel: Mapping[str, str] | None) -> None:
-    """It starts from this disk, which is its first. `kernel`: as in `Start`; None: that which it has."""
+    """Make it start from this disk, which becomes its first. `kernel`: as in `Start`; None: the one that it has."""
     own = start_of(tree)
     used = own.kernel if kernel is None else kernel
     devices = domain.devices(tree)
@@ -41,14 +41,14 @@ def begin(tree: Element, disk: Element, kernel: Mapping[str, str] | None) -> Non
 
 
 def again(tree: Element, before: Element) -> None:
-    """A tree that was made anew is rescued as the one before was."""
+    """Make a new tree rescued as the previous one was."""
     disk = domain.find_device(before, ALIAS)
     assert disk is not None, "it was"
     begin(tree, disk, start_of(before).kernel)
 
 
 def end(tree: Element) -> None:
-    """It starts as it did before. What it was rescued from may be there still."""
+    """Make it start as before. The disk that it was rescued from may still exist."""
     notes = domain.notes_of(tree)
     disk = domain.find_device(tree, ALIAS)
     if disk is not None:
@@ -77,7 +77,7 @@ def _set(tree: Element, start: Start) -> None:
     names = domain.target_names(frozenset())
     for disk in domain.devices(tree).iterfind("disk"):
         alias, target = disk.find("alias"), disk.find("target")
-        # libvirt gives them places anew: the guest's kernel finds them in that order.
+        # libvirt assigns new addresses: the guest's kernel finds the disks in that order.
         for gone in (disk.find("boot"), disk.find("address")):
             if gone is not None:
                 disk.remove(gone)

@@ -1,6 +1,6 @@
-"""Keys that a host's libvirtd hands to the guests that open volumes with them: in no domain, only named there.
+"""Keys that a host's libvirtd hands to guests that open volumes with them: a domain only names them.
 
-They are private, so nobody reads them from libvirtd again. Source: libvirt's document «Secret XML format».
+They are private, so nobody can read them back from libvirtd. Source: libvirt's document «Secret XML format».
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cloudctl.drivers.rbd.disk import RbdDisk
 
 
 def ensure(connection: Any, disks: Iterable[RbdDisk]) -> None:
-    """The host knows what these are opened with, as it is now. Blocks. Raises DriverError."""
+    """The host has the current keys of these disks. Blocks. Raises DriverError."""
     for disk in {disk.secret_id: disk for disk in disks}.values():
         connection.secretDefineXML(definition(disk), 0).setValue(b64decode(disk.key()), 0)
 

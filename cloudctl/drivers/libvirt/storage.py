@@ -1,7 +1,7 @@
-"""The files of guests on a host, as volumes of one storage pool: all that is known of a host is asked of its libvirtd.
+"""The files of guests on a host, as volumes of one storage pool: everything is queried from the host's libvirtd.
 
 An image is copied to a host once, and each guest's disk is a qcow2 over it. Everything here blocks, in threads of the
-host, and is not called twice at a time for one guest or one image.
+host, and is called once at a time per guest or image.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from cloudctl.drivers.specs import GuestSpec, ImageSource
 
 GIB, MIB = 1 << 30, 1 << 20
 IMAGE = "image-"  # and its id: what root disks are based on
-WHOLE = ".whole"  # beside a copied file: all of it is there
-PATIENCE, PAUSE = 10.0, 0.1  # seconds: with a pool in which somebody makes a volume
-STILL = 5.0  # seconds in which a copy that somebody makes has grown
-# What libvirt says of a file that is there when it looks, and when it makes its own a moment later.
+WHOLE = ".whole"  # beside a copied file: the copy is complete
+PATIENCE, PAUSE = 10.0, 0.1  # seconds: with a pool in which a volume is being created
+STILL = 5.0  # seconds in which a copy that somebody is making must have grown
+# libvirt's errors for a file that exists when it looks, and that appears just before it creates its own.
 TAKEN = ("already exists", "File exists")
 
 
 @frozen
 class Storage:
-    """Of one host, for the length of a call. `connection` is libvirt's."""
+    """The storage of one host, for the length of a call. `connection` is libvirt's."""
 
     config: Config
     connection: Any
@@ -43,7 +43,7 @@ class Storage:
     # -- the pool
 
     def prepare(self) -> None:
-        """The pool is there and works."""
+        """The pool exists and is active."""
         try:
             pool = self.connection.storagePoolLookupByName(self.config.pool)
         except libvirt.libvirtError as error:
@@ -58,7 +58,7 @@ class Storage:
             try:
                 pool.create(libvirt.VIR_STORAGE_POOL_CREATE_WITH_BUILD)
             except libvirt.libvirtError:
-                # libvirt looks for the directory and then makes it; hosts that share it may do so at once.
+                # libvirt looks for the directory and then creates it; hosts that share it may do so at the same time.
                 if not pool.isActive():
                     pool.create(libvirt.VIR_STORAGE_POOL_CREATE_WITH_BUILD)
 
@@ -66,14 +66,14 @@ class Storage:
         return self.connection.storagePoolLookupByName(self.config.pool)
 
     def refreshed(self) -> Any:
-        """The pool, with what others have put there. Raises Busy."""
+        """The pool, including what others have put there. Raises Busy."""
         pool, ends = self.pool(), time.monotonic() + PATIENCE
         while True:
             try:
                 pool.refresh(0)
                 return pool
             except libvirt.libvirtError as error:
-                # Of a pool in which somebody makes a volume just now. libvirt has no code for that.
+                # A volume is just being created in the pool. libvirt has no code for that.
                 if "asynchronous jobs" not in str(error):
                     raise
                 if time.monotonic() >= ends:
@@ -87,9 +87,12 @@ class Storage:
     # -- guests
 
     def ensure(self, spec: GuestSpec, config_drive: Path | None, root: bool = True) -> None:
-        """All disks of a guest that is off, as large as `spec` says. `root`: that, too. Raises Unfit, NoCapacity."""
+        """All disks of a guest that is off exist, as large as `spec` says; `root`: the root disk, too.
+
+        Raises Unfit, NoCapacity.
+        """
         paths = Paths(self.config.directory, spec.id)
-        # Hosts that see the same directory do not hear of each other's files.
+        # Hosts that see the same directory do not learn of each other's files by themselves.
         self.refreshed()
         with RoomFor(f"the disks of guest {spec.id}"):
             if spec.image is not None:
@@ -101,18 +104,18 @@ class Storage:
             self._blank(paths.volume("ephemeral"), spec.ephemeral_gib * GIB)
             self._swap(paths.volume("swap"), spec.swap_mib * MIB)
             if config_drive is not None:
-                # It tells what is so now.
+                # Replaced, so that it is up to date.
                 self.replace(config_drive, paths.volume("config"))
 
     def remove_all(self, id: str) -> None:
-        """Whatever there is of a guest."""
+        """Remove all files of a guest."""
         pool = self.refreshed()
         for name in pool.listVolumes():
             if name.startswith(f"{id}."):
                 self.remove(name)
 
     def over(self, image: ImageSource, name: str, wished: int) -> None:
-        """A disk over the image, raw or a qcow2, of so many bytes at least (0: the image's). Raises Unfit."""
+        """A disk over the image, raw or a qcow2, of at least `wished` bytes (0: the image's size). Raises Unfit."""
         found = self.find(name)
         if found is not None:
             if wished > found.info()[1]:
@@ -128,20 +131,20 @@ class Storage:
         self.create(name, "qcow2", max(wished, size), (f"{self.config.directory}/{base}", format))
 
     def _copy_beside_others(self, source: Path, name: str) -> None:
-        """As `copy`, where hosts that see the same directory may do the same in this moment."""
+        """As `copy`, when hosts that see the same directory may be doing the same."""
         ends = time.monotonic() + PATIENCE
         while True:
             self._wait_for_copy_of(name)
             try:
                 return self.copy(source, name)
             except libvirt.libvirtError as error:
-                # Another host has begun since we looked. libvirt has no code for that.
+                # Another host has begun since we checked. libvirt has no code for that.
                 if not any(words in str(error) for words in TAKEN) or time.monotonic() >= ends:
                     raise
             self.refreshed()
 
     def _wait_for_copy_of(self, name: str) -> None:
-        """Who makes it, in another process or for a host that sees the same directory, is left to it while it grows."""
+        """Wait while a copy that another process, or a host that sees the same directory, is making still grows."""
         before: list[int] | None = None
         while (found := self.find(name)) is not None and self.find(name + WHOLE) is None:
             size: list[int] = found.info()
@@ -160,7 +163,7 @@ class Storage:
             self._upload(self.create(name, "raw", size), BytesIO(swap_header(size)))
 
     def _blank(self, name: str, size: int) -> None:
-        """An empty disk of so many bytes, at least; none of 0."""
+        """An empty disk of at least `size` bytes; 0: no disk."""
         found = self.find(name)
         if not size:
             self.remove(name)
@@ -187,12 +190,12 @@ class Storage:
         try:
             found.delete(0)
         except libvirt.libvirtError as error:
-            # Another process that clears up after the same guest was first.
+            # Another process that cleans up after the same guest was first.
             if error.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_VOL:
                 raise
 
     def copy(self, source: Path, name: str) -> None:
-        """The bytes of a file of this machine are the volume's. One that was not copied to its end is made anew."""
+        """The volume has the bytes of a file of this machine. An incomplete copy is made again."""
         if self.find(name + WHOLE) is not None:
             return
         self.remove(name)
@@ -204,17 +207,17 @@ class Storage:
         self.create(name + WHOLE, "raw", 0)
 
     def replace(self, source: Path, name: str) -> None:
-        """As `copy`, also if another file was copied there before."""
+        """As `copy`, even if another file was copied there before."""
         self.remove(name + WHOLE)
         self.copy(source, name)
 
     def forget(self, name: str) -> None:
-        """There is no such file, be it made here or copied."""
+        """There is no such file, whether created here or copied."""
         self.remove(name + WHOLE)
         self.remove(name)
 
     def tail(self, name: str, most: int) -> bytes:
-        """The last `most` bytes of a file that others write to; none if there is no such file."""
+        """The last `most` bytes of a file that others write to; empty if there is no such file."""
         self.refreshed()
         found = self.find(name)
         if found is None:
@@ -230,7 +233,7 @@ class Storage:
         return got.getvalue()
 
     def create_beside(self, name: str, new: str) -> None:
-        """A new qcow2 of the same size, over what this one was made over. Raises Unfit if that is nothing."""
+        """A new qcow2 of the same size over the same backing file. Raises Unfit if `name` has none."""
         found: Any = self.find(name)
         tree = fromstring(found.XMLDesc(0))
         path, under = tree.findtext("backingStore/path"), tree.find("backingStore/format")
@@ -239,17 +242,17 @@ class Storage:
         self.create(new, "qcow2", found.info()[1], (path, under.get("type", "raw")))
 
     def flatten(self, source: Any, name: str) -> None:
-        """A new qcow2 holds what this volume, and what it is based on, hold."""
+        """A new qcow2 with the content of this volume and of what it is based on."""
         tree = self._described(name, "qcow2", source.info()[1])
         self.pool().createXMLFrom(text(tree), source, 0)
 
     def fetch(self, name: str, target: Path) -> None:
-        """`target`, a new file of this machine, has the bytes of a file that QEMU may have made."""
+        """`target`, a new file on this machine, has the bytes of a file that QEMU may have made."""
         self.refreshed()
         stream = self.connection.newStream(0)
         with target.open("wb") as file:
             self.find(name).download(stream, 0, 0, libvirt.VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM)
-            # What is not there takes no time, and no room here.
+            # Holes take no time, and no room here.
             stream.sparseRecvAll(
                 lambda _stream, data, _opaque: file.write(data),
                 lambda _stream, length, _opaque: file.seek(length, SEEK_CUR),
@@ -282,7 +285,7 @@ class Storage:
 
 
 class RoomFor:
-    """libvirt's word for a full file system is NoCapacity."""
+    """libvirt's error for a full file system becomes NoCapacity."""
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -296,7 +299,7 @@ class RoomFor:
 
 
 def _virtual_size(path: Path, format: str) -> int:
-    """Bytes that a guest sees. What can be a qcow2 was looked at before."""
+    """Bytes that a guest sees. A qcow2 was checked before."""
     if format == "raw":
         return path.stat().st_size
     with path.open("rb") as file:

@@ -1,7 +1,7 @@
 """Router advertisements: the command line of a router's dnsmasq.
 
-A guest takes the sender of one for its way out, so it is the router that sends them. Addresses by DHCPv6 are given by
-the dnsmasq of the network (`dhcp`): the router's answers nobody.
+A guest takes the sender of an advertisement for its default router, so the router must send them. DHCPv6 addresses are
+served by the dnsmasq of the network (`dhcp`); the router's serves nobody.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from cloudctl.drivers.netns.names import pid_file
 from cloudctl.drivers.netns.routing import Leg
 from cloudctl.drivers.specs import SubnetSpec
 
-# What dnsmasq calls it: addresses follow from the prefix; and there is more to ask DHCP for; or addresses, too.
+# dnsmasq's modes: addresses are derived from the prefix; DHCP has further options; DHCP has the addresses, too.
 MODES = {"slaac": ",ra-only", "dhcpv6-stateless": ",ra-stateless", "dhcpv6-stateful": ",static"}
 
 
 def arguments(legs: Mapping[str, Leg], directory: Path) -> list[str]:
-    """Of dnsmasq for the router with these interfaces; nothing if it has nobody to tell. Raises Unfit."""
+    """The arguments of dnsmasq for the router with these interfaces; empty if nothing is to be advertised.
+
+    Raises Unfit.
+    """
     wanted = [(name, subnet) for name, leg in legs.items() for subnet in _told(leg)]
     if not wanted:
         return []
@@ -53,7 +56,7 @@ def arguments(legs: Mapping[str, Leg], directory: Path) -> list[str]:
 
 
 def _told(leg: Leg) -> list[SubnetSpec]:
-    """The subnets of a network inside in which the router has an address, and of which it is to tell."""
+    """The subnets of an inside network in which the router has an address and that it is to advertise."""
     if leg.gateway:
         return []
     own = [ip_interface(each).ip for each in leg.spec.addresses]

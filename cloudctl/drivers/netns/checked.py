@@ -1,4 +1,4 @@
-"""Values of specs, checked before they become words of a program's input. All raise Unfit."""
+"""Values of specs, checked before they become part of a program's input. All raise Unfit."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def interface(value: str) -> str:
 
 
 def network(value: str) -> IPv4Network | IPv6Network:
-    """A CIDR, or an address for the network of it alone. Bits of a host are cut off."""
+    """A CIDR, or an address as a network of its own. Host bits are cleared."""
     try:
         return ip_network(value, strict=False)
     except ValueError as error:
@@ -50,7 +50,7 @@ def network(value: str) -> IPv4Network | IPv6Network:
 
 
 def networks_of(values: Iterable[str], version: int) -> list[str]:
-    """Those of this IP version, sorted; one that lies in another is left out, as sets of nftables want it.
+    """The networks of this IP version, sorted; one contained in another is left out, as nftables' sets require.
 
     A single address has no prefix length.
     """
@@ -61,5 +61,5 @@ def networks_of(values: Iterable[str], version: int) -> list[str]:
 
 
 def plain(value: IPv4Network | IPv6Network) -> str:
-    """The CIDR, or the address if it is the network of that alone."""
+    """The CIDR, or just the address if the network is a single address."""
     return str(value.network_address) if value.prefixlen == value.max_prefixlen else str(value)

@@ -49,24 +49,24 @@ def _group(_instance: object, _attribute: object, value: int) -> None:
 class Config:
     """`[driver.network.netns]`"""
 
-    # Host → its network namespace; "" is this machine's own. The same as the hypervisor driver's. A namespace that is
-    # missing is made. The first host carries DHCP, metadata and routers. Empty: this machine under its own name.
+    # Host → its network namespace; "" is this machine's own. The same as for the hypervisor driver. A missing namespace
+    # is created. The first host carries DHCP, metadata and routers. Empty: this machine under its own name.
     hosts: dict[str, str] = field(factory=dict, validator=_names(r"[A-Za-z0-9._-]{0,64}", "network namespace"))
-    # Physical network → the bridge that leads there, on every host that has ports of it. It is never made or removed.
+    # Physical network → the bridge that leads there, on every host that has ports of it. Never created or removed.
     physical_networks: dict[str, str] = field(
         factory=dict, validator=_names(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LINK_NAME_LIMIT - 1}}}", "bridge")
     )
-    # Where several hosts have their addresses for VXLAN, in the order of `hosts`.
+    # The network from which several hosts get their addresses for VXLAN, in the order of `hosts`.
     underlay: str = field(default="198.18.0.0/24", validator=_ipv4_network)
     lease_seconds: int = field(default=86400, validator=_positive)  # of addresses given by DHCP
-    # What dnsmasq reads, for as long as the machine is up. Readable by all, since dnsmasq drops its privileges.
-    # Not one that only root may enter, as those of other drivers.
+    # What dnsmasq reads, for as long as the machine is up. Readable by all, since dnsmasq drops its privileges. Unlike
+    # those of other drivers it must not be one that only root may enter.
     runtime_dir: Path = Path("/run/cloudctl-netns")
-    # Of the names of all links, namespaces and tables. Several clouds on one machine need different ones.
+    # Prefix of the names of all links, namespaces and tables. Several clouds on one machine need different ones.
     prefix: str = field(default="cc", validator=_prefix)
-    # The group of nflog that packets go to which a log of security groups is about. Nobody has to listen.
+    # The nflog group that receives the packets logged for security groups. Nobody has to listen.
     log_group: int = field(default=77, validator=_group)
-    dry_run: bool = False  # write to the log what would be changed, and change nothing
+    dry_run: bool = False  # log what would be changed, and change nothing
 
     @property
     def namespaces(self) -> dict[str, str]:

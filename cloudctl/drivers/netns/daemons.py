@@ -1,4 +1,4 @@
-"""Programs that go on running beside this process: each has a directory, and is known by its command line."""
+"""Programs that keep running beside this process: each has a directory and is identified by its command line."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from cloudctl.drivers.netns.kernel import Kernel
 from cloudctl.drivers.netns.names import pid_file, written
 
 POLL_SECONDS = 0.005
-END_SECONDS = 2.0  # that one is given to end; it takes a few milliseconds
+END_SECONDS = 2.0  # in which one must end; it takes a few milliseconds
 
 _log = Logger()
 
 
 @frozen
 class Daemons:
-    """Those of one program, each for an object of the cloud. `root` holds a directory for each.
+    """The daemons of one program, each for an object of the cloud. `root` has a directory for each.
 
-    The command line has `pid_file`, so whoever has it is ours.
+    A process whose command line has `pid_file` is ours.
     """
 
     kernel: Kernel
@@ -43,17 +43,17 @@ class Daemons:
         return self.root / written(id)
 
     def running(self, id: str) -> list[str]:
-        """The arguments of the one that runs for the object; empty if none does."""
+        """The arguments of the daemon that runs for the object; empty if none does."""
         pid = self._pid(id)
         return [] if pid is None else self._arguments_of(pid, id)
 
     async def start(self, arguments: Sequence[str], namespace: str) -> None:
-        """Nothing for no arguments. Raises ProgramFailed."""
+        """Does nothing without arguments. Raises ProgramFailed."""
         if arguments:
             await self.kernel.programs.change(self.program, *arguments, namespace=namespace)
 
     async def end(self, id: str) -> None:
-        """None runs for the object. Raises Busy if one does not end."""
+        """No daemon runs for the object. Raises Busy if one does not end."""
         self.signal(id, signal.SIGTERM)
         limit = self.clock.seconds() + END_SECONDS
         while not self.dry and (strays := self._strays(id)):
@@ -64,7 +64,7 @@ class Daemons:
             await deferLater(self.clock, POLL_SECONDS)
 
     def forget(self, id: str) -> None:
-        """The directory of the object goes."""
+        """Remove the directory of the object."""
         if not self.dry:
             shutil.rmtree(self.directory(id), ignore_errors=True)
 
@@ -84,7 +84,7 @@ class Daemons:
             return None  # never started, or not yet written
 
     def _arguments_of(self, pid: int, id: str) -> list[str]:
-        """Of this process, if it is one of the object's: another may have got the number since."""
+        """The arguments of this process, if it is one of the object's: the number may have been reused."""
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")
         except (FileNotFoundError, ProcessLookupError):
@@ -92,7 +92,7 @@ class Daemons:
         return words[1:-1] if pid_file(self.directory(id)) in words else []
 
     def _strays(self, id: str) -> list[int]:
-        """Ids of those that run for the object, whether or not there is still a file that says so."""
+        """Process ids of those that run for the object, whether or not they still have a pid file."""
         pids = (int(path.name) for path in Path("/proc").glob("[0-9]*"))
         return [pid for pid in pids if self._arguments_of(pid, id)]
 

@@ -1,7 +1,7 @@
 """DHCP of a network: the command line of its dnsmasq, and the files in which it finds its ports.
 
-dnsmasq gives addresses to known ports only. It speaks from 169.254.169.254 and fe80::a9fe:a9fe, addresses outside all
-subnets (`--shared-network` makes it serve them all the same), so that it takes none of the tenant's.
+dnsmasq gives addresses to known ports only. It serves from 169.254.169.254 and fe80::a9fe:a9fe, addresses outside all
+subnets (`--shared-network` makes it serve these anyway), so that it takes none of the tenant's addresses.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from cloudctl.drivers.netns.checked import address, mac, mtu, network
 from cloudctl.drivers.netns.names import METADATA_ADDRESS, SERVICE_LINK, pid_file, written
 from cloudctl.drivers.specs import DhcpOption, NetworkSpec, PortSpec, SubnetSpec
 
-ON_LINK = "0.0.0.0"  # as a next hop in option 121: none, the destination is on this wire (RFC 3442)
+ON_LINK = "0.0.0.0"  # as a next hop in option 121: the destination is on this link (RFC 3442)
 
 
 BY_DHCP = ("dhcpv6-stateful", "dhcpv6-stateless")
 STATEFUL = "dhcpv6-stateful"
-OPTION = re.compile(r"[a-z0-9-]{1,64}")  # a name or a number of dnsmasq's list
+OPTION = re.compile(r"[a-z0-9-]{1,64}")  # a name or a number in dnsmasq's list
 
 
 def served(spec: NetworkSpec) -> list[SubnetSpec]:
-    """The subnets that have DHCP. IPv6 ones say so by their modes: others have addresses by themselves."""
+    """The subnets that have DHCP. For IPv6 the mode decides: in others guests choose their addresses themselves."""
     found = [each for each in spec.subnets if each.enable_dhcp]
     return [each for each in found if network(each.cidr).version == 4 or each.ipv6_address_mode in BY_DHCP]
 
 
 def arguments(spec: NetworkSpec, directory: Path, lease_seconds: int) -> list[str]:
-    """Of dnsmasq for this network; nothing if it needs none. All of its configuration is here."""
+    """The arguments of dnsmasq for this network, its whole configuration; empty if it needs none."""
     subnets = served(spec)
     if not subnets:
         return []
@@ -65,18 +65,18 @@ def arguments(spec: NetworkSpec, directory: Path, lease_seconds: int) -> list[st
 
 
 def hosts_file(port: PortSpec, spec: NetworkSpec) -> str:
-    """Which addresses a port gets; empty if none by DHCP, and nothing else is told it."""
+    """Which addresses a port gets; empty if it gets nothing by DHCP."""
     dhcp = {each.id for each in served(spec) if each.ipv6_address_mode in (None, STATEFUL)}
     tag = f",set:{written(port.id)}" if port.dhcp_options else ""
     known = mac(port.mac) + tag
     found = [network(each.ip_address) for each in port.fixed_ips if each.subnet_id in dhcp]
-    # Brackets are how dnsmasq knows an IPv6 address.
+    # dnsmasq recognizes an IPv6 address by its brackets.
     lines = [f"{known},{each.network_address if each.version == 4 else f'[{each.network_address}]'}" for each in found]
     return "".join(f"{line}\n" for line in lines or ([known] if tag else []))
 
 
 def options_file(port: PortSpec, spec: NetworkSpec) -> str:
-    """What a port is told beside its addresses, in place of what its subnets say. Raises Unfit."""
+    """The options that a port gets besides its addresses, overriding those of its subnets. Raises Unfit."""
     return options(port)
 
 
@@ -103,12 +103,12 @@ def _options(subnet: SubnetSpec) -> Iterable[str]:
     routes = [(f"{METADATA_ADDRESS}/32", ON_LINK)]
     routes += [(str(network(route.destination)), address(route.nexthop)) for route in subnet.host_routes]
     if subnet.gateway_ip is None:
-        # Without a value: dnsmasq would name itself.
+        # Without a value: otherwise dnsmasq would name itself.
         yield "option:router"
     else:
         gateway = address(subnet.gateway_ip)
         yield f"option:router,{gateway}"
-        # A client that understands option 121 takes no notice of the router.
+        # A client that understands option 121 ignores the router option.
         if all(destination != "0.0.0.0/0" for destination, _ in routes):
             routes.append(("0.0.0.0/0", gateway))
     yield "option:classless-static-route," + ",".join(f"{destination},{via}" for destination, via in routes)

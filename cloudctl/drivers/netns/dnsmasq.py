@@ -1,4 +1,4 @@
-"""The dnsmasq of each network, which gives out addresses, and of each router, which tells guests of itself."""
+"""The dnsmasq of each network, which serves addresses, and of each router, which advertises it to guests."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ FILES = {"hosts": dhcp.hosts_file, "options": dhcp.options_file}  # of a port, b
 
 @frozen
 class Dnsmasq:
-    """Of the networks of one cloud."""
+    """The dnsmasqs of the networks of one cloud."""
 
     daemons: Daemons
     lease_seconds: int
     _locks: Locks = field(factory=Locks)
 
     def arguments(self, spec: NetworkSpec) -> list[str]:
-        """Empty: the network needs none. Raises Unfit."""
+        """Empty if the network needs none. Raises Unfit."""
         return dhcp.arguments(spec, self.daemons.directory(spec.id), self.lease_seconds)
 
     def runs(self, spec: NetworkSpec) -> bool:
-        """There is one just as the network needs it, or none if it needs none."""
+        """Whether one runs exactly as the network needs it, or none if it needs none."""
         return self.daemons.running(spec.id) == self.arguments(spec)
 
     async def ensure(self, spec: NetworkSpec, namespace: str, ports: Iterable[PortSpec]) -> None:
-        """One runs in the network's namespace, knows these ports and no others; or none runs.
+        """One runs in the network's namespace and knows exactly these ports; or none runs, if none is needed.
 
         Raises ProgramFailed, and Busy if an earlier one does not end.
         """
@@ -55,18 +55,18 @@ class Dnsmasq:
         self.daemons.forget(network_id)
 
     async def ensure_port(self, port: PortSpec, spec: NetworkSpec, namespace: str) -> None:
-        """The port gets its addresses, and is told its options, when it next asks. Raises Unfit."""
+        """The port gets its addresses and options with its next request. Raises Unfit."""
         await self._say(port.id, spec.id, namespace, {name: content(port, spec) for name, content in FILES.items()})
 
     async def ensure_port_absent(self, port_id: str, network_id: str, namespace: str) -> None:
         await self._say(port_id, network_id, namespace, dict.fromkeys(FILES, ""))
 
     async def _say(self, port_id: str, network_id: str, namespace: str, contents: Mapping[str, str]) -> None:
-        """These files of a port say this, or are not there.
+        """These files of a port have these contents, or do not exist.
 
-        A new file is seen at once. But whatever becomes of a file, dnsmasq keeps the leases that it has given, and
-        refuses the address of one to every other port until it ends: a day later, or with the process. So it begins
-        anew. As long as a file is as it was, that is still to be done.
+        dnsmasq sees a new file at once. But even if a file changes or goes, it keeps the leases that it has given, and
+        refuses their addresses to every other port until they end: a day later, or with the process. So it is
+        restarted. While a file is unchanged, that is still to be done.
         """
         if self.daemons.dry:
             return
@@ -87,7 +87,7 @@ class Dnsmasq:
         return self.daemons.directory(network_id) / name / written(port_id)
 
     def _fill(self, spec: NetworkSpec, ports: Iterable[PortSpec]) -> bool:
-        """Write the files of all ports; whether something was taken away from one: see `_say`."""
+        """Write the files of all ports; returns whether something was taken away from one: see `_say`."""
         if self.daemons.dry:
             return False
         taken_away = False
@@ -113,13 +113,13 @@ def _put(files: Mapping[Path, str]) -> None:
 
 @frozen
 class Advertisers:
-    """Of the routers of one cloud."""
+    """The dnsmasqs of the routers of one cloud."""
 
     daemons: Daemons
     _locks: Locks = field(factory=Locks)
 
     async def ensure(self, router_id: str, namespace: str, legs: Mapping[str, Leg]) -> None:
-        """Guests on the networks of these interfaces hear of the router, if their subnets want it.
+        """The router is advertised to guests on the networks of these interfaces, if their subnets want that.
 
         Raises Unfit, ProgramFailed, Busy.
         """

@@ -69,7 +69,7 @@ def create(config: Config, resources: DriverResources) -> NetnsBackend:
     kernel = Kernel(Programs(resources.reactor, resources.clock, config.dry_run))
     namespaces = config.namespaces
     addresses = underlay.addresses(config.underlay, namespaces)
-    # A dry run must leave no wish behind that a later real one would fulfil.
+    # A dry run must leave no record behind that a later real run would apply.
     held = records(None if config.dry_run else resources.state_dir)
     joined = Underlay(kernel, names, namespaces, IPv4Network(config.underlay), addresses)
     physical, group = config.physical_networks, config.log_group
@@ -113,9 +113,9 @@ def create(config: Config, resources: DriverResources) -> NetnsBackend:
     IConntrackHelpers,
     IOneServiceHost,
 )
-@define(eq=False, slots=False)  # what it can do is the machine's, too: see `create`
+@define(eq=False, slots=False)  # its capabilities also depend on the machine: see `create`
 class NetnsBackend:
-    """A wish is recorded before it is fulfilled, and forgotten before what was made of it is taken away."""
+    """A spec is recorded before it is applied, and its record is deleted before what was made from it is removed."""
 
     config: Config
     resources: DriverResources
@@ -126,7 +126,7 @@ class NetnsBackend:
     dnsmasq: Dnsmasq
     routers: Routers
     metadata: MetadataService
-    _fulfilled: dict[str, NetworkSpec] = field(factory=dict)  # networks, by this process
+    _fulfilled: dict[str, NetworkSpec] = field(factory=dict)  # networks that this process has made
     _restored: bool = False
     _locks: Locks = field(factory=Locks)
 
@@ -160,7 +160,7 @@ class NetnsBackend:
     async def close(self) -> None:
         await self.metadata.close()
 
-    # -- what there is
+    # -- state
 
     async def inventory(self) -> NetworkInventory:
         await self._restore()
@@ -180,7 +180,7 @@ class NetnsBackend:
         raise UnknownPort(id)
 
     async def _ports(self) -> list[PortState]:
-        """As the kernel has them, sorted by id."""
+        """The ports that the kernel has, sorted by id."""
         seen: dict[str, dict[str, bool]] = {}
         networks: dict[str, str] = {}
         for host in self.hosts.values():
@@ -197,7 +197,7 @@ class NetnsBackend:
         port = self.records.ports.get(port_id)
         if port is not None:
             return port.spec.network_id
-        # Not ours to know any more: its bridge says it, unless that is the operator's.
+        # Its record is gone: the bridge's alias tells, unless the bridge is the operator's.
         master = found[self.names.tap(port_id)].master or ""
         return read(found[master].alias) if master in found else ""
 
@@ -219,7 +219,7 @@ class NetnsBackend:
                     await self.ensure_router(router)
 
     def _is_fulfilled(self, spec: NetworkSpec) -> bool:
-        """Compute asks for the network of each port that it plugs: that must cost nothing."""
+        """Compute ensures the network of each port that it plugs: that must cost nothing."""
         there = self.kernel.has_namespace(self.names.network_namespace(spec.id))
         served = self.metadata.is_served(spec.id) or not self._has_metadata(spec)
         return there and served and self._fulfilled.get(spec.id) == spec and self.dnsmasq.runs(spec)
@@ -227,7 +227,7 @@ class NetnsBackend:
     async def _fulfil(self, spec: NetworkSpec) -> None:
         namespace = self.names.network_namespace(spec.id)
         if not self.kernel.has_namespace(namespace):
-            # What listens is in one of the same name that somebody took away.
+            # The listener is in a removed namespace of the same name.
             await self.metadata.ensure_absent(spec.id)
             await self.kernel.ensure_namespace(namespace)
         for host in self._hosts_of(spec.id):
@@ -282,15 +282,15 @@ class NetnsBackend:
         return {"vif_type": "tap", "vif_details": details}
 
     async def _ensure_hosts(self, *ids: str) -> None:
-        """All hosts: a port's addresses are in the rules of every host with a group that lets them in.
+        """All hosts, because a port's addresses are in the rules of every host with a group that lets them in.
 
-        Raises what kept these networks and ports from being made.
+        Raises what prevented these networks and ports from being made.
         """
         for host in self.hosts.values():
             await host.ensure(*ids)
 
     async def _forget_flows(self, *ports: PortSpec) -> None:
-        """Connections of these ports, as they were."""
+        """Forget connections of these ports, as the ports were."""
         lines = [
             line
             for port in ports
@@ -317,7 +317,7 @@ class NetnsBackend:
                 leaves = host in (None, each.name)
                 await each.ensure_links_absent([self.names.tap(id)] if leaves else [])
             if kept is not None and self.records.ports.get(id) is None:
-                # Its addresses may be another's soon.
+                # Another port may soon have its addresses.
                 await self._forget_flows(kept.spec)
 
     # -- routers
@@ -339,7 +339,7 @@ class NetnsBackend:
         await self._restore()
         found: list[Metered] = []
         for each in self.records.routers.values():
-            # Its namespace does not go meanwhile.
+            # Locked so that its namespace is not removed meanwhile.
             async with self._locks.hold("router", each.id):
                 spec = self.records.routers.get(each.id)
                 found += await self.routers.metered(spec) if spec is not None else ()
@@ -353,7 +353,7 @@ class NetnsBackend:
         kept = self.records.groups.get(spec.id)
         self.records.groups.put(spec.id, spec)
         ports = self.records.ports_in(spec.id)
-        # Also if nothing has changed: the answer to an earlier call may have been lost half way.
+        # Even if nothing has changed: an earlier call may have been interrupted halfway.
         if ports:
             await self._ensure_hosts()
         if kept is not None and flows.group_narrowed(kept, spec):
@@ -374,7 +374,7 @@ class NetnsBackend:
             try:
                 self._listen(network.spec)
             except DriverError as error:
-                # The next call for this network tries again. The others are served meanwhile.
+                # The next call for this network tries again. Others are served meanwhile.
                 _log.error("metadata is not served on network {id} yet: {error}", id=network.spec.id, error=error)
 
     def _listen(self, spec: NetworkSpec) -> None:
@@ -388,7 +388,7 @@ class NetnsBackend:
     # -- after a start
 
     async def _restore(self) -> None:
-        """Once: what was wanted before this process began is there again, whatever became of it meanwhile.
+        """Once: recreate what was wanted before this process began, whatever became of it meanwhile.
 
         What cannot be made is left to the next call for it, which raises the reason.
         """

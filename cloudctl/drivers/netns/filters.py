@@ -1,6 +1,6 @@
 """Security groups as rules of `table inet`: a chain for each group and direction, and one for each port that uses them.
 
-A chain decides alone: `accept` ends its direction, and what no group accepts is dropped.
+A chain decides on its own: `accept` ends its direction, and what no group accepts is dropped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cloudctl.drivers.specs import PortSpec, SecurityGroupRule, SecurityGroupSpe
 
 ANY = (None, "", "any", "ip", "hopopt", "0")
 
-# What every port may do whatever its groups say: ask for its address, and find its neighbours.
+# What every port may do whatever its groups say: request its address, and find its neighbours.
 ALWAYS = {
     "egress": [
         "udp sport 68 udp dport 67 accept",
@@ -28,27 +28,27 @@ ALWAYS = {
         "icmpv6 type { mld-listener-query, nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert } accept",
     ],
 }
-PREFIX = 100  # characters of an id that fit into what the kernel writes before a packet
-# Answers to what was accepted once. Packets that conntrack cannot make sense of belong to nothing.
+PREFIX = 100  # characters of an id that fit into the kernel's log prefix
+# Answers to accepted traffic. Packets that conntrack calls invalid belong to no connection.
 STATEFUL = ["ct state established,related accept", "ct state invalid drop"]
 
 
 def port_rules(direction: str, jumps: Iterable[str], stateful: bool, dropped: Iterable[str] = ()) -> list[str]:
-    """Of one port; `jumps` lead to the chains of its groups, or are their rules. `dropped`: see `logged`."""
+    """The rules of one port; `jumps` lead to the chains of its groups, or are their rules. `dropped`: see `logged`."""
     return [*ALWAYS[direction], *(STATEFUL if stateful else ()), *jumps, *dropped, "drop"]
 
 
 def group_rules(
     group: SecurityGroupSpec, direction: str, members: Callable[[str], str], verdict: str = "accept"
 ) -> list[str]:
-    """Of one group; `members` gives the name of a remote group's set, without its «_v4» or «_v6». Raises Unfit."""
+    """The rules of one group; `members` names a remote group's set, without «_v4» or «_v6». Raises Unfit."""
     return [f"{_matches(rule, members)} {verdict}" for rule in group.rules if rule.direction == direction]
 
 
 def logged(event: str, port: PortSpec, group: int) -> list[str]:
-    """The first bytes of a packet are written down, for whoever listens to the group of nflog; a hundred a second.
+    """Log the first bytes of packets to an nflog group, for whoever listens there; a hundred packets a second.
 
-    Answers to what was accepted once are not written down.
+    Answers to accepted traffic are not logged.
     """
     if event not in port.logged:
         return []
@@ -75,7 +75,7 @@ def _matches(rule: SecurityGroupRule, members: Callable[[str], str]) -> str:
 
 
 def protocol(name: str | None, version: int) -> int | None:
-    """Its number; None for any. `icmp` is that of the IP version. Raises Unfit."""
+    """The protocol's number; None for any. `icmp` is the one of the IP version. Raises Unfit."""
     if name in ANY:
         return None
     assert name is not None, "None is any"
@@ -86,7 +86,7 @@ def protocol(name: str | None, version: int) -> int | None:
 
 
 def _within(rule: SecurityGroupRule, number: int) -> list[str]:
-    """Of ports; of ICMP, whose type and code stand in their places."""
+    """Matches ports, or, for ICMP, the type and code that take their places."""
     low, high = rule.port_range_min, rule.port_range_max
     if number in (ICMP, ICMPV6):
         name = "icmp" if number == ICMP else "icmpv6"

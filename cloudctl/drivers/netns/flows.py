@@ -1,5 +1,5 @@
-"""Connections that conntrack remembers. Those that a rule once let in go on without it, so when rules become narrower
-the connections are forgotten: whichever the new rules let through is taken up again by its next packet.
+"""Connections tracked by conntrack. Connections that a rule once let in go on without it, so when rules become narrower
+they are forgotten: those that the new rules allow are tracked again from their next packet.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from cloudctl.drivers.specs import PortSpec, SecurityGroupSpec
 
 
 def port_narrowed(old: PortSpec, new: PortSpec | None) -> bool:
-    """Something that could reach the port, or be reached by it, may not any more; None: the port is gone."""
+    """Whether something that could reach the port, or be reached by it, no longer may; None: the port is gone."""
     if new is None or (new.port_security and not old.port_security):
         return True
     lost_addresses = set(addresses(old)) - set(addresses(new))
@@ -25,8 +25,8 @@ def group_narrowed(old: SecurityGroupSpec, new: SecurityGroupSpec) -> bool:
 
 
 def zones(records: Records, port: PortSpec) -> set[int]:
-    """Where connections of the port are tracked: in its own network's zone, and, since the port counts as a member of
-    its groups, in those of all ports with rules for members.
+    """Where connections of the port are tracked: in its own network's zone, and, since the port is a member of its
+    groups, in the zones of all ports with rules for these members.
     """
     referring = {
         group.id

@@ -1,7 +1,7 @@
 """One host: its links and its rules follow from the records, whichever of them has changed.
 
-A turn looks at what is there and does what is missing: one `ip -batch -` and one `nft -f -` for all changes since the
-last. Calls that come while a turn runs share the next one, so many ports at once take few turns.
+A turn reads the current state and does what is missing: one `ip -batch -` and one `nft -f -` for all changes since the
+last turn. Calls that come while a turn runs share the next one, so many ports at once take few turns.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Turns:
     _runs: bool = False
 
     def next(self) -> Deferred[None]:
-        """Ends with the first turn that began after this call, and fails as it does."""
+        """Fires with the result of the first turn that begins after this call."""
         waiter: Deferred[None] = Deferred()
         self._waiting.append(waiter)
         if not self._runs:
@@ -49,9 +49,9 @@ class Turns:
             failure = None
             try:
                 await self.work()
-            except Exception:  # whatever it is, it belongs to those who wait for this turn
+            except Exception:  # any error goes to the callers that wait for this turn
                 failure = Failure()
-            # Whoever is answered now may come again at once.
+            # A caller that is answered now may call again at once.
             last = not self._waiting
             if last:
                 self._runs = False
@@ -66,7 +66,7 @@ class Turns:
 
 @define(eq=False)
 class Host:
-    """A host of this machine, in its network namespace."""
+    """A host on this machine, in its network namespace."""
 
     name: str
     namespace: str
@@ -75,13 +75,13 @@ class Host:
     records: Records
     hosts: Mapping[str, str | None]  # address of each for VXLAN; the first carries the networks' namespaces
     physical: Mapping[str, str]
-    prepare: Callable[[], Awaitable[None]]  # all hosts
+    prepare: Callable[[], Awaitable[None]]  # prepares all hosts
     log_group: int = 0  # of nflog
     turns: Turns = field(init=False)
-    _departing: set[str] = field(factory=set)  # names of links
+    _departing: set[str] = field(factory=set)  # names of links to remove
     _failed: dict[str, DriverError] = field(factory=dict)  # networks and ports that could not be made here, by id
     _flooded: set[str] = field(factory=set)  # networks whose tunnels are known to reach all hosts
-    _tagging: dict[int, bytes] = field(factory=dict)  # links, by number, with the programs that this process gave them
+    _tagging: dict[int, bytes] = field(factory=dict)  # number of a link → the program that this process attached to it
     _rules: str = ""  # as this process has applied them
 
     def __attrs_post_init__(self) -> None:
@@ -96,7 +96,7 @@ class Host:
         return links.segment(self.names, spec, self.name, self.hosts, self.physical)
 
     async def ensure(self, *ids: str) -> None:
-        """The host is as the records say. Raises what kept these networks and ports from it, and ProgramFailed."""
+        """The host is as the records say. Raises what prevented that for these objects, and ProgramFailed."""
         await self.turns.next()
         for id in ids:
             if id in self._failed:
@@ -124,7 +124,7 @@ class Host:
             self._departing |= departing
             raise
         wanted = self._wanted()
-        # A port must never be up without its rules: they come before its link, and go after it.
+        # A port must never be up without its rules: they come before its link and go after it.
         await self._ensure_rules(wanted)
         await self._ensure_links(found, wanted)
         await self._ensure_tags()
@@ -140,7 +140,7 @@ class Host:
         return bool(lines)
 
     def _has(self, network: Network) -> bool:
-        """The network is on this host: a port of it is, or its namespace."""
+        """Whether the network is on this host: one of its ports is, or its namespace."""
         id = network.spec.id
         if self.carries_namespaces and self.kernel.has_namespace(self.names.network_namespace(id)):
             return True
@@ -160,7 +160,7 @@ class Host:
         if self.records.networks.rows:
             text = rules.ruleset(self.names.prefix, self._host_rules(wanted))
         else:
-            # Nothing of ours is left that they could be for.
+            # Nothing of ours is left that needs rules.
             text = rules.removal(self.names.prefix)
         if text == self._rules:
             return
@@ -168,7 +168,7 @@ class Host:
         try:
             await self.kernel.rules(self.namespace, text)
         except ProgramFailed as error:
-            # It quotes rules, which may be of another project than that of the one who is told of this.
+            # The error quotes rules, which may belong to another project than the user who sees it.
             _log.error("host {name} did not apply its rules: {error}", name=self.name, error=error)
             raise DriverError(f"host {self.name} did not apply its rules; see the log") from error
         self._rules = text
@@ -191,7 +191,7 @@ class Host:
         )
 
     def _carried(self) -> dict[str, tuple[str, int]]:
-        """Port that goes through another one's tap here → that port, and the VLAN id."""
+        """Port that goes through another port's tap here → that other port, and the VLAN id."""
         here = self.records.ports_on(self.name)
         present = {port.spec.id for port in here}
         return {
@@ -202,7 +202,7 @@ class Host:
         }
 
     async def _ensure_tags(self) -> None:
-        """Frames go between the taps of trunks and their subports."""
+        """Frames pass between the taps of trunks and their subports."""
         carried = self._carried()
         if not carried and not self._tagging:
             return
@@ -238,12 +238,12 @@ class Host:
         try:
             await self.kernel.batch(self.namespace, [line for plan in plans.values() for line in plan])
         except ProgramFailed:
-            # Something is in somebody's way. The others shall not suffer from it.
+            # One network or port fails. The others must not suffer from it.
             await self._ensure_each(wanted)
         await self._ensure_floods(found, wanted)
 
     async def _ensure_each(self, wanted: Mapping[str, Segment]) -> None:
-        """As a whole plan, but one by one: each from what is there at its turn."""
+        """The whole plan one by one, each part computed from the state at that moment."""
         for id, segment in wanted.items():
             await self._attempt(id, self._segment_plan(await self.links(), id, segment))
         carried = self._carried()

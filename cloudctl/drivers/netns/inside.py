@@ -1,7 +1,7 @@
 """Sockets that live in another network namespace than the rest of this process.
 
-Only a thread can change its namespace, so each is made by a thread that ends right after. Making one takes less than a
-millisecond, for which the caller is blocked.
+Only a thread can change its own namespace, so each socket is made by a thread that ends right after. That takes less
+than a millisecond, for which the caller is blocked.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def listening(namespace: str, address: str, port: int) -> socket.socket:
 
 
 def announce(namespace: str, claims: Iterable[tuple[str, str, str]]) -> None:
-    """Tell everyone on the wire who has an address now: «interface, MAC, IPv4 address» each. Raises Unreachable."""
+    """Announce on the wire who has an address now: «interface, MAC, IPv4 address» each. Raises Unreachable."""
 
     def send() -> None:
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as made:
@@ -63,7 +63,8 @@ def gratuitous_arp(mac: str, address: str) -> bytes:
 
 
 def within(namespace: str, make: Callable[[], T]) -> T:
-    """What `make` returns or raises in the namespace. Raises Unreachable for an OSError, as of a missing namespace."""
+    """What `make` returns or raises in the namespace. An OSError, such as for a missing namespace, becomes Unreachable.
+    """
     outcome: list[T] = []
     failure: list[BaseException] = []
 

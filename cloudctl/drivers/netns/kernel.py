@@ -1,4 +1,4 @@
-"""What the driver reads from the kernel, and tells it: whole plans, one process each."""
+"""What the driver reads from the kernel and changes in it: whole plans, one process each."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ NAMESPACES = Path("/run/netns")
 
 @frozen
 class Kernel:
-    """Of this machine. A namespace is named; "" is the machine's own.
+    """The kernel of this machine. Namespaces are given by name; "" is the machine's own.
 
     All methods raise what `Programs` does: ProgramFailed, ProgramTimedOut.
     """
 
     programs: Programs
-    _made: set[str] = field(factory=set)  # that a dry run would have made
+    _made: set[str] = field(factory=set)  # namespaces that a dry run would have made
 
     def namespaces(self) -> set[str]:
         """Names of all network namespaces that have one."""
@@ -45,13 +45,13 @@ class Kernel:
             self._made.discard(name)
 
     async def links(self, namespace: str) -> dict[str, Link]:
-        """Nothing for a namespace that is not there."""
+        """Empty for a namespace that does not exist."""
         if not self._is_real(namespace):
             return {}
         return found_links(await self.programs.read("ip", *_in(namespace), "-j", "link", "show"))
 
     async def show(self, namespace: str, *what: str) -> list[dict[str, Any]]:
-        """What `ip -j` says of addresses, routes or rules; nothing for a namespace that is not there."""
+        """What `ip -j` shows of addresses, routes or rules; empty for a namespace that does not exist."""
         if not self._is_real(namespace):
             return []
         rows: list[dict[str, Any]] = orjson.loads(await self.programs.read("ip", *_in(namespace), "-j", *what) or b"[]")
@@ -67,7 +67,7 @@ class Kernel:
         await self.programs.change("nft", "-f", "-", stdin=ruleset.encode(), namespace=namespace or None)
 
     async def counters(self, namespace: str) -> dict[str, tuple[int, int]]:
-        """Packets and bytes of nftables' counters by name; nothing for a namespace that is not there."""
+        """Packets and bytes of nftables' counters by name; empty for a namespace that does not exist."""
         if not self._is_real(namespace):
             return {}
         said = orjson.loads(await self.programs.read("nft", "-j", "list", "counters", namespace=namespace or None))
@@ -75,12 +75,12 @@ class Kernel:
         return {each["name"]: (each["packets"], each["bytes"]) for each in found}
 
     async def forget(self, namespace: str, lines: Sequence[str]) -> None:
-        """Have conntrack run these lines; connections that it does not know are no error."""
+        """Have conntrack run these lines; unknown connections are no error."""
         if lines:
             await self.programs.change("conntrack", "-R", "-", stdin=_text(lines), namespace=namespace or None)
 
     async def sysctl(self, namespace: str, *settings: str) -> None:
-        """Settings are «name=value»."""
+        """Each setting is «name=value»."""
         await self.programs.change("sysctl", "-q", "-w", *settings, namespace=namespace or None)
 
     def _is_real(self, namespace: str) -> bool:

@@ -1,4 +1,4 @@
-"""What links a network namespace has, and the lines of `ip -batch -` that bring it to what it shall have.
+"""The links that a network namespace has, and the lines of `ip -batch -` that make them what they should be.
 
 All functions are pure. A line is only written for what is missing or different.
 """
@@ -33,14 +33,14 @@ class Link:
     mtu: int
     alias: str
     mac: str
-    index: int = 0  # by which the kernel knows it, in its namespace
+    index: int = 0  # the kernel's number for it, in its namespace
 
 
 Found = Mapping[str, Link]
 
 
 def found_links(output: bytes) -> dict[str, Link]:
-    """Links by name, of `ip -j link show`."""
+    """Links by name, from `ip -j link show`."""
     rows: list[dict[str, Any]] = orjson.loads(output or b"[]")
     return {
         row["ifname"]: Link(
@@ -66,7 +66,7 @@ class Segment:
     physical: bool  # the bridge is the operator's
     tunnel_from: str | None  # the host's address for VXLAN; None: no tunnel
     tunnel_to: tuple[str, ...] = ()
-    served: bool = False  # its namespace hangs on this host
+    served: bool = False  # its namespace is attached on this host
 
 
 def segment(
@@ -78,7 +78,7 @@ def segment(
     """
     if spec.network_type == "vlan":
         raise Unfit(f"network {spec.id} is a VLAN; the driver makes flat, local and VXLAN networks")
-    # The wires of an operator get neither, unless asked for: another cloud may be there.
+    # An operator's networks get neither DHCP nor metadata unless requested: another cloud may be there.
     has_service = host == next(iter(hosts)) and (not spec.external or bool(served(spec)))
     if spec.network_type == "flat":
         bridge = physical.get(spec.physical_network or "")
@@ -94,7 +94,7 @@ def segment(
 
 
 def segment_lines(names: Names, found: Found, wanted: Segment) -> list[str]:
-    """The bridge of a network, its tunnel, and the pair to its namespace, which must be there. Raises Unfit."""
+    """The bridge of a network, its tunnel, and the pair to its namespace, which must exist. Raises Unfit."""
     spec = wanted.spec
     size = mtu(spec.mtu)
     if wanted.physical:
@@ -121,7 +121,7 @@ def segment_lines(names: Names, found: Found, wanted: Segment) -> list[str]:
 
 
 def segment_removal(names: Names, found: Found, network_id: str) -> list[str]:
-    """Everything of a network on one host. A bridge of the operator's has another name, and stays."""
+    """Remove everything of a network on one host. An operator's bridge has another name, and stays."""
     mine = (names.service(network_id), names.tunnel(network_id), names.bridge(network_id))
     return [f"link del dev {name}" for name in mine if name in found]
 
@@ -135,9 +135,9 @@ def flood_lines(names: Names, wanted: Segment) -> list[str]:
 
 
 def port_lines(names: Names, found: Found, wanted: Segment, port: PortSpec, carried: bool = False) -> list[str]:
-    """The tap of a port in its network's bridge. A link that is there under its name is taken for it.
+    """The tap of a port in its network's bridge. An existing link of that name is taken for it.
 
-    `carried`: it goes through another port's tap, so it is a pair of links, of which `tagging` has the other end.
+    `carried`: it goes through another port's tap, so it is a pair of links, of which `tagging` uses the other end.
     """
     name, other = names.tap(port.id), names.carried(port.id)
     if carried:
@@ -174,11 +174,11 @@ def _bridge(found: Found, name: str, spec: NetworkSpec) -> list[str]:
 
 
 def service_lines(spec: NetworkSpec) -> list[str]:
-    """Inside a network's namespace: the address at which DHCP and metadata are, and how guests are reached from it.
+    """Inside a network's namespace: the address of DHCP and metadata, and how guests are reached from it.
 
-    The subnets' routes may have changed, and the addresses of the port that is seen as the one of DHCP: they are made
-    anew. Those are single ones, so that the kernel has no routes of them; it answers for those of IPv4 wherever they
-    are, and where dnsmasq does not look it goes on to name itself by the address of metadata.
+    The subnets' routes, and the addresses of the port shown as the DHCP port, may have changed: they are set again.
+    These addresses are single ones, so that the kernel makes no routes for them. It answers for IPv4 ones on any link:
+    on `lo` dnsmasq does not see them and so continues to identify itself by the metadata address.
     """
     port = spec.dhcp_port
     lines = [
@@ -209,7 +209,7 @@ def _single(own: str) -> str:
 
 
 def plugged(names: Names, found: Found) -> dict[str, bool]:
-    """Ids of the ports that are on a host, and whether traffic passes."""
+    """The ids of the ports that are on a host, and whether traffic passes."""
     taps = [link for link in found.values() if names.is_tap(link.name) and link.master is not None]
     return {read(tap.alias): tap.up and _is_up(found, tap.master) for tap in taps}
 
@@ -224,7 +224,7 @@ def _is_up(found: Found, name: str | None) -> bool:
 def host_lines(names: Names, found: Found, number: int, own_address: str | None) -> list[str]:
     """In a host's namespace: loopback, and the pair to the namespace that joins the hosts, if there are several.
 
-    `number` tells the hosts apart; `own_address` has a prefix length.
+    `number` distinguishes the hosts; `own_address` has a prefix length.
     """
     if own_address is None:
         return ["link set dev lo up"]

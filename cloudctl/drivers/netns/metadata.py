@@ -20,8 +20,8 @@ from cloudctl.drivers.netns.names import METADATA_ADDRESS
 METADATA_PORT = 80
 IDLE_SECONDS = 15.0  # an open connection keeps the namespace of a deleted network alive
 BODY_LIMIT = 1 << 16  # bytes of a request: guests have little to say, and must not fill this machine's disk
-GUEST_CONNECTIONS = 16  # at a time, of one guest
-NETWORK_CONNECTIONS = 256  # of all on a network: descriptors are this process's own
+GUEST_CONNECTIONS = 16  # at a time, from one guest
+NETWORK_CONNECTIONS = 256  # from all guests on a network: they take this process's descriptors
 TOO_LARGE = b"HTTP/1.1 413 Request Entity Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -53,9 +53,9 @@ class GuestRequest(Request):
 
 
 class Limited(WrappingFactory):
-    """Further connections than one guest, or one network, may have at a time are closed."""
+    """Closes connections beyond those that one guest, or one network, may have at a time."""
 
-    noisy = False  # one a network; not worth two lines each
+    noisy = False  # one per network; not worth two log lines each
 
     def buildProtocol(self, addr: Any) -> Any:
         same = sum(1 for each in self.protocols if each.getPeer().host == addr.host)
@@ -72,7 +72,7 @@ def site(resource: IResource, clock: IReactorTime) -> Limited:
 
 @define(eq=False)
 class MetadataService:
-    """Nothing listens until `site_of` is there."""
+    """Nothing listens until `site_of` is set."""
 
     reactor: Any  # an IReactorSocket
     site_of: Callable[[str], IResource] | None = None
@@ -83,12 +83,12 @@ class MetadataService:
         if self.site_of is None or network_id in self.listening:
             return
         with inside.listening(namespace, METADATA_ADDRESS, METADATA_PORT) as made:
-            # The reactor takes a copy of the descriptor.
+            # The reactor duplicates the descriptor.
             factory = site(self.site_of(network_id), self.reactor)
             self.listening[network_id] = self.reactor.adoptStreamPort(made.fileno(), socket.AF_INET, factory)
 
     def is_served(self, network_id: str) -> bool:
-        """Guests on the network are answered, or nobody can be yet."""
+        """Whether guests on the network are answered, or nobody can be answered yet."""
         return self.site_of is None or network_id in self.listening
 
     async def ensure_absent(self, network_id: str) -> None:

@@ -1,7 +1,7 @@
-"""Counters of what passes between a router and the outside: a table of their own in its namespace.
+"""Counters of the traffic between a router and the outside: a table of their own in its namespace.
 
-The router's other tables are replaced with every change, and a counter would begin anew. Here counters stay, and only
-the rules that raise them are replaced.
+The router's other tables are replaced with every change, which would reset counters. Here counters stay, and only the
+rules that increment them are replaced.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from cloudctl.drivers.netns.checked import network
 from cloudctl.drivers.netns.names import UUID, short
 from cloudctl.drivers.network_specs import Meter, MeterRule
 
-SIDES = {"ingress": ("iifname", "saddr"), "egress": ("oifname", "daddr")}  # where the outside is, and a remote address
+SIDES = {"ingress": ("iifname", "saddr"), "egress": ("oifname", "daddr")}  # the outside's interface, a remote address
 
 
 def table(name: str) -> str:
@@ -21,13 +21,13 @@ def table(name: str) -> str:
 
 
 def counter(meter_id: str) -> str:
-    """What nftables calls the counter of a meter."""
+    """nftables' name of a meter's counter."""
     return f"label_{meter_id.replace('-', '_') if UUID.fullmatch(meter_id) else short(meter_id)}"
 
 
 def ruleset(name: str, outside: str | None, meters: Iterable[Meter], gone: Iterable[str] = ()) -> str:
-    """`outside`: the interfaces of gateways, as nftables says it; None: nothing is counted. `gone`: ids of meters that
-    are not any more.
+    """`outside`: the interfaces of gateways in nftables' notation; None: nothing is counted. `gone`: ids of meters that
+    no longer exist.
 
     Raises Unfit.
     """
@@ -37,7 +37,7 @@ def ruleset(name: str, outside: str | None, meters: Iterable[Meter], gone: Itera
     lines = [f"table {own} {{}}", f"flush table {own}", f"table {own} {{"]
     for meter in wanted:
         lines += [f"  counter {counter(meter.id)} {{}}", f"  chain of_{counter(meter.id)} {{"]
-        # What is left out first: it is not counted, whatever another rule says.
+        # Exclusions first: such traffic is not counted, whatever another rule says.
         for rule in sorted(meter.rules, key=lambda rule: not rule.excluded):
             verdict = "return" if rule.excluded else f"counter name {counter(meter.id)} return"
             lines.append(f"    {_matches(rule, outside)} {verdict}")
@@ -50,7 +50,7 @@ def ruleset(name: str, outside: str | None, meters: Iterable[Meter], gone: Itera
 
 
 def _matches(rule: MeterRule, outside: str) -> str:
-    """Packets carry the addresses that are inside here: they are not yet, or not any more, translated."""
+    """Packets have inside addresses here: they are not translated yet, or already translated back."""
     if rule.direction not in SIDES:
         raise Unfit(f"no direction: {rule.direction!r}")
     interface, remote = SIDES[rule.direction]

@@ -1,7 +1,7 @@
 """Names of what belongs to an object. They follow from its id alone, so it is found again without any record.
 
-A link's name has 15 characters at most: the prefix, one letter for the kind, and 11 characters of the id. The whole id
-is the link's alias. Namespaces carry the whole id in their names.
+A link's name has at most 15 characters: the prefix, one letter for the kind, and 11 characters of the id. The whole id
+is the link's alias. Namespaces have the whole id in their names.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ LINK_NAME_LIMIT = 15
 SHORT = 11
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
-SERVICE_LINK = "net0"  # of a network's namespace, towards its bridge
+SERVICE_LINK = "net0"  # in a network's namespace, towards its bridge
 METADATA_ADDRESS = "169.254.169.254"  # of that link
-# Of it, too. DHCPv6 is spoken from the first. dnsmasq wants another one, which is not of the link alone, and whose
+# Of that link, too. DHCPv6 is served from the first. dnsmasq requires a second one that is not link-local and whose
 # prefix is not longer than any subnet's.
 SERVICE_ADDRESSES6 = ("fe80::a9fe:a9fe/64", "fda9:fea9:fea9::547/8 noprefixroute")
 
 
 @frozen
 class Names:
-    """Of one cloud on this machine: all of them begin with its prefix."""
+    """The names of one cloud on this machine: all of them begin with its prefix."""
 
     prefix: str
 
@@ -57,7 +57,7 @@ class Names:
 
     @property
     def underlay_link(self) -> str:
-        """Of a host's namespace, towards the other hosts."""
+        """The link in a host's namespace towards the other hosts."""
         return f"{self.prefix}underlay"
 
     @property
@@ -71,7 +71,7 @@ class Names:
         return f"{self.prefix}r-{written(id)}"
 
     def networks_among(self, namespaces: set[str]) -> list[str]:
-        """Ids of the networks whose namespaces these are, sorted."""
+        """The ids of the networks that have these namespaces, sorted."""
         return _ids(f"{self.prefix}n-", namespaces)
 
     def routers_among(self, namespaces: set[str]) -> list[str]:
@@ -81,7 +81,7 @@ class Names:
         return self._is("t", link)
 
     def is_inner(self, link: str) -> bool:
-        """Of `router_inner`."""
+        """Whether it is a name from `router_inner`."""
         return self._is("i", link)
 
     def _is(self, kind: str, link: str) -> bool:
@@ -97,17 +97,17 @@ def short(id: str) -> str:
 
 
 def written(id: str) -> str:
-    """The id with nothing in it that a file name, or a line for `ip`, would take for something else."""
+    """The id, escaped for use as a file name or in a line for `ip`."""
     return quote(id, safe="")
 
 
 def pid_file(directory: Path) -> str:
-    """The argument of every program of ours that goes on running."""
+    """The argument that every long-running program of ours has."""
     return f"--pid-file={directory / 'pid'}"
 
 
 def read(text: str) -> str:
-    """The id of `written`."""
+    """The id that `written` escaped."""
     return unquote(text)
 
 

@@ -1,6 +1,6 @@
-"""What is wanted, kept on disk: after a restart, or a reboot of the machine, everything is made again from it.
+"""What is wanted, stored on disk: after a restart, or a reboot of the machine, everything is recreated from it.
 
-One process has a state directory, so what is on disk is read once. A file is written beside its place and renamed: a
+Only one process uses a state directory, so the files are read once. A file is written beside its place and renamed: a
 process that is killed leaves the old record or the new one.
 """
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 converter = Converter()
 
-# What a port is looked for by, and the id of that.
+# By what ports are looked up, and its id.
 NETWORK, HOST, GROUP = "network", "host", "group"
 Place = tuple[str, str]
 
@@ -34,7 +34,7 @@ INDEX_LIMIT = 65535  # what fits into half a packet mark, and into a conntrack z
 @frozen
 class Network:
     spec: NetworkSpec
-    index: int  # of its conntrack zone, on all hosts
+    index: int  # its conntrack zone, on all hosts
 
 
 @frozen
@@ -53,7 +53,7 @@ class Table(Generic[T]):
     rows: dict[str, T] = field(factory=dict)
 
     def load(self) -> None:
-        """Raises DriverError, which names the file, if one is damaged."""
+        """Raises DriverError, which names the file, if a file is damaged."""
         if self.path is None or not self.path.is_dir():
             return
         for file in self.path.glob("*.json"):
@@ -67,7 +67,7 @@ class Table(Generic[T]):
         return self.rows.get(id)
 
     def values(self) -> list[T]:
-        """All, sorted by id."""
+        """All records, sorted by id."""
         return [self.rows[id] for id in sorted(self.rows)]
 
     def put(self, id: str, record: T) -> None:
@@ -94,12 +94,12 @@ class Table(Generic[T]):
 
 @define(eq=False)
 class Ports(Table[Port]):
-    """Ports are many, and every turn of a host asks for those of each network: nobody looks through all for some."""
+    """There are many ports, and every turn of a host needs those of each network: an index finds them."""
 
     _at: dict[Place, dict[str, Port]] = field(factory=dict)
 
     def at(self, kind: str, id: str) -> Mapping[str, Port]:
-        """The ports of a network or a group, or on a host, by id."""
+        """The ports of a network or a group, or those on a host, by id."""
         return self._at.get((kind, id), {})
 
     def _keep(self, id: str, record: Port) -> None:
@@ -138,7 +138,7 @@ class Records:
         self.groups.load()
 
     def ports_of(self, network_id: str) -> list[Port]:
-        """Here and below, sorted by id."""
+        """Sorted by id, as those of the next two methods."""
         return _sorted(self.ports.at(NETWORK, network_id))
 
     def ports_on(self, host: str) -> list[Port]:
@@ -148,7 +148,7 @@ class Records:
         return _sorted(self.ports.at(GROUP, group_id))
 
     def hosts_of(self, network_id: str) -> set[str]:
-        """Where ports of the network are."""
+        """The hosts that have ports of the network."""
         return {host for port in self.ports.at(NETWORK, network_id).values() for host in port.hosts}
 
 
@@ -157,7 +157,7 @@ def _sorted(ports: Mapping[str, Port]) -> list[Port]:
 
 
 def records(root: Path | None) -> Records:
-    """Those below `root`, not yet loaded; None: of this process only."""
+    """The records below `root`, not yet loaded; None: those of this process only."""
 
     def table(cls: type[T], name: str) -> Table[T]:
         return Table(cls, None if root is None else root / name)
@@ -171,7 +171,7 @@ def records(root: Path | None) -> Records:
 
 
 def free_index(taken: Iterable[int]) -> int:
-    """The smallest number from 1 on that is not taken. Raises NoCapacity."""
+    """The smallest number from 1 up that is not taken. Raises NoCapacity."""
     used = set(taken)
     index = next(number for number in range(1, INDEX_LIMIT + 2) if number not in used)
     if index > INDEX_LIMIT:
@@ -180,8 +180,8 @@ def free_index(taken: Iterable[int]) -> int:
 
 
 def write(file: Path, data: bytes) -> None:
-    """The file, readable by all, holds `data`, or what it held before. Raises NoCapacity."""
-    # dnsmasq, too, leaves files alone that begin with a dot.
+    """The file, readable by all, holds `data`, or after an error what it held before. Raises NoCapacity."""
+    # dnsmasq also ignores files that begin with a dot.
     beside = file.with_name(f".{file.name}.{os.getpid()}.new")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -200,9 +200,9 @@ def write(file: Path, data: bytes) -> None:
 
 
 def make_readable(directory: Path) -> None:
-    """The directory is there; it and those above it that are made for it can be read by all, whatever the umask.
+    """The directory exists; it and the parents created for it are readable by all, whatever the umask.
 
-    It gets its name last: who is killed before leaves none that is closed to dnsmasq, and is not looked at again.
+    It gets its name last: a process that is killed earlier does not leave one that dnsmasq cannot read.
     """
     if not directory.is_dir():
         make_readable(directory.parent)

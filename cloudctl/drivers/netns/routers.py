@@ -1,4 +1,4 @@
-"""Routers in the kernel: each a namespace on the host that carries them."""
+"""Routers in the kernel: each is a namespace on the host that carries them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Routers:
     records: Records
     host: Host
     advertisers: Advertisers
-    _metered: dict[str, set[str]] = field(factory=dict)  # ids of meters, by router, as this process has made them
+    _metered: dict[str, set[str]] = field(factory=dict)  # by router: ids of the meters that this process has made
     _announced: dict[str, set[tuple[str, str, str]]] = field(factory=dict)  # by router
 
     def legs(self, spec: RouterSpec) -> list[Leg]:
-        """Raises UnknownNetwork, and Unfit for an address that is none."""
+        """Raises UnknownNetwork, and Unfit for an invalid address."""
         found = [self._leg(each) for each in spec.interfaces]
         return [*found, *(self._leg(each, gateway=True) for each in spec.ways_out)]
 
@@ -51,7 +51,7 @@ class Routers:
             await self.kernel.ensure_namespace(namespace)
             self._announced.pop(spec.id, None)
         await self.kernel.sysctl(namespace, *routing.SYSCTLS)
-        # NAT first: what arrives at a floating address is for its server, at no moment for the router itself.
+        # NAT first: what arrives at a floating address is always for its server, never for the router itself.
         await self.kernel.rules(namespace, routing.ruleset(self.names.prefix, self.names, spec, legs))
         await self._count(spec, namespace)
         lines = routing.outer_lines(self.names, await self.host.links(), namespace, legs)
@@ -68,7 +68,7 @@ class Routers:
         await self.advertisers.ensure(spec.id, namespace, told)
 
     async def metered(self, spec: RouterSpec) -> list[Metered]:
-        """What its meters have counted. Raises ProgramFailed."""
+        """What the router's meters have counted. Raises ProgramFailed."""
         if not spec.meters:
             return []
         found = await self.kernel.counters(self.names.router_namespace(spec.id))
@@ -79,7 +79,7 @@ class Routers:
         self._metered.pop(id, None)
         namespace = self.names.router_namespace(id)
         await self.advertisers.ensure_absent(id)
-        # The ends in the bridges would go with the namespace, but some time later.
+        # The ends in the bridges would go with the namespace, but only some time later.
         inner = await self.kernel.show(namespace, "link", "show")
         lines = [f"link del dev {row['ifname']}" for row in inner if self.names.is_inner(row.get("ifname", ""))]
         await self.kernel.batch(namespace, lines)
@@ -96,18 +96,18 @@ class Routers:
     async def _count(self, spec: RouterSpec, namespace: str) -> None:
         outside = self._outside(spec)
         wanted = {meter.id for meter in spec.meters} if outside else set()
-        # Without any the whole table goes.
+        # Without any meter the whole table goes.
         gone = sorted(self._metered.get(spec.id, set()) - wanted) if wanted else []
         await self.kernel.rules(namespace, meters.ruleset(self.names.prefix, outside, spec.meters, gone))
         self._metered[spec.id] = wanted
 
     def _outside(self, spec: RouterSpec) -> str | None:
-        """The interfaces that lead to the networks of gateways, as nftables says it; None: there are none."""
+        """The interfaces to the networks of gateways, in nftables' notation; None: there are none."""
         ways = [self.names.router_inner(each.port_id) for each in spec.ways_out]
         return routing.one_of(ways) if ways else None
 
     def _announce(self, spec: RouterSpec, namespace: str, legs: list[Leg]) -> None:
-        """Neighbours learn of addresses that are new here: another router may have had them."""
+        """Announce addresses that are new here to neighbours: another router may have had them."""
         if self.kernel.programs.dry_run or not spec.admin_state_up:
             return
         claims = set(routing.announced(spec, legs, self.names))

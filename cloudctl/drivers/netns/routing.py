@@ -34,11 +34,11 @@ SYSCTLS = (
     "net.ipv6.conf.all.forwarding=1",
     "net.ipv6.conf.all.proxy_ndp=1",
     "net.ipv4.fib_multipath_hash_policy=1",  # of several ways out, each connection takes one
-    "net.ipv4.conf.all.rp_filter=2",  # and what answers may come in by any
+    "net.ipv4.conf.all.rp_filter=2",  # and answers may come in by any
 )
-METADATA_TABLE = 1000  # and a network's index: the routing table for what comes from it and asks for metadata
-# Of a router with several ways out: the routing table of the way, in their order, and the ranks of the rules that lead
-# there. First what is inside, which the routes of the main table know; then answers, then who has an address outside.
+METADATA_TABLE = 1000  # plus a network's index: the routing table for metadata requests from it
+# For a router with several ways out: the routing tables of the ways, in order, and the ranks of the rules that lead
+# there. First the inside, by the routes of the main table; then answers; then senders with an address outside.
 WAY_TABLE = 900
 INSIDE, ANSWERS, SENDERS = 1000, 1001, 1002
 RANKS = (INSIDE, ANSWERS, SENDERS)
@@ -48,7 +48,7 @@ Rows = Iterable[Mapping[str, Any]]
 
 @frozen
 class Leg:
-    """A router's interface, with what it needs to know of the network there."""
+    """A router's interface, with what is needed of its network."""
 
     spec: RouterInterface
     network: NetworkSpec
@@ -62,7 +62,7 @@ def inner_links(names: Names, legs: Iterable[Leg]) -> dict[str, Leg]:
 
 
 def outer_lines(names: Names, found: Found, namespace: str, legs: Iterable[Leg]) -> list[str]:
-    """On the host: a pair for each interface, one end in the network's bridge, one in the router's namespace."""
+    """On the host: a veth pair for each interface, one end in the network's bridge, one in the router's namespace."""
     lines = []
     for leg in legs:
         port_id = leg.spec.port_id
@@ -75,9 +75,9 @@ def outer_lines(names: Names, found: Found, namespace: str, legs: Iterable[Leg])
 
 
 def inner_lines(names: Names, router: RouterSpec, legs: Iterable[Leg], found: Rows) -> list[str]:
-    """In the namespace: interfaces with their addresses, floating ones too. `found` is of `ip -j address show`.
+    """In the namespace: interfaces with their addresses, floating ones too. `found` is from `ip -j address show`.
 
-    Interfaces that are not wanted any more are taken away.
+    Interfaces that are no longer wanted are removed.
     """
     legs = list(legs)
     wanted = inner_links(names, legs)
@@ -94,10 +94,10 @@ def inner_lines(names: Names, router: RouterSpec, legs: Iterable[Leg], found: Ro
 
 
 def route_lines(names: Names, router: RouterSpec, legs: Iterable[Leg], routes: Rows, rules: Rows) -> list[str]:
-    """The default routes through the gateway, the router's own routes, and metadata for guests that ask here.
+    """The default routes through the gateway, the router's own routes, and metadata for guests that request it here.
 
-    `routes` is of `ip -j route show table all proto static`, `rules` of `ip -j rule show`. What is ours and not
-    wanted any more is taken away. Nothing for a router that is down.
+    `routes` is from `ip -j route show table all proto static`, `rules` from `ip -j rule show`. What is ours and no
+    longer wanted is removed. Nothing for a router that is down.
     """
     if not router.admin_state_up:
         return []
@@ -111,7 +111,7 @@ def route_lines(names: Names, router: RouterSpec, legs: Iterable[Leg], routes: R
 
 
 def proxy_lines(names: Names, router: RouterSpec, found: Rows) -> list[str]:
-    """The addresses inside that the router answers for at its gateway. `found` is of `ip -j neigh show proxy`."""
+    """Inside addresses that the router answers for at its gateway. `found` is from `ip -j neigh show proxy`."""
     wanted = set()
     if router.gateway is not None:
         outside = names.router_inner(router.gateway.port_id)
@@ -122,7 +122,8 @@ def proxy_lines(names: Names, router: RouterSpec, found: Rows) -> list[str]:
 
 
 def ruleset(name: str, names: Names, router: RouterSpec, legs: Iterable[Leg]) -> str:
-    """NAT of the router and its limits, in place of what they were. Floating addresses win over the gateway's own."""
+    """The router's NAT and limits, replacing the previous ones. Floating addresses take precedence over the gateway's.
+    """
     legs = list(legs)
     ways = {names.router_inner(leg.spec.port_id): leg for leg in legs if leg.gateway}
     arriving: list[str] = []
@@ -153,7 +154,7 @@ def ruleset(name: str, names: Names, router: RouterSpec, legs: Iterable[Leg]) ->
 
 
 def one_of(interfaces: Iterable[str]) -> str:
-    """As nftables says it."""
+    """In nftables' notation."""
     found = [f'"{each}"' for each in interfaces]
     return found[0] if len(found) == 1 else f"{{ {', '.join(found)} }}"
 
@@ -163,17 +164,17 @@ def _pairs(floating: Iterable[FloatingIp]) -> list[tuple[str, str]]:
 
 
 def _translated(outside: str, floating: Iterable[FloatingIp]) -> list[str]:
-    """What guests with floating addresses send out through the interface where these are."""
+    """Traffic that guests with floating addresses send out through the interface that has these."""
     pairs = _pairs(floating)
     if not pairs:
         return []
     back = f"snat to ip saddr map {{ {', '.join(f'{private} : {public}' for public, private in pairs)} }}"
-    # The second: to a floating address whose server is inside, too. Its answer, too, must come through here.
+    # The second rule: traffic to a floating address whose server is inside, too. Its answer must also come through here.
     return [f'oifname "{outside}" {back}', f"ct status dnat {back}"]
 
 
 def _marked(ways: Iterable[str]) -> list[str]:
-    """Connections are marked with the way that they came in by, of several, and their answers with the same."""
+    """With several ways out: mark connections with the way by which they came in, and their answers with the same."""
     names = list(ways)
     if len(names) < 2:
         return []
@@ -182,7 +183,7 @@ def _marked(ways: Iterable[str]) -> list[str]:
 
 
 def _followed(wanted: Iterable[ConntrackHelper]) -> tuple[list[str], list[str]]:
-    """Helpers, and rules that give them the connections they are for. Raises Unfit."""
+    """Helpers, and rules that assign connections to them. Raises Unfit."""
     objects, rules = [], []
     for number, each in enumerate(sorted(wanted, key=lambda one: (one.protocol, one.port, one.helper))):
         if each.protocol not in FORWARDED or not HELPER.fullmatch(each.helper):
@@ -193,7 +194,7 @@ def _followed(wanted: Iterable[ConntrackHelper]) -> tuple[list[str], list[str]]:
 
 
 def _forwardings(wanted: Iterable[PortForwarding]) -> list[str]:
-    """Rules for what arrives at a port that leads elsewhere. Raises Unfit."""
+    """Rules for traffic to a forwarded port. Raises Unfit."""
     lines = []
     for each in sorted(wanted, key=lambda one: (one.floating_address, one.protocol, one.external)):
         if each.protocol not in FORWARDED:
@@ -204,16 +205,16 @@ def _forwardings(wanted: Iterable[PortForwarding]) -> list[str]:
         if each.external == each.internal:
             lines.append(f"{what} dnat to {inside}")
         else:
-            # Port by port: the kernel spreads over a range, and does not keep the order.
+            # Port by port: the kernel spreads connections over a range and does not keep the order.
             pairs = (f"{each.external + n} : {inside} . {each.internal + n}" for n in range(each.count))
             lines.append(f"{what} dnat ip to {each.protocol} dport map {{ {', '.join(pairs)} }}")
     return lines
 
 
 def _held(router: RouterSpec, legs: Sequence[Leg], gateway: Leg, outside: str) -> list[str]:
-    """What is too much through a floating address, or through the gateway's own, is dropped.
+    """Traffic of a floating address, or of the gateway's own, that exceeds its limit is dropped.
 
-    Here packets carry the addresses that are inside: they are not yet, or not any more, translated.
+    Packets have inside addresses here: they are not translated yet, or already translated back.
     """
     lines = []
     for each in router.floating_ips:
@@ -231,7 +232,7 @@ def _held(router: RouterSpec, legs: Sequence[Leg], gateway: Leg, outside: str) -
 
 
 def announced(router: RouterSpec, legs: Iterable[Leg], names: Names) -> list[tuple[str, str, str]]:
-    """Interface, MAC and IPv4 address of all that the router answers for."""
+    """Interface, MAC and IPv4 address of everything that the router answers for."""
     legs = list(legs)
     return [
         (name, mac(leg.spec.mac), str(ip_interface(each).ip))
@@ -251,7 +252,7 @@ def _of_leg(router: RouterSpec, legs: Sequence[Leg], leg: Leg) -> list[str]:
 
 
 def _way(legs: Iterable[Leg], public: FloatingIp | PortForwarding) -> Leg | None:
-    """The way out on which a floating address is: the first whose network has it."""
+    """The way out that has a floating address: the first one whose network contains it."""
     ways = [leg for leg in legs if leg.gateway]
     if len(ways) < 2:
         return ways[0] if ways else None
@@ -261,7 +262,7 @@ def _way(legs: Iterable[Leg], public: FloatingIp | PortForwarding) -> Leg | None
 
 
 def _addresses(rows: Rows) -> dict[str, set[str]]:
-    """By interface; link-local ones are the kernel's."""
+    """Addresses by interface, without link-local ones, which are the kernel's."""
     return {
         row["ifname"]: {
             f"{each['local']}/{each['prefixlen']}" for each in row.get("addr_info", ()) if each.get("scope") != "link"
@@ -276,7 +277,7 @@ def _first_ipv4(leg: RouterInterface) -> str | None:
 
 
 def _no_waiting(own: str) -> str:
-    """IPv6 addresses are used at once: that nobody else has them is the cloud's affair."""
+    """IPv6 addresses are used at once: the cloud makes sure that nobody else has them."""
     return " nodad" if ip_interface(own).version == 6 else ""
 
 
@@ -290,7 +291,7 @@ def _wanted_routes(names: Names, router: RouterSpec, legs: Sequence[Leg]) -> tup
         table = METADATA_TABLE + leg.index
         rules.add(f"iif {name} to {METADATA_ADDRESS} lookup {table}")
         if leg.index not in seen:
-            # Of two interfaces in one network either will do, but the table has one route.
+            # With two interfaces in one network either will do, but the table has one route.
             routes.add(f"{METADATA_ADDRESS} dev {name} table {table}")
         seen.add(leg.index)
     for each in router.routes:
@@ -302,9 +303,9 @@ def _wanted_routes(names: Names, router: RouterSpec, legs: Sequence[Leg]) -> tup
 
 
 def _ways_out(names: Names, router: RouterSpec, legs: Sequence[Leg]) -> tuple[set[str], set[str]]:
-    """The default routes: by the first way out, or in turns by all; and what must go by one of them.
+    """The default routes, by the first way out or spread over all; and rules for what must use one of them.
 
-    IPv6 goes by the first.
+    IPv6 uses the first one.
     """
     ways = {name: leg for name, leg in inner_links(names, legs).items() if leg.gateway}
     if len(ways) < 2:
@@ -328,7 +329,7 @@ def _ways_out(names: Names, router: RouterSpec, legs: Sequence[Leg]) -> tuple[se
 
 
 def _rule(row: Mapping[str, Any]) -> str:
-    """As it is written here."""
+    """A rule as this module writes it."""
     if "iif" in row:
         return f"iif {row['iif']} to {row['dst']} lookup {row['table']}"
     words = [f"pref {row['priority']}"]
@@ -340,13 +341,13 @@ def _rule(row: Mapping[str, Any]) -> str:
 
 
 def _static(route: str) -> str:
-    """With who has made it: `ip` wants that before the ways of a route of several."""
+    """The route with its `proto`, which `ip` wants before the next hops of a multipath route."""
     head, hop, ways = route.partition(" nexthop ")
     return f"{head} proto static{hop}{ways}"
 
 
 def _gateways(leg: Leg) -> list[str]:
-    """Of the subnets in which the leg has an address."""
+    """Gateways of the subnets in which the leg has an address."""
     own = [ip_interface(each).ip for each in leg.spec.addresses]
     subnets = [each for each in leg.network.subnets if any(ip in network(each.cidr) for ip in own)]
     return [address(each.gateway_ip) for each in subnets if each.gateway_ip is not None]
@@ -370,6 +371,6 @@ def _route(row: Mapping[str, Any]) -> str:
 
 
 def _written(destination: str) -> str:
-    """As `ip` shows it: the default route, and single addresses, have no prefix length."""
+    """As `ip` shows it: the default route and single addresses have no prefix length."""
     found = network(destination)
     return plain(found) if found.prefixlen else "default"

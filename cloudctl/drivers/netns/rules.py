@@ -1,16 +1,16 @@
-"""The nftables rules of a host: who may send as whom, and what security groups let through.
+"""The nftables rules of a host: spoofing protection, and what security groups let through.
 
 The kernel cannot track connections in the bridge family, so this takes two tables. `table bridge` sees frames with
-their real interfaces: it drops what a port may not send as, and marks what is left with the index of the port that it
-came from (lower half of the mark) and of the port that it goes to (upper half). Then br_netfilter shows the packets
-to `table inet`, with their bridge as their interface: there connections are tracked, in a zone for each network since
-addresses may overlap, and the two chains of the two ports decide. See `spoofing` for the first, `filters` for the
-second; this module puts the whole together, which replaces what was there in one transaction.
+their real interfaces: it drops spoofed frames, and marks the rest with the index of the port that they come from (lower
+half of the mark) and of the port that they go to (upper half). Then br_netfilter shows the packets to `table inet`,
+with their bridge as their interface: there connections are tracked, in one zone per network since addresses may
+overlap, and the chains of the two ports decide. See `spoofing` for the first, `filters` for the second; this module
+combines them into one transaction that replaces the previous rules.
 
-The host's own stack has no business in the bridges of tenants: DHCP and metadata are in namespaces that hang on them.
-Linux would answer there for every address of the machine, on whichever link it is, and route for whoever asks. So what
-leaves such a bridge for the stack is dropped: IP in `table inet`, ARP in `table arp`. The same holds for all taps: a
-bridge hands frames of some protocols (LLDP) to the stack as its port's own, past its filters, whatever is in them.
+The host's own stack has no business in tenants' bridges: DHCP and metadata are in namespaces attached to them. Linux
+would answer there for every address of the machine, whichever link has it, and route for anybody. So what leaves such a
+bridge for the stack is dropped: IP in `table inet`, ARP in `table arp`. The same holds for all taps: a bridge hands
+frames of some protocols (LLDP) to the stack as its port's own, bypassing its filters, whatever they contain.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class FilteredPort:
 
 @frozen
 class HostRules:
-    """Everything that the rules of one host follow from."""
+    """Everything that determines the rules of one host."""
 
     zones: Mapping[str, int]  # bridge → conntrack zone; 0 for one that is the operator's
     ports: Sequence[FilteredPort]
@@ -52,20 +52,20 @@ class HostRules:
 
 
 def ruleset(name: str, host: HostRules) -> str:
-    """The tables `name` of all families; nothing is left of what they held. Raises Unfit."""
+    """The tables `name` of all families, replacing their previous content. Raises Unfit."""
     bodies = {"bridge": _frames(host), "inet": _packets(host), "arp": _questions(host)}
     return "\n".join(line for family in FAMILIES for line in replaced(family, name, bodies[family])) + "\n"
 
 
 def check_port(port: PortSpec) -> None:
-    """Raises Unfit for an address, a limit or a mark that cannot be."""
+    """Raises Unfit for an invalid address, limit or mark."""
     spoofing.rules(port, 1)
     bandwidth.of_port(port)
     marking(port)
 
 
 def marking(port: PortSpec) -> list[str]:
-    """What the guest sends carries this mark, whatever it carried. Raises Unfit."""
+    """What the guest sends gets this mark, replacing its own. Raises Unfit."""
     if port.dscp_mark is None:
         return []
     if not 0 <= port.dscp_mark < 64:
@@ -74,7 +74,7 @@ def marking(port: PortSpec) -> list[str]:
 
 
 def check_group(group: SecurityGroupSpec) -> None:
-    """Raises Unfit for a rule that cannot be."""
+    """Raises Unfit for an invalid rule."""
     for direction in ("egress", "ingress"):
         filters.group_rules(group, direction, lambda remote: remote)
 
@@ -84,7 +84,7 @@ def removal(name: str) -> str:
 
 
 def replaced(family: str, name: str, body: Iterable[str]) -> list[str]:
-    """The table holds this and nothing else. It is declared first, since what is not there cannot be deleted."""
+    """The table holds only this. It is declared first, since a missing table cannot be deleted."""
     return [
         f"table {family} {name} {{}}",
         f"delete table {family} {name}",
@@ -95,7 +95,7 @@ def replaced(family: str, name: str, body: Iterable[str]) -> list[str]:
 
 
 def chain(name: str, rules: Iterable[str], hook: str | None = None) -> list[str]:
-    """A chain; `hook` is «type … hook … priority …», for one that the kernel calls itself."""
+    """A chain; `hook` is «type … hook … priority …», for a base chain that the kernel calls."""
     head = [] if hook is None else [f"{hook}; policy accept;"]
     return [f"chain {name} {{", *(f"  {line}" for line in (*head, *rules)), "}"]
 
@@ -134,11 +134,11 @@ def _packets(host: HostRules) -> list[str]:
     for id, number in sets.items():
         for version in (4, 6):
             lines += _members(f"members{number}_v{version}", version, host.members.get(id, ()))
-    # What this machine does itself on an operator's bridge, or passes on from there, has no other end in a zone.
+    # Traffic of this machine itself on an operator's bridge, or forwarded from there, has no other end in a zone.
     zones = [f'iifname "{bridge}" ct zone set {zone}' for bridge, zone in sorted(host.zones.items()) if zone]
     lines += chain("zones", zones, "type filter hook prerouting priority -300")
     lines += chain("own", _closed(host), "type filter hook input priority -200")
-    # Bridged packets come from and go to the same bridge; others would be routed by this machine.
+    # Bridged packets enter and leave by the same bridge; others would be routed by this machine.
     pairs = [f"{each} . {each}" for each in host.own_bridges]
     bridged = [f"iifname . oifname {_set(pairs)} accept"] if pairs else []
     lines += chain("routed", [*bridged, *_closed(host)], "type filter hook forward priority -200")
@@ -156,7 +156,7 @@ def _packets(host: HostRules) -> list[str]:
             stateful = all(host.groups[id].stateful for id in mine)
             accepted = filters.logged("ACCEPT", port.spec, host.log_group)
             if accepted:
-                # Its groups' rules, not their chains: those are others' too, and end with the packet.
+                # Its groups' rules, not their chains: other ports share those, and their `accept` is final.
                 name = f"{direction}{port.index}_accepted"
                 lines += chain(name, [*accepted, "accept"])
                 own = (filters.group_rules(host.groups[id], direction, named, f"goto {name}") for id in mine)
@@ -176,7 +176,7 @@ def _closed(host: HostRules) -> list[str]:
 
 
 def _on_bridges(direction: str, bridges: Iterable[str], rules: Iterable[str]) -> list[str]:
-    """Rules that look at marks only of packets in our bridges: others may mark their packets, too, as they like.
+    """Rules that look at marks only of packets in our bridges: others may use marks for their own packets.
 
     What comes from a port may be routed by this machine, on an operator's bridge; what goes to one comes by a bridge.
     """

@@ -12,9 +12,9 @@ RARP = "0x8035"  # a guest announces itself with it after a live migration
 
 
 def rules(port: PortSpec, index: int) -> list[str]:
-    """Of the chain for all frames from this port. Accepted ones are marked with its index. Raises Unfit.
+    """Rules for all frames from this port. Accepted ones are marked with its index. Raises Unfit.
 
-    Nobody may serve DHCP or advertise routes. A port without port security sends what it likes, and has no mark.
+    No port may serve DHCP or advertise routes. A port without port security may send anything and gets no mark.
     """
     if not port.port_security:
         return ["accept"]
@@ -31,7 +31,7 @@ def rules(port: PortSpec, index: int) -> list[str]:
             lines.append(f"ether saddr {sender} ip saddr {_set(v4)} accept")
             lines.append(f"ether saddr {sender} arp saddr ether {sender} arp saddr ip {_set(v4)} accept")
         lines.append(f"ether saddr {sender} ip6 saddr {_set(v6)} accept")
-        # From nowhere: is this address taken, who routes here, which groups do I hear.
+        # From the unspecified address: is this address taken, who routes here, which groups do I join.
         lines.append(
             f"ether saddr {sender} ip6 saddr :: icmpv6 type {{ nd-neighbor-solicit, nd-router-solicit, 143 }} accept"
         )
@@ -40,7 +40,7 @@ def rules(port: PortSpec, index: int) -> list[str]:
 
 
 def senders(port: PortSpec) -> dict[str, list[str]]:
-    """MAC address → the addresses and CIDRs that it may be used with; the port's own MAC comes first."""
+    """MAC address → the addresses and CIDRs with which it may be used; the port's own MAC comes first."""
     own = mac(port.mac)
     found = {own: [each.ip_address for each in port.fixed_ips]}
     for prefix, sender in port.address_pairs:
@@ -49,12 +49,12 @@ def senders(port: PortSpec) -> dict[str, list[str]]:
 
 
 def addresses(port: PortSpec) -> list[str]:
-    """All that the port may send from: what it adds to its groups' members."""
+    """All addresses that the port may send from: what it adds to its groups' members."""
     return [each for of_one in senders(port).values() for each in of_one]
 
 
 def link_local(sender: str) -> str:
-    """The IPv6 address that follows from a MAC address (RFC 4291, appendix A)."""
+    """The IPv6 address derived from a MAC address (RFC 4291, appendix A)."""
     octets = [int(octet, 16) for octet in sender.split(":")]
     octets[0] ^= 2
     host = bytes([*octets[:3], 0xFF, 0xFE, *octets[3:]])

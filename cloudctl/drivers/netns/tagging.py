@@ -1,9 +1,9 @@
-"""VLANs inside a guest's tap, for trunks: small programs of the kernel's own machine (eBPF) at two ends.
+"""VLANs inside a guest's tap, for trunks: small eBPF programs at two ends.
 
-A subport is a pair of links: one end in the bridge of its network, like a tap, the other beside it. What comes out of
-the trunk's tap with the subport's VLAN id loses the tag and goes in at that other end; what comes out there gets the
-tag and goes to the guest. So a subport is filtered like any port, and it takes neither VLAN links nor one more process:
-not every kernel has the first, and the second would be slow. It takes Linux 6.6, which attaches programs to links.
+A subport is a pair of links: one end in the bridge of its network, like a tap, the other beside it. A frame that comes
+out of the trunk's tap with the subport's VLAN id loses the tag and goes in at that other end; a frame that comes out
+there gets the tag and goes to the guest. So a subport is filtered like any port, without VLAN links, which not every
+kernel has, or a further process, which would be slow. It takes Linux 6.6, which can attach such programs to links.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ ATTACHED_MOST = 16
 
 
 def is_possible() -> bool:
-    """Whether this machine can do it."""
+    """Whether this machine supports it."""
     version = tuple(int(part) for part in platform.release().split("-")[0].split(".")[:2])
     return version >= KERNEL and platform.machine() in SYSCALL
 
 
-# -- programs: 8 bytes an instruction
+# -- programs: 8 bytes per instruction
 
 
 def untag(targets: Mapping[int, int]) -> bytes:
-    """What comes with these VLAN ids goes to the links of these numbers, without its tag; other frames go their way."""
+    """Frames with these VLAN ids go to the links of these numbers, without their tag; other frames are not touched."""
     parts = [
         _copy(6, 1),
         _load(2, 6, VLAN_PRESENT),
@@ -56,7 +56,7 @@ def untag(targets: Mapping[int, int]) -> bytes:
 
 
 def tag(vlan: int, link: int) -> bytes:
-    """All frames go to the link of this number, with this VLAN id."""
+    """All frames go to the link of this number, tagged with this VLAN id."""
     pushed = [_set(2, ETH_P_8021Q), _set(3, vlan), _call(VLAN_PUSH), _unless(0, 0, 4), *_redirected(link)]
     return b"".join([*pushed, _set(0, DROP), EXIT])
 
@@ -83,7 +83,7 @@ def _load(to: int, of: int, offset: int) -> bytes:
 
 
 def _unless(which: int, value: int, over: int) -> bytes:
-    """Skip so many instructions unless the register has this value."""
+    """Skip `over` instructions unless the register has this value."""
     return _instruction(0x55, which, offset=over, immediate=value)
 
 
@@ -98,7 +98,7 @@ EXIT = _instruction(0x95)
 
 
 def attach(namespace: str, link: int, program: bytes) -> None:
-    """What comes in by a link goes through this program, and no other one; none: through none. Raises DriverError."""
+    """Frames that come in by a link pass this program and no other; empty: pass none. Raises DriverError."""
     try:
         if namespace:
             inside.within(namespace, lambda: _attach(link, program))
@@ -109,7 +109,7 @@ def attach(namespace: str, link: int, program: bytes) -> None:
 
 
 def _attach(link: int, program: bytes) -> None:
-    """The new one first, so that no frame goes past both."""
+    """The new program is attached first, so that no frame bypasses both."""
     before = _attached(link)
     if program:
         loaded = _load_program(program)
@@ -126,7 +126,7 @@ def _attach(link: int, program: bytes) -> None:
 
 
 def _attached(link: int) -> list[int]:
-    """The ids of the programs that a link has."""
+    """The ids of the programs that are attached to a link."""
     ids = (ctypes.c_uint32 * ATTACHED_MOST)()
     asked = struct.pack("=IIIIQIIQQQQ", link, TCX_INGRESS, 0, 0, ctypes.addressof(ids), ATTACHED_MOST, 0, 0, 0, 0, 0)
     given = ctypes.create_string_buffer(asked, len(asked))

@@ -1,4 +1,4 @@
-"""Several hosts on one machine: their namespaces, joined by a bridge in one more, over which VXLAN goes."""
+"""Several hosts on one machine: their namespaces, joined for VXLAN by a bridge in a further namespace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cloudctl.drivers.netns.rules import BRIDGE_SYSCTLS
 
 
 def addresses(underlay: str, hosts: Mapping[str, str]) -> dict[str, str | None]:
-    """Of each host, in their order; None for one that is alone. Raises ValueError if there are too few."""
+    """The address of each host, in order; None for a single host. Raises ValueError if there are too few."""
     if len(hosts) == 1:
         return dict.fromkeys(hosts)
     free = list(islice(IPv4Network(underlay).hosts(), len(hosts)))
@@ -36,7 +36,7 @@ class Underlay:
     _ready: bool = False
 
     async def ensure(self) -> None:
-        """Every host's namespace is there, passes bridged packets to nftables, and reaches the others."""
+        """Every host's namespace exists, passes bridged packets to nftables, and reaches the others."""
         if self._is_there():
             return
         async with self._lock:

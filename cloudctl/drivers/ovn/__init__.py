@@ -1,1 +1,1 @@
-"""The network driver `ovn`: networks, routers and filters between any number of hosts, by OVN."""
+"""The network driver `ovn`: networks, routers and filters across any number of hosts, by OVN."""

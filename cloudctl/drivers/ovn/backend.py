@@ -62,7 +62,7 @@ def create(config: Config, resources: DriverResources) -> Ovn:
 @implementer(IGeneve, INetworkDrift, IHostsHeard, IElsewhere)
 @define(eq=False)
 class Ovn:
-    """Any name is a host: a port waits for the chassis of that name to take it up."""
+    """Any name is accepted as a host: a port waits until the chassis of that name claims it."""
 
     config: Config
     resources: DriverResources
@@ -91,7 +91,7 @@ class Ovn:
 
         return await self.connection.transact(run)
 
-    # -- what there is
+    # -- state
 
     async def inventory(self) -> NetworkInventory:
         return await self.connection.read(_inventory)
@@ -107,12 +107,12 @@ class Ovn:
         for kind, id in there:
             if await self.connection.would_change(self._again(kind, id)):
                 found.add(id)
-            # Others have their turn: there may be many.
+            # Let others run: there may be many objects.
             await deferLater(self.resources.clock, 0)
         return frozenset(found)
 
     async def silent_hosts(self) -> frozenset[str]:
-        """Nobody, where no southbound database is told of."""
+        """An empty set if no southbound database is configured."""
         if self.southbound is None:
             return frozenset()
         asked = await self.connection.transact(lambda draft: draft.ask())
@@ -121,7 +121,7 @@ class Ovn:
         seconds = self.config.silence_seconds
 
         def look(hearing: Hearing) -> frozenset[str] | None:
-            # Until this one has come, we may be the one who has not listened.
+            # Until this number has arrived here, it may be our own copy that is out of date.
             return hearing.silent(seconds) if hearing.has_passed_on(asked) else None
 
         return await self.southbound.read_until(look)
@@ -155,7 +155,7 @@ class Ovn:
             "tap": ports.tap(port.id),
             "mtu": mtu,
             "datapath_type": self.config.datapath,
-            # In userspace nobody fills in the checksums that a guest leaves out.
+            # In userspace nothing fills in the checksums that a guest leaves out.
             "offloads": self.config.datapath == "system",
             "port_filter": True,
         }
@@ -207,6 +207,6 @@ def _state(replica: Replica, id: str) -> PortState:
 
 
 def _seen(replica: Replica, port: Port) -> PortState:
-    """Up is what may pass: that its chassis has taken it up, the database is told later, and by others."""
+    """Up means that traffic may pass: whether the chassis has claimed the port is written later, and by others."""
     row = replica.row(ports.logical_port(port.spec.id))
     return PortState(port.spec.id, port.spec.network_id, tuple(sorted(port.hosts)), up=row.enabled != [False])

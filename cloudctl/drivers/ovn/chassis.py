@@ -1,8 +1,8 @@
-"""What the southbound database tells of the hosts: which of them answer.
+"""What the southbound database shows about the hosts: which of them answer.
 
-A number in the northbound database is made larger; OVN's own daemon passes it on to the southbound one, and each
-chassis writes there, of itself, the last one that it has heard of. Who is behind for too long is silent. Nothing else
-tells of a chassis that died: its row stays.
+A number in the northbound database is incremented; OVN's own daemon passes it on to the southbound one, where each
+chassis writes the last number that it has received. A chassis that lags behind for too long is silent. Nothing else
+shows that a chassis died: its row stays.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TABLES = {ASKED: (NUMBER,), HEARD: ("name", "chassis", NUMBER), CHASSIS: ("name"
 
 
 class Hearing(Copy):
-    """A copy of what tells that."""
+    """A copy of the rows that show this."""
 
     def __init__(self, seconds: Callable[[], float], remotes: str, schema: dict[str, Any], probe_seconds: int) -> None:
         self.seconds = seconds
@@ -36,17 +36,17 @@ class Hearing(Copy):
         if row._table.name == ASKED and event != ROW_DELETE:
             number = int(getattr(row, NUMBER))
             if self.asked and number < self.asked[-1][0]:
-                # Taken back to a backup: they count anew.
+                # The database was restored from a backup: the count starts again.
                 self.asked.clear()
             if not self.asked or number > self.asked[-1][0]:
                 self.asked.append((number, self.seconds()))
 
     def has_passed_on(self, number: int) -> bool:
-        """What chassis had answered before is in this copy, too."""
+        """Whether this copy also has what chassis answered before that."""
         return bool(self.asked) and self.asked[-1][0] >= number
 
     def silent(self, seconds: float) -> frozenset[str]:
-        """Chassis, by `system-id` and `hostname`, that have not heard of what was passed on so long ago."""
+        """Chassis, by `system-id` and `hostname`, that have not received a number passed on at least `seconds` ago."""
         before = self.seconds() - seconds
         due = [each for each in self.asked if each[1] <= before]
         if not due:
@@ -56,5 +56,5 @@ class Hearing(Copy):
         for row in self.tables[HEARD].rows.values():
             names = {row.name, *(each.hostname for each in row.chassis)} - {""}
             (silent if getattr(row, NUMBER) < due[-1][0] else heard).update(names)
-        # A host that was set up again has left the row behind that it had before.
+        # A host that was set up again has left its previous row behind.
         return frozenset(silent - heard)

@@ -1,6 +1,6 @@
 """The connection to one of OVN's databases, driven by the reactor.
 
-The IDL wants to be run whenever its socket is ready or its time has come, and tells what it waits for as it would tell
+The IDL must be run whenever its socket is ready or its timer has expired, and reports what it waits for as it would to
 a poll loop. It reconnects by itself, to another server of a cluster if there is one, and then fetches what it missed.
 """
 
@@ -29,13 +29,13 @@ log = Logger()
 T = TypeVar("T")
 C = TypeVar("C", bound=Copy)
 
-AGAIN = 0.05  # seconds until what another process has just changed is surely here
+AGAIN = 0.05  # seconds after which a change that another process has just made has surely arrived
 BROKEN = 1000  # milliseconds
 
 
 @define
 class Interest:
-    """What the IDL waits for. It has the methods of `ovs.poller.Poller` that it is given to say so."""
+    """What the IDL waits for. Has the methods of `ovs.poller.Poller` with which the IDL reports it."""
 
     fds: dict[int, int] = field(factory=dict)
     milliseconds: int | None = None
@@ -81,7 +81,7 @@ class Watched:
 
 @frozen
 class Database(Generic[C]):
-    """One of OVN's: what people call it, what it is called in the protocol, its servers, and how a copy is begun."""
+    """One of OVN's databases: its name for people and in the protocol, its servers, and how to begin a copy."""
 
     name: str
     protocol_name: str
@@ -95,9 +95,9 @@ class Connection(Generic[C]):
     config: Config
     reactor: Any
     clock: IReactorTime
-    replica: C | None = None  # None until the database has told its schema
-    _session: Any = None  # by which it is asked for that
-    _asked: int = 0  # in which connection of the session it was
+    replica: C | None = None  # None until the database has sent its schema
+    _session: Any = None  # in which the schema is requested
+    _asked: int = 0  # the connection of the session in which it was requested
     _watched: list[Watched] = field(factory=list)
     _timer: IDelayedCall | None = None
     _transactions: dict[Transaction, Deferred[str]] = field(factory=dict)
@@ -106,9 +106,9 @@ class Connection(Generic[C]):
     _is_closed: bool = False
 
     async def transact(self: Connection[Replica], fn: Callable[[Draft], T]) -> T:
-        """What `fn` returns, once all that it wrote is in the database; it is called again if that has changed.
+        """What `fn` returns, once all that it wrote is in the database; it is called again if the database has changed.
 
-        One at a time: each sees what those before it did. Raises Unreachable, Busy, and what `fn` raises.
+        One at a time: each sees what the previous ones did. Raises Unreachable, Busy, and what `fn` raises.
         """
         working = Deferred.fromCoroutine(self._transact(fn))
         return await self._in_time(working)
@@ -128,7 +128,7 @@ class Connection(Generic[C]):
         return await self._in_time(Deferred.fromCoroutine(look()))
 
     async def would_change(self: Connection[Replica], fn: Callable[[Draft], object]) -> bool:
-        """Whether what `fn` writes is not there yet. Nothing is written. Raises Unreachable, and what `fn` raises."""
+        """Whether `fn` would change anything. Nothing is written. Raises Unreachable, and what `fn` raises."""
         replica = await self._in_time(Deferred.fromCoroutine(self._current()))
         transaction = Transaction(replica)
         try:
@@ -169,7 +169,7 @@ class Connection(Generic[C]):
                 except BaseException:
                     transaction.abort()
                     raise
-                # Before the IDL runs again: it runs without a transaction that is being written.
+                # Commit before the IDL runs again: it must not run while a transaction is being written.
                 status = transaction.commit()
                 if status == Transaction.INCOMPLETE:
                     status = await self._end_of(transaction)
@@ -201,7 +201,7 @@ class Connection(Generic[C]):
     # -- run by the reactor
 
     def _soon(self) -> None:
-        """What is to be done is done when nobody is in the midst of something."""
+        """Run the IDL from the reactor, not in the middle of something else."""
         self._wake_in(0)
 
     def _wake_in(self, seconds: float) -> None:
@@ -212,7 +212,7 @@ class Connection(Generic[C]):
         self._timer = self.clock.callLater(seconds, self._run)
 
     def _unwatch(self) -> None:
-        """Before the IDL runs: it may close its socket, and open another under the same number."""
+        """To be called before the IDL runs: it may close its socket and open another one with the same number."""
         for each in self._watched:
             self.reactor.removeReader(each)
             self.reactor.removeWriter(each)
@@ -225,14 +225,14 @@ class Connection(Generic[C]):
             return
         self._unwatch()
         if self.config.has_tls:
-            # They are the whole process's, and asked for when a connection is opened: here and nowhere else.
+            # These are global to the process and read when a connection is opened: only here.
             stream.Stream.ssl_set_private_key_file(str(self.config.private_key))
             stream.Stream.ssl_set_certificate_file(str(self.config.certificate))
             stream.Stream.ssl_set_ca_cert_file(str(self.config.ca_certificate))
         interest = Interest()
         try:
             self._run_once(interest)
-        except Exception:  # whatever a server that is none may say: the next attempt begins anew
+        except Exception:  # whatever something that is not such a server may send: start again from scratch
             log.failure("reconnecting to the {name}", name=self.database.name)
             self._let_go()
             interest = Interest(milliseconds=BROKEN)
@@ -287,7 +287,7 @@ class Connection(Generic[C]):
 
     def _run_replica(self, replica: C, interest: Interest) -> None:
         if replica.run():
-            # Not all may have been read yet; what the socket's TLS has read already, no readiness tells of.
+            # There may be more to read: what the socket's TLS layer has already read does not make it ready.
             interest.immediate_wake()
         for transaction, ended in list(self._transactions.items()):
             status = transaction.commit()
@@ -303,8 +303,8 @@ class Connection(Generic[C]):
 
 
 def _refusal(details: str) -> DriverError:
-    """What the database said of a transaction."""
+    """The error for a transaction that the database refused."""
     if "duplicate uuid" in details or "constraint violation" in details:
-        # Another process was faster with the same; what it did is seen next time.
+        # Another process was faster with the same change; the next attempt sees it.
         return Busy(f"the northbound database did not take it: {details}")
     return DriverError(f"the northbound database refused: {details}")

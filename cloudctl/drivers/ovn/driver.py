@@ -1,4 +1,4 @@
-"""What the plugin loads: the options. The driver itself, once chosen, needs the package `ovs`, which is an extra."""
+"""What the plugin loads: the options. Only the driver itself, once chosen, needs the package `ovs`, an extra."""
 
 from __future__ import annotations
 

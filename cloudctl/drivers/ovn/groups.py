@@ -1,4 +1,4 @@
-"""Security groups as rows: a port group with an access rule for each of ours, and sets of its members' addresses."""
+"""Security groups as rows: a port group with an ACL for each of our rules, and sets of its members' addresses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PORT_GROUP = "Port_Group"
 ADDRESS_SET = "Address_Set"
 VERSIONS = (4, 6)
 
-# The port group of all ports with port security: nothing passes that no rule lets through.
+# The port group of all ports with port security: what no rule allows is dropped.
 SECURED = Ref(PORT_GROUP, "secured")
 SECURED_NAME = "cloudctl_secured"
 DROPPED, LET_THROUGH, NEVER = 1001, 1002, 1003  # priorities
@@ -32,7 +32,7 @@ def address_set(group_id: str, version: int) -> Ref:
 
 
 def rows(spec: SecurityGroupSpec, members: Iterable[str]) -> tuple[Row, ...]:
-    """`members`: addresses and CIDRs of the ports in it. Raises Unfit."""
+    """`members`: addresses and CIDRs of the group's ports. Raises Unfit."""
     group, name = port_group(spec.id), _name(spec.id)
     found = [network(each) for each in members]
     made = [Row(group, {"name": name})]
@@ -48,13 +48,13 @@ def rows(spec: SecurityGroupSpec, members: Iterable[str]) -> tuple[Row, ...]:
 
 
 def secured_rows() -> tuple[Row, ...]:
-    """What holds for every port with port security, whatever its groups say."""
+    """The rules for every port with port security, whatever its groups say."""
     sent, come = f"inport == @{SECURED_NAME}", f"outport == @{SECURED_NAME}"
     return (
         Row(SECURED, {"name": SECURED_NAME}),
         access(SECURED, FROM, DROPPED, f"{sent} && ip", "drop"),
         access(SECURED, TO, DROPPED, f"{come} && ip", "drop"),
-        # Guests ask for their addresses, and give none to others.
+        # Guests may request their addresses, but must not serve DHCP to others.
         access(SECURED, FROM, LET_THROUGH, f"{sent} && ip4 && udp.src == 68 && udp.dst == 67", "allow"),
         access(SECURED, FROM, LET_THROUGH, f"{sent} && ip6 && udp.src == 546 && udp.dst == 547", "allow"),
         access(SECURED, FROM, NEVER, f"{sent} && ip4 && udp.src == 67 && udp.dst == 68", "drop"),
@@ -73,7 +73,7 @@ def _name(group_id: str) -> str:
 
 
 def _set_name(group_id: str, version: int) -> str:
-    # OVN makes sets NAME_ip4 and NAME_ip6 of every port group by itself; they lack what address pairs allow.
+    # OVN itself makes sets NAME_ip4 and NAME_ip6 of every port group, but these lack what address pairs allow.
     return f"members_{group_id.replace('-', '_')}_v{version}"
 
 
@@ -99,7 +99,7 @@ def _matches(rule: SecurityGroupRule) -> str:
 
 
 def _within(rule: SecurityGroupRule, number: int) -> list[str]:
-    """Of ports; of ICMP, whose type and code stand in their places."""
+    """Matches ports, or, for ICMP, the type and code that take their places."""
     low, high = rule.port_range_min, rule.port_range_max
     if number in (ICMP, ICMPV6):
         name = "icmp4" if number == ICMP else "icmp6"

@@ -1,4 +1,4 @@
-"""A network as rows: a logical switch, its way to the wire, and what its subnets tell guests by DHCP."""
+"""A network as rows: a logical switch, its port to the wire, and what guests are told by DHCP."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ PORT = "Logical_Switch_Port"
 DHCP = "DHCP_Options"
 
 ON_WIRES = ("flat", "vlan")
-# Who answers where a subnet has no gateway to speak for: guests renew their leases there, and then of everybody.
+# The DHCP server's address if a subnet has no gateway: guests renew their leases with it, and then by broadcast.
 NOBODY = "169.254.0.1"
-WITHOUT_DHCP_OPTIONS = ("slaac", None)  # modes of IPv6 in which there is nobody to ask
+WITHOUT_DHCP_OPTIONS = ("slaac", None)  # IPv6 modes without a DHCP server
 
 
 def switch(network_id: str) -> Ref:
@@ -70,7 +70,7 @@ def _wire(spec: NetworkSpec) -> Row:
 
 
 def told(spec: NetworkSpec, subnet: SubnetSpec, config: Config) -> Mapping[str, str] | None:
-    """What guests are told by DHCP, in OVN's words; None: nothing. Raises Unfit."""
+    """What guests are told by DHCP, in OVN's terms; None: nothing. Raises Unfit."""
     if not subnet.enable_dhcp:
         return None
     if network(subnet.cidr).version == 6:
@@ -88,7 +88,7 @@ def told(spec: NetworkSpec, subnet: SubnetSpec, config: Config) -> Mapping[str, 
         options["dns_server"] = listed([address(each) for each in subnet.dns_nameservers])
     if subnet.host_routes:
         routes = [f"{network(each.destination)},{address(each.nexthop)}" for each in subnet.host_routes]
-        # Whoever takes routes from here looks for no router besides (RFC 3442).
+        # A client that uses this option ignores the router option (RFC 3442).
         routes += [f"0.0.0.0/0,{gateway}"] if gateway is not None else []
         options["classless_static_route"] = listed(routes)
     return options

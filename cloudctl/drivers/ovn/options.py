@@ -30,23 +30,23 @@ class Config:
 
     # The northbound database: the servers of its cluster.
     northbound: list[str] = field(factory=lambda: ["unix:/run/ovn/ovnnb_db.sock"], validator=_remotes)
-    # The southbound database, which tells which hosts answer: without it, instance HA leaves them to monitors.
+    # The southbound database, which shows which hosts answer: without it, instance HA leaves that to monitors.
     southbound: list[str] = field(factory=list, validator=_remotes_or_none)
     # Seconds after which a chassis that has not answered is silent.
     silence_seconds: float = field(default=20.0, validator=gt(0))
-    # For ssl: remotes, PEM files: who we are, and who says that they are who they are.
+    # For ssl: remotes, PEM files: our key and certificate, and the authority that signs theirs.
     private_key: Path = Path("/etc/cloudctl/ovn/key.pem")
     certificate: Path = Path("/etc/cloudctl/ovn/certificate.pem")
     ca_certificate: Path = Path("/etc/cloudctl/ovn/authority.pem")
-    # The chassis (their system-id) on which routers meet the outside; the first one that is alive does.
+    # The chassis (their system-id) on which routers reach the outside; the first one that is alive is used.
     gateway_chassis: list[str] = field(factory=list)
-    # The most that a guest's packet may have on a network whose packets travel in Geneve: 1500 without 58 of headers.
+    # The largest packet of a guest on a network whose packets travel in Geneve: 1500 minus 58 for headers.
     tunnel_mtu: int = field(default=1442, validator=ge(1280))
-    # The bridge on every host that ovn-controller looks after, and its kind: the kernel's, or in userspace.
+    # The bridge on every host that ovn-controller manages, and its kind: the kernel's, or in userspace.
     bridge: str = "br-int"
     datapath: Literal["system", "netdev"] = "system"
     lease_seconds: int = field(default=43200, validator=gt(0))  # of addresses given by DHCP
-    # Seconds until a call that the database does not answer is given up; it is tried again.
+    # Seconds until a call that the database does not answer is given up; the call is repeated.
     answer_timeout: float = field(default=30.0, validator=gt(0))
     # Seconds of silence after which the database is asked whether it is still there.
     probe_seconds: int = field(default=5, validator=ge(1))

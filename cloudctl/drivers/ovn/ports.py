@@ -1,4 +1,4 @@
-"""A port as rows: a port of a logical switch, what its guest is told by DHCP, and what holds its traffic back."""
+"""A port as rows: a port of a logical switch, what its guest is told by DHCP, and its traffic limits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cloudctl.drivers.specs import BandwidthLimit, DhcpOption, NetworkSpec, Port
 QOS = "QoS"
 QOS_PRIORITY = 1000
 
-# What extra DHCP options are called in OVN: by their names and by their numbers.
+# OVN's names of extra DHCP options, by name and by number.
 DHCP_V4 = {
     "netmask": "netmask", "1": "netmask",
     "router": "router", "3": "router",
@@ -72,7 +72,7 @@ TEXTS = frozenset(
 
 @frozen
 class Port:
-    """What is kept of a port."""
+    """What is stored of a port."""
 
     spec: PortSpec
     hosts: tuple[str, ...]  # where it is plugged, the first one first
@@ -91,7 +91,7 @@ def logical_port(port_id: str) -> Ref:
 
 
 def tap(port_id: str) -> str:
-    """The name of the link that a hypervisor makes for it."""
+    """The name of the link that a hypervisor creates for it."""
     return f"tap{port_id[:11]}"
 
 
@@ -130,7 +130,8 @@ def members(port: Port) -> dict[str, frozenset[str]]:
 
 
 def _addresses(spec: PortSpec) -> tuple[str, ...]:
-    """What the switch sends to it. With «unknown»: also what nobody else on the network is known to have."""
+    """Addresses whose traffic the switch sends to the port; «unknown»: also those that no other port is known to have.
+    """
     own = " ".join([mac(spec.mac), *(address(each.ip_address) for each in spec.fixed_ips)])
     is_one = spec.port_security and len(senders(spec)) == 1
     return (own,) if is_one else (own, "unknown")
@@ -139,7 +140,7 @@ def _addresses(spec: PortSpec) -> tuple[str, ...]:
 def _may_send(spec: PortSpec) -> tuple[str, ...]:
     if not spec.port_security:
         return ()
-    # A MAC address alone would stand for any address of IP.
+    # A MAC address alone would allow any IP address.
     return tuple(
         " ".join([sender, *(plain(network(each)) for each in found)]) if found else f"{sender} {link_local(sender)}"
         for sender, found in senders(spec).items()
@@ -151,7 +152,7 @@ def _binding(port: Port) -> dict[str, str]:
         return {}
     options = {"requested-chassis": ",".join(port.hosts)}
     if len(port.hosts) > 1:
-        # Of a guest that moves: the new host passes nothing on until the guest says there that it has come.
+        # During a migration the new host passes nothing on until the guest announces itself there.
         options["activation-strategy"] = "rarp"
     return options
 
@@ -167,7 +168,7 @@ def _memberships(spec: PortSpec) -> tuple[Place, ...]:
 
 
 def _told(spec: PortSpec, network_spec: NetworkSpec, version: int, config: Config) -> Row | Ref | None:
-    """Of its first address of this version: the subnet's row, one of its own, or None."""
+    """For the port's first address of this IP version: the subnet's row, a row of its own, or None."""
     subnets = {each.id: each for each in network_spec.subnets}
     found = (subnets.get(each.subnet_id) for each in spec.fixed_ips)
     subnet = next((each for each in found if each and network(each.cidr).version == version), None)
@@ -185,7 +186,7 @@ def _own_options(spec: PortSpec, subnet: SubnetSpec, options: Mapping[str, str],
     for each in more:
         name = _dhcp_name(each)
         merged[name] = f'"{each.value}"' if name in TEXTS else each.value
-    # An option without a value is one that is not given.
+    # An option without a value is not given.
     given = {name: value for name, value in merged.items() if value}
     columns: dict[str, Value] = {"cidr": str(network(subnet.cidr)), "options": given}
     return Row(Ref(networks.DHCP, f"{spec.id} {subnet.id}"), columns)
@@ -207,7 +208,7 @@ def _refs(told: Row | Ref | None) -> tuple[Ref, ...]:
     return (told.ref if isinstance(told, Row) else told,)
 
 
-# -- what holds its traffic back
+# -- traffic limits and marks
 
 
 def _held_back(spec: PortSpec) -> Iterable[Row]:

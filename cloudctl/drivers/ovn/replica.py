@@ -1,7 +1,7 @@
-"""What the northbound database holds of ours, and how it becomes what is wanted.
+"""Our rows in the northbound database, and how they become what is wanted.
 
-The IDL of `ovs` keeps a copy of the database up to date. Here an index of our rows by their owners is kept beside it,
-and a `Draft` writes the rows of an owner as they shall be: those that are missing, other than wanted, or too many.
+The IDL of `ovs` keeps a copy of the database up to date. This adds an index of our rows by their owners; a `Draft`
+writes the rows of an owner as they should be: it adds missing ones, corrects different ones and removes surplus ones.
 """
 
 from __future__ import annotations
@@ -18,41 +18,41 @@ from ovs.db.idl import ROW_DELETE, Idl, SchemaHelper, Transaction
 from cloudctl.drivers.errors import DriverError, Unfit
 from cloudctl.drivers.ovn.rows import NAMED, OWNER, WISH, WITHIN, Atom, Owned, Ref, Row, Value
 
-# Those that rows of ours may be in.
+# The tables that may have rows of ours.
 TABLES = (
     "Logical_Switch", "Logical_Switch_Port", "Logical_Router", "Logical_Router_Port", "Logical_Router_Static_Route",
     "NAT", "Load_Balancer", "Gateway_Chassis", "DHCP_Options", "Port_Group", "Address_Set", "ACL", "QoS",
 )  # fmt: skip
-# A number in its only row that everybody passes on when it has grown: the databases' daemon, and each chassis.
+# A number in its only row that is passed on when it grows: by the databases' daemon, then by each chassis.
 GLOBAL, ASKED = "NB_Global", "nb_cfg"
-# Not ours to write; the daemons of OVN tell there what they have done.
+# Not ours to write; OVN's daemons report there what they have done.
 OTHERS = ("HA_Chassis_Group", "HA_Chassis", "Meter", "Mirror")
 
 
 @define(eq=False)
 class Known:
-    """What is there of one owner."""
+    """What the database has of one owner."""
 
     anchor: UUID | None = None
     wish: str | None = None  # of its anchor; None while that is missing
     named: frozenset[str] = frozenset()
-    held: dict[UUID, str] = field(factory=dict)  # its rows: in which table each is
-    decoded: Any = None  # of the wish, by whoever understands it
+    held: dict[UUID, str] = field(factory=dict)  # its rows → the table of each
+    decoded: Any = None  # the wish, decoded by code that understands it
 
 
 class Copy(Idl):  # type: ignore[misc]  # ovs has no types
-    """Of a database."""
+    """A copy of a database."""
 
     @property
     def is_current(self) -> bool:
-        """It follows what happens in the database now."""
+        """Whether it currently follows the changes of the database."""
         return bool(self.state == self.IDL_S_MONITORING and self._session.is_connected())
 
 
 class Replica(Copy):
     def __init__(self, remotes: str, schema: dict[str, Any], probe_seconds: int) -> None:
         self.known: dict[str, Known] = {}
-        self.naming: dict[str, set[str]] = {}  # owner → the owners whose wishes speak of it
+        self.naming: dict[str, set[str]] = {}  # owner → the owners whose wishes name it
         self._owners: dict[UUID, str] = {}
         helper = SchemaHelper(schema_json=schema)
         missing = [table for table in TABLES if table not in schema["tables"]]
@@ -66,7 +66,7 @@ class Replica(Copy):
         super().__init__(remotes, helper, probe_interval=probe_seconds * 1000)
 
     def row(self, ref: Ref) -> Any:
-        """None if it is not there."""
+        """The row; None if it does not exist."""
         return self.tables[ref.table].rows.get(ref.uuid)
 
     def run(self) -> bool:
@@ -85,7 +85,7 @@ class Replica(Copy):
                 self._learn(row)
 
     def _refill(self) -> None:
-        """After a reconnection: the copy may be another one, and nobody tells what is missing in that."""
+        """After a reconnection the copy may be a new one, and rows that it lacks are not reported as deleted."""
         self.known.clear()
         self.naming.clear()
         self._owners.clear()
@@ -135,15 +135,15 @@ def _refers(column: dict[str, Any], tables: Iterable[str]) -> bool:
 
 
 class Draft:
-    """The changes of one transaction. What is written here can be read here at once, but for the index."""
+    """The changes of one transaction. What is written here can be read here at once, except through the index."""
 
     def __init__(self, replica: Replica, transaction: Transaction) -> None:
         self.replica = replica
         self.transaction = transaction
-        self.changes = 0  # so many things were not as they shall be
+        self.changes = 0  # how many things were not as they should be
 
     def put(self, owned: Owned) -> bool:
-        """The owner has these rows and no others. Whether a row was missing. Raises Unfit."""
+        """The owner has these rows and no others. Returns whether a row was missing. Raises Unfit."""
         missing = False
         for row in owned.rows:
             found = self.replica.row(row.ref)
@@ -151,7 +151,7 @@ class Draft:
                 missing = True
                 found = self._insert(row)
             elif row is owned.anchor:
-                # What the wish follows from was read of it: who was faster is heeded.
+                # The wish was computed from what was read here: fail if somebody else was faster.
                 found.verify("external_ids")
             for name, value in {**row.columns, "external_ids": owned.external_ids(row)}.items():
                 self._write(found, name, value)
@@ -162,24 +162,24 @@ class Draft:
         return missing
 
     def remove(self, owner: str) -> None:
-        """All rows of the owner go."""
+        """Remove all rows of the owner."""
         self._remove(owner, keep=frozenset())
 
     def leave(self, row: Ref, group: Ref, column: str) -> None:
-        """The row is not in this set of another."""
+        """The row is not in this set of another row."""
         held, member = self.replica.row(group), self.replica.row(row)
         if held is not None and member is not None and member in getattr(held, column):
             held.delvalue(column, member)
             self.changes += 1
 
     def exchange(self, row: Ref, column: str, gone: Iterable[str], come: Iterable[str]) -> None:
-        """Some values of a set; others may change the rest of it meanwhile."""
+        """Replace some values of a set; others may change the rest of it meanwhile."""
         found = self.replica.row(row)
         if found is None:
             return
         there = set(getattr(found, column))
         if surplus := there.intersection(gone):
-            # Whoever else wants one of these has seen it there.
+            # Another process that wants one of these values may rely on having seen it there.
             found.verify(column)
         missing = set(come) - there
         for value in surplus:
@@ -195,8 +195,8 @@ class Draft:
             found.verify(column)
 
     def ask(self) -> int | None:
-        """All chassis pass on, once this is committed, that they have heard of this number. None: no daemon is there
-        yet that would tell them."""
+        """A number that all chassis acknowledge once this is committed. None: there is no daemon yet that would pass it
+        on to them."""
         for row in self.replica.tables[GLOBAL].rows.values():
             row.verify(ASKED)
             asked = int(getattr(row, ASKED)) + 1
@@ -207,7 +207,7 @@ class Draft:
     def _insert(self, row: Row) -> Any:
         made = self.transaction.insert(self.replica.tables[row.ref.table], row.ref.uuid, persist_uuid=True)
         if row.within is not None:
-            # Where the whole is gone, what is put into it would go, too, and nobody would hear of it.
+            # If the whole is gone, what is put into it would silently vanish, too.
             self._ensure_in(self._whole(row), row.within.column, made)
         return made
 
@@ -246,7 +246,7 @@ class Draft:
             raise DriverError(f"the northbound database has no column {name} in {row._table.name}")
         plain = _plain(value)
         try:
-            # The IDL would only log it.
+            # The IDL would only log an error.
             datum = Datum.from_python(column.type, plain, lambda atom: atom)
         except error.Error as wrong:
             raise Unfit(f"{row._table.name}.{name}: {wrong}") from None
@@ -257,7 +257,7 @@ class Draft:
 
 
 def _values(row: Any, column: str) -> Iterator[Any]:
-    # A column that a new row does not have yet is not there at all.
+    # A new row lacks the attribute of a column that was not set yet.
     return iter(getattr(row, column, ()))
 
 

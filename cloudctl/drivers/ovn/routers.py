@@ -1,7 +1,7 @@
-"""A router as rows: its legs in networks, its ways out, and whose addresses it translates.
+"""A router as rows: its legs in networks, its gateway, and the addresses that it translates.
 
-A leg is a port of the logical router and one of the network's switch, joined. Gateways are on the chassis that the
-operator names, the first of which is used while it is alive.
+A leg is a port of the logical router joined to one of the network's switch. Gateways are on the chassis that the
+operator names; the first one that is alive is used.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def legs(spec: RouterSpec) -> tuple[RouterInterface, ...]:
 
 
 def rows(spec: RouterSpec, known: Networks, config: Config) -> tuple[Row, ...]:
-    """`known`: at least the networks that it has legs in. Raises Unfit."""
+    """`known`: at least the networks in which it has legs. Raises Unfit."""
     made = [Row(router(spec.id), {"name": spec.id, "enabled": spec.admin_state_up})]
     for leg in spec.interfaces:
         made += _leg(spec, leg, {"ipv6_ra_configs": _advertised(leg, known[leg.network_id], config)}, {})
@@ -82,7 +82,7 @@ def _own(leg: RouterInterface, version: int) -> list[IPv4Interface | IPv6Interfa
 
 
 def _advertised(leg: RouterInterface, spec: NetworkSpec, config: Config) -> dict[str, str]:
-    """What hosts of IPv6 are told about the network; nothing if they shall not be."""
+    """What IPv6 guests are told about the network; empty if nothing."""
     addresses = [each.ip for each in _own(leg, 6)]
     subnets = [each for each in spec.subnets if any(ip in network(each.cidr) for ip in addresses)]
     modes = [each.ipv6_address_mode for each in subnets if each.ipv6_address_mode is not None]
@@ -96,7 +96,7 @@ def _advertised(leg: RouterInterface, spec: NetworkSpec, config: Config) -> dict
         "mtu": str(networks.guest_mtu(spec, config)),
     }
     servers = [address(each) for subnet in subnets for each in subnet.dns_nameservers]
-    # One is all that OVN tells.
+    # OVN announces only one.
     return {**told, **({"rdnss": servers[0]} if servers else {})}
 
 
@@ -104,7 +104,7 @@ def _advertised(leg: RouterInterface, spec: NetworkSpec, config: Config) -> dict
 
 
 def _gateway(spec: RouterSpec, leg: RouterInterface, outside: NetworkSpec, config: Config) -> Iterable[Row]:
-    # Whoever is outside is told anew where its addresses are after another chassis has taken over.
+    # After another chassis has taken over, the outside is told again where its addresses are.
     joined = {"nat-addresses": "router", "exclude-lb-vips-from-garp": "true"}
     yield from _leg(spec, leg, {"ipv6_ra_configs": {}}, joined)
     for place, name in enumerate(config.gateway_chassis):
@@ -123,7 +123,7 @@ def _gateway(spec: RouterSpec, leg: RouterInterface, outside: NetworkSpec, confi
 
 
 def _gateways(leg: RouterInterface, outside: NetworkSpec) -> Sequence[str]:
-    """Of the subnets in which the leg has an address."""
+    """Gateways of the subnets in which the leg has an address."""
     own = [each.ip for version in (4, 6) for each in _own(leg, version)]
     subnets = [each for each in outside.subnets if any(ip in network(each.cidr) for ip in own)]
     return [address(each.gateway_ip) for each in subnets if each.gateway_ip is not None]
@@ -176,6 +176,6 @@ def _route(spec: RouterSpec, prefix: str, nexthop: str, what: str, output: tuple
 
 
 def _is_reached(spec: RouterSpec, nexthop: str) -> bool:
-    """It may be out of reach until an interface is added."""
+    """A next hop may be out of reach until an interface is added."""
     hop = ip_address(address(nexthop))
     return any(hop in own.network for leg in legs(spec) for own in _own(leg, hop.version))

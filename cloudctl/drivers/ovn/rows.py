@@ -1,7 +1,7 @@
-"""Rows of the northbound database as values: what shall be there. `northbound` makes it so.
+"""Rows of the northbound database as values: what it should contain. `northbound` makes it so.
 
-What the cloud wants of one object (a network, a port, …) is an `Owned`: all of its rows, of which the first is its
-anchor. The anchor keeps the wish itself, so that the database alone says what is there, to any process.
+What the cloud wants for one object (a network, a port, …) is an `Owned`: all of its rows, of which the first is its
+anchor. The anchor stores the wish itself, so that the database alone shows any process what there is.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from attrs import frozen
 NAMESPACE = UUID("6f0b1c7e-51ad-4f39-9d0c-7d4f1f3c9a52")
 
 # Keys of `external_ids`.
-OWNER = "cloudctl:owner"  # whose row it is: KIND/ID
+OWNER = "cloudctl:owner"  # to which object the row belongs: KIND/ID
 WISH = "cloudctl:wish"  # of an anchor: the specification, as JSON
-NAMED = "cloudctl:named"  # of an anchor: the owners that its specification speaks of, with spaces between them
+NAMED = "cloudctl:named"  # of an anchor: the owners that its specification names, separated by spaces
 WITHIN = "cloudctl:within"  # of a row that is part of another: TABLE COLUMN UUID
 
 
 @frozen
 class Ref:
-    """A row, by what it is: its UUID follows from that, so two processes never make it twice."""
+    """A row's identity: its UUID follows from it, so two processes never make the row twice."""
 
     table: str
     key: str
@@ -38,7 +38,7 @@ Value = Atom | tuple[Atom, ...] | Mapping[str, Atom]
 
 @frozen
 class Place:
-    """A column that has rows of others."""
+    """A column that refers to other rows."""
 
     row: Ref
     column: str
@@ -50,9 +50,9 @@ class Place:
 @frozen
 class Row:
     ref: Ref
-    columns: Mapping[str, Value]  # those of no interest to us are missing
-    within: Place | None = None  # what it is a part of: it goes with that; None: it stands for itself
-    members_of: tuple[Place, ...] = ()  # sets that it is in; one that is not there is left out
+    columns: Mapping[str, Value]  # without those that do not matter to us
+    within: Place | None = None  # what it is a part of and is deleted with; None: it stands on its own
+    members_of: tuple[Place, ...] = ()  # sets that it is in; missing ones are ignored
 
 
 @frozen

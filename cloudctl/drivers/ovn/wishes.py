@@ -1,7 +1,7 @@
-"""The wishes of the cloud as the database keeps them, and what follows from one for the others.
+"""The wishes of the cloud as the database stores them, and what follows from one wish for the others.
 
-A port's rows follow from its network, too, and from the port that carries it; a router's from its networks; a group's
-from its ports. All of it is written in the transaction that changes the wish.
+A port's rows also depend on its network and on the port that carries it; a router's on its networks; a group's on its
+ports. All of them are written in the transaction that changes the wish.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _converter = Converter()
 
 
 def ids(replica: Replica, kind: str) -> tuple[str, ...]:
-    """Of all that is there, sorted."""
+    """The ids of all objects of one kind, sorted."""
     prefix = owner(kind, "")
     return tuple(sorted(each.removeprefix(prefix) for each in replica.known if each.startswith(prefix)))
 
@@ -49,7 +49,7 @@ def find(replica: Replica, kind: str, id: str, of: type[T]) -> T | None:
 
 @define(eq=False)
 class Wishes:
-    """Of one transaction. What it has put is seen here at once."""
+    """The wishes within one transaction, which sees at once what it has put itself."""
 
     draft: Draft
     config: Config
@@ -69,7 +69,7 @@ class Wishes:
         return find(self.draft.replica, kind, id, of)
 
     def _naming(self, kind: str, id: str, of: str) -> Iterator[str]:
-        """The ids of all of one kind whose wishes spoke, or now speak, of this."""
+        """The ids of all objects of kind `of` whose wishes named, or now name, this object."""
         prefix = owner(of, "")
         named = self.draft.replica.naming.get(owner(kind, id), set())
         for each in sorted(named | self._put.keys()):
@@ -81,7 +81,7 @@ class Wishes:
         return self.draft.put(Owned(owner(kind, id), text, rows, named))
 
     def put_again(self, kind: str, id: str) -> None:
-        """As it was wished; nothing, if there is no wish any more."""
+        """Put the wish again as it is; does nothing if there is none any more."""
         wish = find(self.draft.replica, kind, id, KINDS[kind])
         put: dict[str, Callable[[Any], None]] = {
             NETWORK: self.put_network,
@@ -193,7 +193,7 @@ class Wishes:
 
     def put_group(self, spec: SecurityGroupSpec) -> None:
         if self._write(GROUP, spec.id, spec, groups.rows(spec, self._members(spec.id))):
-            # Ports that were there before it are in it from now on.
+            # Ports that existed before the group join it now.
             for port in list(self._ports_in(spec.id)):
                 self.put_port(port)
 

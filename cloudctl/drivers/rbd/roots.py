@@ -113,7 +113,7 @@ class RootDisks:
         await self.bases.remove(rescue(id))
 
     async def remove(self, id: str, *, rescued: bool = False) -> None:
-        """The guest has no root disk, not even half of one, and (`rescued`) no rescue disk. Raises Busy if one is open."""
+        """The guest has no root disk, nor half of one, nor (`rescued`) a rescue disk. Raises Busy while one is open."""
         names, was_there = [root(id), MAKING + root(id), *([rescue(id)] if rescued else [])], False
         for name in names:
             if await self.ceph.find(name) is not None:
