@@ -1,4 +1,4 @@
-"""Lists of users beside a file's owner and group (POSIX ACLs): who may connect to a UNIX socket.
+"""Lists of users besides a file's owner and group (POSIX ACLs): who may connect to a UNIX socket.
 
 As the kernel stores them: a version, then for each entry its kind, its permissions, and the user's or group's number.
 Source: acl(5), linux/posix_acl_xattr.h.

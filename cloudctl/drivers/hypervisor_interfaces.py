@@ -66,7 +66,7 @@ class IHypervisor(IDriver):
         """
 
     async def ensure_absent(id: str) -> None:
-        """There is no guest of this id, no root disk, no log. Volumes and ports are released, not deleted.
+        """No guest of this id, no root disk, no log. Volumes and ports are released, not deleted.
 
         An unknown id is no error. Raises HostDown.
         """

@@ -33,7 +33,7 @@ class INetworkBackend(IDriver):
         """The network is as `spec` says, including its subnets, wherever it has a port. Raises Unfit."""
 
     async def ensure_network_absent(id: str) -> None:
-        """There is no network of this id; an unknown id is no error. Raises InUse while it has ports."""
+        """No network of this id. An unknown id is no error. Raises InUse while it has ports."""
 
     async def ensure_port(port: PortSpec, host: str) -> PortBinding:
         """The port can be plugged into a guest on `host`, with its addresses and groups as `port` says.
@@ -53,7 +53,7 @@ class IRouters(Interface):
         """The router is as `spec` says, with all interfaces, routes and floating addresses. Raises UnknownNetwork."""
 
     async def ensure_router_absent(id: str) -> None:
-        """There is no router of this id; an unknown id is no error."""
+        """No router of this id. An unknown id is no error."""
 
 
 class ISecurityGroups(Interface):
@@ -63,7 +63,7 @@ class ISecurityGroups(Interface):
         """Ports in the group obey these rules from now on."""
 
     async def ensure_security_group_absent(id: str) -> None:
-        """There is no group of this id; an unknown id is no error. Raises InUse while a port is in it."""
+        """No group of this id. An unknown id is no error. Raises InUse while a port is in it."""
 
 
 class ITrunks(Interface):

@@ -62,7 +62,7 @@ class IVolumeSnapshots(Interface):
         """
 
     async def ensure_snapshot_absent(id: str) -> None:
-        """There is no snapshot of this id; an unknown id is no error. Raises InUse if volumes depend on it."""
+        """No snapshot of this id. An unknown id is no error. Raises InUse if volumes depend on it."""
 
     async def ensure_reverted(id: str, snapshot_id: str) -> None:
         """The volume holds what the snapshot holds. Raises UnknownVolume, UnknownSnapshot, InUse if connected."""

@@ -16,7 +16,7 @@ def pack(body: Mapping[str, Any]) -> bytes:
 
 
 def unpack(data: bytes) -> Mapping[str, Any]:
-    """The message, with or without the envelope, which older senders omit. Raises ValueError if this is no message."""
+    """The message, with or without the envelope, which older senders omit. Raises ValueError if it is not one."""
     outer = _object(data)
     if _MESSAGE not in outer:
         return outer

@@ -203,7 +203,9 @@ def define(
     now: float,
     root: RbdDisk | None = None,
 ) -> None:
-    """The guest is as `spec` says. `root`: a root disk that is no file. Raises InvalidPower, Unfit, NoCapacity, Busy.
+    """The guest is as `spec` says. `root`: its root disk, if it is not a file.
+
+    Raises InvalidPower, Unfit, NoCapacity, Busy.
     """
     guest = find(connection, spec.id)
     if guest is not None:

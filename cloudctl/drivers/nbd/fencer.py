@@ -132,7 +132,7 @@ class NbdFencer:
             raise UnknownHost(host)
 
     def _demand_volumes(self, error: type[Unusable] | type[Unreachable]) -> None:
-        """A host that is offered nothing from an empty directory, or from some of several, would prove nothing."""
+        """Being offered nothing from a directory without volumes, or from only some of several, would prove nothing."""
         for each in self.backends:
             if not each.is_there:
                 raise error(f"{each.records.root} is no directory of volumes that the driver nbd serves")

@@ -169,7 +169,7 @@ def _translated(outside: str, floating: Iterable[FloatingIp]) -> list[str]:
     if not pairs:
         return []
     back = f"snat to ip saddr map {{ {', '.join(f'{private} : {public}' for public, private in pairs)} }}"
-    # The second rule: traffic to a floating address whose server is inside, too. Its answer must also come through here.
+    # The second rule: to a floating address whose server is inside, too. Its answer must also come through here.
     return [f'oifname "{outside}" {back}', f"ct status dnat {back}"]
 
 

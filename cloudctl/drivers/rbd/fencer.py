@@ -1,9 +1,9 @@
 """The fencer `rbd`: Ceph accepts nothing more from the clients of a host, whatever becomes of the host.
 
 A client is identified by the address from which it reaches the cluster. Once an address is on the monitors' blocklist,
-a client that knows the new map can rely on it: each request names the newest map that its sender has seen, and a daemon
-does not serve it before it has that map, too. So a client that opens a disk after this is its only writer. Source:
-ceph(8).
+every daemon that serves a client with the new map obeys the blocklist: each request names the newest map that its
+sender has seen, and a daemon does not serve it before it has that map, too. So a client that opens a disk after this is
+its only writer. Source: ceph(8).
 """
 
 from __future__ import annotations
