@@ -49,8 +49,7 @@ CONFINED: Mapping[str, Confinement] = {
 
 
 def environment(name: str) -> Mapping[str, str]:
-    """What it needs besides what all programs get: glibc reserves 64 MiB of addresses per thread unless told otherwise.
-    """
+    """What it needs besides what all programs get: glibc reserves 64 MiB of addresses per thread unless limited."""
     return {"MALLOC_ARENA_MAX": "4"} if name in CONFINED and CONFINED[name].is_limited else {}
 
 

@@ -8,8 +8,7 @@ from zope.interface import Attribute, Interface
 
 
 class IDriverMaker(Interface):
-    """A plugin: a driver that can be configured by name. Importing the plugin's module must be cheap; `load` need not.
-    """
+    """A plugin: a driver that can be configured by name. The module must be cheap to import until `load` is called."""
 
     kind = Attribute("'hypervisor', 'volume', 'network', 'fencer' or 'objects'.")
     name = Attribute("What the configuration calls it.")
@@ -18,7 +17,7 @@ class IDriverMaker(Interface):
     def load() -> ModuleType:
         """Import and return the driver's module. Raises whatever its import raises.
 
-        The module has `Config`, a frozen attrs class whose fields are the options in the driver's TOML table, and
+        The module has `Config`, a frozen attrs class whose fields are the options of the driver's TOML table, and
         `create(config, resources)`, which returns the driver and touches nothing outside the process.
         """
 
@@ -35,7 +34,7 @@ class IDriver(Interface):
     async def check() -> None:
         """Raise `Unusable`, with the reason, if this driver cannot work here.
 
-        Called once, before the reactor runs: it may block for a few seconds and must not wait for the reactor.
+        Called once before the reactor runs: it may block for a few seconds and must not wait for the reactor.
         """
 
     async def close() -> None:

@@ -85,4 +85,4 @@ class Busy(DriverError, Transient):
 
 
 class Unreachable(DriverError, Transient):
-    """The backend's own control socket or service does not answer at the moment."""
+    """The backend's own control socket or service does not answer now."""

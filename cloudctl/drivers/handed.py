@@ -1,5 +1,4 @@
-"""Files that a program is handed open, as arguments: a program that runs as an unprivileged user can open none itself.
-"""
+"""Files that a program is handed open, as arguments: one that runs as an unprivileged user can open none itself."""
 
 from __future__ import annotations
 

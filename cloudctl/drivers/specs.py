@@ -244,8 +244,7 @@ class MigrationProgress:
 
 @frozen
 class Traffic:
-    """Traffic of a network interface as the guest sees it, since the guest started. None: the driver does not count it.
-    """
+    """Traffic of a network interface as the guest sees it, since it was started. None: the driver does not count it."""
 
     mac: str
     rx_octets: int | None = None

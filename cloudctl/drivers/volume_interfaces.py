@@ -37,7 +37,7 @@ class IVolumeBackend(IDriver):
         """
 
     async def ensure_extended(id: str, size_gib: int) -> None:
-        """The volume has this size, connected or not. Raises UnknownVolume, NoCapacity, Unfit if it is larger."""
+        """The volume has this size, connected or not. Raises UnknownVolume, NoCapacity, Unfit if it is larger now."""
 
     async def ensure_absent(id: str) -> None:
         """No volume of this id. An unknown id is no error. Raises InUse while it has snapshots or is connected."""
@@ -117,9 +117,9 @@ class IVolumeChanges(Interface):
     ) -> tuple[tuple[int, int], ...] | None:
         """`path` is a raw file with what the volume held at `mark` wherever it had changed after the mark `since`.
 
-        Returns where that is: offsets and lengths in bytes, sorted, not overlapping. None: that is not known, so the
-        file holds all of the volume; this is so without `since`, and with one that the volume does not have. The file
-        is as large as the volume and appears whole or not at all; a repeat recreates it. Raises UnknownVolume,
+        Returns where that is: offsets and lengths in bytes, sorted, none within another. None: that is not known, so
+        the file holds all of the volume; this is so without `since`, and with one that the volume does not have. The
+        file is as large as the volume and appears whole or not at all; a repeat recreates it. Raises UnknownVolume,
         UnknownSnapshot if the volume has no such `mark`, NoCapacity.
         """
 

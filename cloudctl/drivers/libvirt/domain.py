@@ -36,8 +36,7 @@ CPU = {"tcg": "qemu64", "kvm": ""}
 
 @frozen
 class Notes:
-    """What we note about a guest besides its definition: which reboot was requested last, whether its power was cut, …
-    """
+    """What we note about a guest besides its definition: the reboot requested last, whether its power was cut, …"""
 
     token: str = ""
     done: bool = False

@@ -227,8 +227,7 @@ def disk(node: str, file: str | Lent) -> Mapping[str, Any]:
 
 @contextmanager
 def _locked(file: Path) -> Iterator[int]:
-    """A descriptor that locks the file as long as any process has it open. Raises Unreachable if it is locked already.
-    """
+    """A descriptor that locks the file as long as any process has it open. Raises Unreachable if it is locked."""
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -63,8 +63,7 @@ def gratuitous_arp(mac: str, address: str) -> bytes:
 
 
 def within(namespace: str, make: Callable[[], T]) -> T:
-    """What `make` returns or raises in the namespace. An OSError, such as for a missing namespace, becomes Unreachable.
-    """
+    """What `make` returns or raises in the namespace. Raises Unreachable for an OSError, as of a missing namespace."""
     outcome: list[T] = []
     failure: list[BaseException] = []
 

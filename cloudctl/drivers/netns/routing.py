@@ -122,8 +122,7 @@ def proxy_lines(names: Names, router: RouterSpec, found: Rows) -> list[str]:
 
 
 def ruleset(name: str, names: Names, router: RouterSpec, legs: Iterable[Leg]) -> str:
-    """The router's NAT and limits, replacing the previous ones. Floating addresses take precedence over the gateway's.
-    """
+    """The router's NAT and limits, replacing the previous ones. Floating addresses win over the gateway's own."""
     legs = list(legs)
     ways = {names.router_inner(leg.spec.port_id): leg for leg in legs if leg.gateway}
     arriving: list[str] = []

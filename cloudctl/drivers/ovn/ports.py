@@ -130,8 +130,7 @@ def members(port: Port) -> dict[str, frozenset[str]]:
 
 
 def _addresses(spec: PortSpec) -> tuple[str, ...]:
-    """Addresses whose traffic the switch sends to the port; «unknown»: also those that no other port is known to have.
-    """
+    """What the switch sends to the port. With «unknown»: also traffic to addresses that no port is known to have."""
     own = " ".join([mac(spec.mac), *(address(each.ip_address) for each in spec.fixed_ips)])
     is_one = spec.port_security and len(senders(spec)) == 1
     return (own,) if is_one else (own, "unknown")
