@@ -43,7 +43,7 @@ async def out_of_reach(hypervisor: IHypervisor, host: str) -> frozenset[str]:
 
 @define(eq=False, slots=False)
 class Hypervisors:
-    """A call without a method here concerns one guest, the id in its first argument: it goes to that driver."""
+    """A call without a method here concerns one guest, the id in its first argument: it goes to its driver."""
 
     at: Mapping[str, IHypervisor]
     places: Places
