@@ -40,8 +40,7 @@ def tag(values: Values) -> str:
 
 
 def matching(call: Call, edit: Edit) -> Edit:
-    """The edit, which raises PreconditionFailed if the request names another state of the metadata, and TooLarge.
-    """
+    """The edit, which raises PreconditionFailed if the request names another state of the metadata, and TooLarge."""
     wanted = call.header("if-match") if call.version in gates.TAGGED else None
 
     def checked(before: Values) -> Values:
