@@ -43,9 +43,9 @@ def failed(conn: Connection, user_id: str, rules: PasswordOptions, now: datetime
 
 
 def forgiven(conn: Connection, user_id: str, methods: Collection[str]) -> None:
-    """The user has logged in: earlier failures no longer count.
+    """The user has proved these methods: earlier failures no longer count.
 
-    For a user with a device that takes a passcode, or each login by password would give a guesser new attempts.
+    For a user with a device a passcode must be among them, or whoever knows the password could guess passcodes for ever.
     """
     devices = select(Credential.id).where(Credential.user_id == user_id, Credential.type == "totp")
     if "totp" in methods or conn.execute(devices).first() is None:

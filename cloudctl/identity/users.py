@@ -11,7 +11,7 @@ from sqlalchemy import delete, or_, select
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Invalid
-from cloudctl.identity import cascade, domains, epoch, password_rules, records, revocation
+from cloudctl.identity import cascade, domains, epoch, lockout, password_rules, records, revocation
 from cloudctl.identity.options import PasswordOptions
 from cloudctl.identity.records import flag, folded, merged_options, own_attributes, text_filters
 from cloudctl.identity.tables import Membership, Project, User
@@ -146,10 +146,9 @@ def change_own_password(
         "password_hash": new_hash,
         "password_changed_at": now,
         "password_expires_at": password_rules.expiry(rules, before.options, now, by_admin=False),
-        "failures": 0,
-        "failed_at": None,
     }
     records.update_unique(conn, User, user_id, values, Conflict("The password cannot be changed now."))
+    lockout.forgiven(conn, user_id, ["password"])
     revocation.revoke_user(conn, user_id, now)
     return True
 

@@ -356,6 +356,14 @@ def test_a_login_by_password_gives_a_guesser_of_passcodes_no_new_attempts(keysto
     assert tries(keystone, code(keystone)) == [401]
 
 
+def test_a_new_password_gives_a_guesser_of_passcodes_no_new_attempts(keystone: Any) -> None:
+    give_device(keystone)
+    assert tries(keystone, *["000000"] * 4) == [401] * 4
+    changed = {"user": {"original_password": "secret", "password": "other"}}
+    assert keystone.ask("POST", f"/users/{keystone.made.demo_user_id}/password", changed).status == 204
+    assert tries(keystone, "000000", code(keystone)) == [401] * 2
+
+
 def test_passcodes_tried_at_once_are_counted_before_any_of_them_has_failed(keystone: Any) -> None:
     """While one is looked at, others come: all that are underway count."""
     give_device(keystone)
