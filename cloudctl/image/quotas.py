@@ -6,7 +6,9 @@ individual projects. A resource that is not registered has no limit.
 
 from __future__ import annotations
 
-from sqlalchemy import func, select
+from typing import Any
+
+from sqlalchemy import Select, func, select
 
 from cloudctl.db import Connection
 from cloudctl.identity import limits as unified
@@ -24,13 +26,16 @@ def mebibytes(size: int) -> int:
 
 
 def _stored(conn: Connection, project_id: str) -> int:
-    query = select(func.sum(Image.size)).where(Image.owner == project_id)
-    return mebibytes(conn.execute(query).scalar_one() or 0)
+    return _sum(conn, select(func.sum(Image.size)).where(Image.owner == project_id))
 
 
 def _staged(conn: Connection, project_id: str) -> int:
-    query = select(func.sum(Image.staged_size)).where(Image.owner == project_id)
-    return mebibytes(conn.execute(query).scalar_one() or 0)
+    return _sum(conn, select(func.sum(Image.staged_size)).where(Image.owner == project_id))
+
+
+def _sum(conn: Connection, query: Select[Any]) -> int:
+    """In MiB. PostgreSQL adds up 64-bit numbers to a Decimal, which is rounded down, and is no JSON."""
+    return mebibytes(int(conn.execute(query).scalar_one() or 0))
 
 
 def _count(conn: Connection, project_id: str) -> int:

@@ -7,7 +7,9 @@ from functools import partial
 from io import BytesIO
 from typing import Any
 
+import orjson
 import pytest
+from attrs import evolve
 from twisted.internet.task import Clock
 from twisted.web.http_headers import Headers
 
@@ -179,3 +181,10 @@ def test_definitions(run: Any) -> None:
 
 def test_limits(run: Any) -> None:
     assert run(quota.limits, QUOTAS, "p")["image_count_total"] == -1
+
+
+def test_usage(run: Any) -> None:
+    image_id = made(run)
+    run(uploads.begin, caller(), image_id, "one", 1, "saving")
+    run(images.activate, image_id, "saved", evolve(MEASURED, size=1), utc(START))
+    assert orjson.dumps(run(quota.usage, QUOTAS, "p")["image_size_total"]) == b"1"
