@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, case, func, select
 
 from cloudctl.db import Connection
 from cloudctl.identity import limits as unified
@@ -18,6 +18,9 @@ from cloudctl.rest.quota import UNLIMITED, Limited, Quotas
 MIB = 2**20
 # Images whose data is arriving.
 BUSY = ("saving", "uploading", "importing")
+# Of these, the ones whose bytes take of what may be stored, and of what may be staged, as soon as their number is known.
+TO_STORE = ("saving", "importing")
+STAGED = ("uploading", "importing")
 
 
 def mebibytes(size: int) -> int:
@@ -26,16 +29,26 @@ def mebibytes(size: int) -> int:
 
 
 def _stored(conn: Connection, project_id: str) -> int:
-    return _sum(conn, select(func.sum(Image.size)).where(Image.owner == project_id))
+    """With what is still being checked: images that arrive at the same time must not each find the same room."""
+    coming = case((Image.status.in_(TO_STORE), Image.staged_size))
+    query = select(func.sum(func.coalesce(Image.size, coming, 0))).where(Image.owner == project_id)
+    return mebibytes(_sum(conn, query))
 
 
 def _staged(conn: Connection, project_id: str) -> int:
-    return _sum(conn, select(func.sum(Image.staged_size)).where(Image.owner == project_id))
+    query = select(func.sum(Image.staged_size)).where(Image.owner == project_id, Image.status.in_(STAGED))
+    return mebibytes(_sum(conn, query))
+
+
+def begun(conn: Connection, project_id: str, status: str) -> int:
+    """Bytes of the uploads for `status` that have arrived and are not finished yet. They are counted already."""
+    mine = (Image.owner == project_id, Image.status == status, Image.upload_id.is_not(None))
+    return _sum(conn, select(func.sum(Image.staged_size)).where(*mine))
 
 
 def _sum(conn: Connection, query: Select[Any]) -> int:
-    """In MiB. PostgreSQL adds up 64-bit numbers to a Decimal, which is rounded down, and is no JSON."""
-    return mebibytes(int(conn.execute(query).scalar_one() or 0))
+    """PostgreSQL adds up 64-bit numbers to a Decimal, which `mebibytes` would round down, and which is no JSON."""
+    return int(conn.execute(query).scalar_one() or 0)
 
 
 def _count(conn: Connection, project_id: str) -> int:

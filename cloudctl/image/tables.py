@@ -30,7 +30,7 @@ class Image(Record, table="images"):
     os_hash_value: Field[str | None] = optional_text(128)
     # The upload that is under way, which is also the name of its file; None if there is none.
     upload_id: Field[str | None] = optional_text(64)
-    staged_size: Field[int | None] = column(BigInteger)  # bytes that wait for an import
+    staged_size: Field[int | None] = column(BigInteger)  # bytes that are being saved, or staged for an import
     stores: Field[list[str]] = json(list)  # ids of those that have the data, in their order
     # Where its data in the store "web" was fetched from.
     address: Field[str | None] = column(Text)

@@ -22,7 +22,7 @@ from cloudctl.image import images as domain
 from cloudctl.image import properties, signatures
 from cloudctl.image.data import ImageData
 from cloudctl.image.images import QUEUED, SAVING, UPLOADING
-from cloudctl.image.quotas import MIB, QUOTAS, mebibytes
+from cloudctl.image.quotas import MIB, QUOTAS, begun, mebibytes
 from cloudctl.image.store import ImageStore, held
 from cloudctl.image.tables import Image
 from cloudctl.rest import quota
@@ -45,7 +45,7 @@ def begin(conn: Connection, caller: Caller, image_id: str, upload_id: str, size:
     """The image is in `status` (SAVING or UPLOADING) from now on. Raises NotFound, Forbidden, Conflict, OverQuota."""
     image = domain.own(conn, caller, image_id, RULES[status])
     quota.take(conn, QUOTAS, image.owner or "", _wanted(conn, image, size, status))
-    if not domain.try_move(conn, image.id, BEGINS[status], caller.now, upload_id=upload_id):
+    if not domain.try_move(conn, image.id, BEGINS[status], caller.now, upload_id=upload_id, staged_size=size):
         raise Conflict(f"The image {image.id} is not queued any more.")
     return image
 
@@ -67,8 +67,10 @@ def check(
     if limits[total] == UNLIMITED:
         return Admitted(owner, total)
     used = quota.used(conn, QUOTAS, total, owner)
-    most = max(0, limits[total] - used) * MIB
-    return Admitted(owner, total, most, QUOTAS.told(total, mebibytes(most) + 1, used, limits[total]))
+    room = max(0, limits[total] - used) * MIB
+    # Those that have begun are in `used`, and flow until they are answered: they must not be held against it twice.
+    most = room + begun(conn, owner, status)
+    return Admitted(owner, total, most, QUOTAS.told(total, mebibytes(room) + 1, used, limits[total]))
 
 
 def _wanted(conn: Connection, image: Image, size: int, status: str) -> dict[str, int]:
@@ -81,18 +83,20 @@ def _wanted(conn: Connection, image: Image, size: int, status: str) -> dict[str,
     return {TOTALS[status]: mebibytes(size), "image_count_uploading": 1}
 
 
-def end_staging(conn: Connection, image_id: str, upload_id: str, size: int, now: datetime) -> bool:
+def end_staging(conn: Connection, image_id: str, upload_id: str, now: datetime) -> bool:
     """The staged data is in its place; False if the image is gone."""
     row = _mine(conn, image_id, upload_id)
     if row is not None:
-        domain.change(conn, row, {"upload_id": None, "staged_size": size}, now)
+        domain.change(conn, row, {"upload_id": None}, now)
     return row is not None
 
 
 def abandon(conn: Connection, image_id: str, upload_id: str, now: datetime) -> bool:
     """Back to queued, without data; False if the upload has ended already, or the image is gone."""
     row = _mine(conn, image_id, upload_id)
-    return row is not None and domain.try_move(conn, image_id, f"{BEGINS[row.status]} failed", now, upload_id=None)
+    if row is None:
+        return False
+    return domain.try_move(conn, image_id, f"{BEGINS[row.status]} failed", now, upload_id=None, staged_size=None)
 
 
 def _mine(conn: Connection, image_id: str, upload_id: str) -> Image | None:
@@ -190,7 +194,7 @@ class Intake:
         store = self.data.store
         try:
             await self.data.run(store.stage, store.incoming(upload_id), image.id)
-            kept = await self.db.run(end_staging, image.id, upload_id, size, caller.now)
+            kept = await self.db.run(end_staging, image.id, upload_id, caller.now)
         except Exception:  # also CancelledError: the client has hung up
             if await self.db.run(abandon, image.id, upload_id, caller.now):
                 await self.data.run(store.drop_staged, image.id)

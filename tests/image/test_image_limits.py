@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from cloudctl.testing.cloud import Client
+from cloudctl.testing.cloud import Client, MemoryCloud
 from tests.image.asking import DATA, IMAGES, create, project_of, stored, upload
 
 MIB = 2**20
@@ -75,6 +77,45 @@ def test_bytes_are_limited_in_mebibytes(admin: Client, demo: Client, resource: s
     image_id, other = create(demo)["id"], create(demo)["id"]
     assert demo.put(f"{IMAGES}/{image_id}/{path}", body=b"x" * MIB, headers=DATA).status == 204
     assert demo.put(f"{IMAGES}/{other}/{path}", body=b"x", headers=DATA).status == 413
+
+
+@pytest.mark.parametrize(("resource", "path"), [("image_size_total", "file"), ("image_stage_total", "stage")])
+def test_bytes_count_from_the_moment_they_have_arrived(
+    admin: Client, demo: Client, monkeypatch: pytest.MonkeyPatch, resource: str, path: str
+) -> None:
+    register(admin, resource, 1)
+    image_id, other = create(demo)["id"], create(demo)["id"]
+    rename = Path.replace
+    seen: list[int] = []
+
+    def upload_another(source: Path, target: Path) -> Path:
+        monkeypatch.undo()
+        seen.append(demo.put(f"{IMAGES}/{other}/{path}", body=b"x", headers=DATA).status)
+        return rename(source, target)
+
+    monkeypatch.setattr(Path, "replace", upload_another)
+    assert demo.put(f"{IMAGES}/{image_id}/{path}", body=b"x", headers=DATA).status == 204
+    assert seen == [413]
+
+
+def test_what_an_upload_took_is_given_back_when_it_fails(admin: Client, demo: Client) -> None:
+    register(admin, "image_size_total", 1)
+    assert upload(demo, create(demo, disk_format="qcow2")["id"], b"no qcow2").status == 415
+    stored(demo)
+
+
+def test_staged_data_counts_as_stored_from_the_moment_its_import_begins(
+    cloud: MemoryCloud, admin: Client, demo: Client
+) -> None:
+    register(admin, "image_size_total", 1)
+    ids = [create(demo)["id"] for _ in range(2)]
+    for image_id in ids:
+        assert demo.put(f"{IMAGES}/{image_id}/stage", body=b"x", headers=DATA).status == 204
+    wish = {"method": {"name": "glance-direct"}}
+    assert [demo.post(f"{IMAGES}/{image_id}/import", wish).status for image_id in ids] == [202, 413]
+    cloud.settle()
+    usage = demo.get("/image/v2/info/usage").json()["usage"]
+    assert [usage[name]["usage"] for name in ("image_size_total", "image_stage_total")] == [1, 1]
 
 
 def test_uploads_at_once_are_limited(admin: Client, demo: Client) -> None:

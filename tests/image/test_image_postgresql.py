@@ -186,5 +186,6 @@ def test_limits(run: Any) -> None:
 def test_usage(run: Any) -> None:
     image_id = made(run)
     run(uploads.begin, caller(), image_id, "one", 1, "saving")
+    assert orjson.dumps(run(quota.usage, QUOTAS, "p")["image_size_total"]) == b"1"
     run(images.activate, image_id, "saved", evolve(MEASURED, size=1), utc(START))
     assert orjson.dumps(run(quota.usage, QUOTAS, "p")["image_size_total"]) == b"1"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -222,6 +223,27 @@ def test_an_upload_without_a_length_is_held_against_the_quota_as_it_flows(
     assert parse(second.transport.value(), "PUT").status == 413
     first.send_chunks(0, 0)
     assert parse(first.transport.value(), "PUT").status == 204
+
+
+@pytest.mark.parametrize(("where", "resource"), [("file", "image_size_total"), ("stage", "image_stage_total")])
+def test_an_upload_that_has_arrived_is_held_against_the_quota_once(
+    cloud: MemoryCloud, demo: Client, monkeypatch: pytest.MonkeyPatch, where: str, resource: str
+) -> None:
+    cloud.transact(limited, project_of(demo), resource, 2)
+    ids = [create(demo)["id"] for _ in range(2)]
+    first = Upload(cloud, f"{IMAGES}/{ids[0]}/{where}", demo.token, None)
+    rename = Path.replace
+    others: list[Upload] = []
+
+    def upload_another(source: Path, target: Path) -> Path:
+        monkeypatch.undo()
+        others.append(Upload(cloud, f"{IMAGES}/{ids[1]}/{where}", demo.token, None))
+        others[0].send_chunks(12, 0)
+        return rename(source, target)
+
+    monkeypatch.setattr(Path, "replace", upload_another)
+    first.send_chunks(15, 0)
+    assert [parse(each.transport.value(), "PUT").status for each in (first, *others)] == [204, 204]
 
 
 def test_uploads_that_are_still_flowing_count_as_uploads(cloud: MemoryCloud, demo: Client) -> None:
