@@ -49,9 +49,9 @@ LIMITS = Listing(
 # -- registered limits
 
 
-def get_registered(conn: Connection, id: str) -> RegisteredLimit:
-    """Raises NotFound."""
-    return records.get(conn, RegisteredLimit, id, "registered limit")
+def get_registered(conn: Connection, id: str, *, lock: bool = False) -> RegisteredLimit:
+    """As `records.get`. Raises NotFound."""
+    return records.get(conn, RegisteredLimit, id, "registered limit", lock=lock)
 
 
 def create_registered(conn: Connection, values: dict[str, Any], now: datetime) -> RegisteredLimit:
@@ -64,7 +64,7 @@ def create_registered(conn: Connection, values: dict[str, Any], now: datetime) -
 
 def change_registered(conn: Connection, id: str, changes: dict[str, Any]) -> RegisteredLimit:
     """What it limits cannot change while limits refer to it. Raises NotFound, Forbidden, Invalid, Conflict."""
-    get_registered(conn, id)
+    get_registered(conn, id, lock=True)
     if any(name in changes for name in KEY) and _is_used(conn, id):
         raise Forbidden("The registered limit is in use: only its default and description can be changed.")
     _check_place(conn, changes)
@@ -74,7 +74,7 @@ def change_registered(conn: Connection, id: str, changes: dict[str, Any]) -> Reg
 
 def remove_registered(conn: Connection, id: str) -> None:
     """Raises NotFound, Forbidden (in use)."""
-    get_registered(conn, id)
+    get_registered(conn, id, lock=True)
     if _is_used(conn, id):
         raise Forbidden("The registered limit is in use by a limit.")
     conn.execute(delete(RegisteredLimit).where(RegisteredLimit.id == id))
@@ -105,10 +105,11 @@ def create(conn: Connection, values: dict[str, Any], now: datetime) -> ProjectLi
     """
     key = {name: values[name] for name in KEY}
     query = select(RegisteredLimit.id).where(*(RegisteredLimit.table.c[name] == key[name] for name in KEY))
-    registered = conn.execute(query).scalar()
+    # It stays, with this key, and so does the project.
+    registered = conn.execute(query.with_for_update(read=True)).scalar()
     if registered is None:
         raise Forbidden("There is no registered limit for this service, region and resource.")
-    owner = projects.get(conn, values["project_id"] or values["domain_id"])
+    owner = projects.get(conn, values["project_id"] or values["domain_id"], stays=True)
     if owner.is_domain is not bool(values["domain_id"]):
         raise records.not_found("project" if values["project_id"] else "domain", owner.id)
     row = {

@@ -14,7 +14,7 @@ from cloudctl.db import Database
 from cloudctl.db.columns import utc
 from cloudctl.db.driver import create
 from cloudctl.db.threads import Inline
-from cloudctl.identity import assignments, domains, groups, projects, roles, users
+from cloudctl.identity import assignments, domains, groups, limits, projects, roles, services, users
 from cloudctl.identity.assignments import Actor, Target
 from cloudctl.identity.options import IdentityOptions, PasswordOptions
 
@@ -103,6 +103,56 @@ def test_a_grant_on_a_project_that_is_being_deleted_is_not_left_behind(keystone:
     at_once(keystone.db, *(reversed(both) if delete_first else both))
     query = f"SELECT count(*) FROM identity_assignments WHERE target_id = '{made.demo_project_id}'"
     assert count(keystone, query) == 0
+
+
+def resource(keystone: Any) -> dict[str, str]:
+    """What a limit can be registered for."""
+
+    def service(conn: Any) -> str:
+        return str(services.create_service(conn, {"type": "x", "name": "x", "enabled": True}, NOW).id)
+
+    return {"service_id": keystone.db.transact(False, service), "region_id": "", "resource_name": "x"}
+
+
+def registered_limit(keystone: Any, key: dict[str, str]) -> str:
+    def make(conn: Any) -> str:
+        return str(limits.create_registered(conn, {**key, "default_limit": 1, "description": None}, NOW).id)
+
+    made: str = keystone.db.transact(False, make)
+    return made
+
+
+ENDS: dict[str, Callable[[Any, str], Any]] = {
+    "removed": limits.remove_registered,
+    "for something else": lambda conn, id: limits.change_registered(conn, id, {"resource_name": "y"}),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("end_first", [False, True])
+def test_a_limit_is_one_of_what_is_registered(keystone: Any, end: str, end_first: bool) -> None:
+    key = resource(keystone)
+    registered = registered_limit(keystone, key)
+    own = {"project_id": keystone.made.demo_project_id, "domain_id": "", "resource_limit": 1, "description": None}
+    both = [lambda conn: limits.create(conn, {**key, **own}, NOW), lambda conn: ENDS[end](conn, registered)]
+    raised = at_once(keystone.db, *(reversed(both) if end_first else both))
+    assert [type(error).__name__ for error in raised] == ["Forbidden"]
+    of_it = f"SELECT count(*) FROM identity_registered_limits WHERE id = '{registered}' AND resource_name = 'x'"
+    assert count(keystone, "SELECT count(*) FROM identity_limits") == count(keystone, of_it)
+
+
+@pytest.mark.parametrize("delete_first", [False, True])
+def test_a_limit_of_a_project_that_is_being_deleted_is_not_left_behind(keystone: Any, delete_first: bool) -> None:
+    key = resource(keystone)
+    registered_limit(keystone, key)
+    project_id = keystone.made.demo_project_id
+    own = {"project_id": project_id, "domain_id": "", "resource_limit": 1, "description": None}
+    both = [
+        lambda conn: limits.create(conn, {**key, **own}, NOW),
+        lambda conn: projects.remove(conn, project_id),
+    ]
+    at_once(keystone.db, *(reversed(both) if delete_first else both))
+    assert count(keystone, "SELECT count(*) FROM identity_limits") == 0
 
 
 def test_the_same_grant_twice_at_once_is_no_error(keystone: Any) -> None:
