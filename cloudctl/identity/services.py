@@ -103,39 +103,42 @@ def remove_endpoint(conn: Connection, endpoint_id: str) -> None:
 # -- regions
 
 
-def get_region(conn: Connection, region_id: str) -> Region:
-    """Raises NotFound."""
-    return records.get(conn, Region, region_id, "region")
+def get_region(conn: Connection, region_id: str, *, lock: bool = False, stays: bool = False) -> Region:
+    """As `records.get`. Raises NotFound."""
+    return records.get(conn, Region, region_id, "region", lock=lock, stays=stays)
 
 
 def create_region(conn: Connection, values: dict[str, Any], now: datetime) -> Region:
     """`values`: id (may be left out), description, parent_region_id, extra. Raises Conflict, NotFound (parent)."""
     row = {"id": new_hex_id(), **values, "extra": own_attributes(values.get("extra", {})), "created_at": now}
     if row.get("parent_region_id"):
-        get_region(conn, row["parent_region_id"])
+        get_region(conn, row["parent_region_id"], stays=True)
     records.insert_unique(conn, Region, row, Conflict(f"There is a region {row['id'][:64]} already."))
     return get_region(conn, row["id"])
 
 
 def change_region(conn: Connection, region_id: str, changes: dict[str, Any]) -> Region:
     """Raises NotFound, Invalid (a cycle)."""
-    before = get_region(conn, region_id)
+    before = get_region(conn, region_id, lock=True)
     if changes.get("parent_region_id"):
         _check_no_cycle(conn, region_id, changes["parent_region_id"])
     return records.change(conn, Region, before, changes)
 
 
 def _check_no_cycle(conn: Connection, region_id: str, parent_id: str) -> None:
+    """Those above it stay where they are until this transaction ends."""
     above: str | None = parent_id
+    below = {region_id}
     while above:
-        if above == region_id:
-            raise Invalid(f"Region {region_id[:64]} would be its own parent.")
-        above = get_region(conn, above).parent_region_id
+        if above in below:
+            raise Invalid(f"Region {above[:64]} would be its own parent.")
+        below.add(above)
+        above = get_region(conn, above, stays=True).parent_region_id
 
 
 def remove_region(conn: Connection, region_id: str) -> None:
     """Raises NotFound, Forbidden (regions below it, endpoints in it)."""
-    get_region(conn, region_id)
+    get_region(conn, region_id, lock=True)
     children = select(Region.id).where(Region.parent_region_id == region_id)
     used = select(Endpoint.id).where(Endpoint.region_id == region_id)
     if conn.execute(children).first() is not None or conn.execute(used).first() is not None:

@@ -155,6 +155,41 @@ def test_a_limit_of_a_project_that_is_being_deleted_is_not_left_behind(keystone:
     assert count(keystone, "SELECT count(*) FROM identity_limits") == 0
 
 
+def regions(keystone: Any, *ids: str) -> None:
+    def make(conn: Any) -> None:
+        for id in ids:
+            services.create_region(conn, {"id": id}, NOW)
+
+    keystone.db.transact(False, make)
+
+
+def test_two_regions_do_not_become_each_others_parent(keystone: Any) -> None:
+    regions(keystone, "a", "b")
+    both = [
+        lambda conn: services.change_region(conn, "a", {"parent_region_id": "b"}),
+        lambda conn: services.change_region(conn, "b", {"parent_region_id": "a"}),
+    ]
+    assert [type(error).__name__ for error in at_once(keystone.db, *both)] == ["Invalid"]
+
+
+IN_REGION: dict[str, Callable[[Any], Any]] = {
+    "new child": lambda conn: services.create_region(conn, {"id": "child", "parent_region_id": "a"}, NOW),
+    "moved child": lambda conn: services.change_region(conn, "b", {"parent_region_id": "a"}),
+}
+
+
+@pytest.mark.parametrize("what", IN_REGION)
+@pytest.mark.parametrize("delete_first", [False, True])
+def test_what_is_put_into_a_region_that_is_being_deleted_is_not_left_behind(
+    keystone: Any, what: str, delete_first: bool
+) -> None:
+    regions(keystone, "a", "b")
+    both = [IN_REGION[what], lambda conn: services.remove_region(conn, "a")]
+    assert len(at_once(keystone.db, *(reversed(both) if delete_first else both))) == 1
+    there = count(keystone, "SELECT count(*) FROM identity_regions WHERE id = 'a'")
+    assert count(keystone, "SELECT count(*) FROM identity_regions WHERE parent_region_id = 'a'") == there
+
+
 def test_the_same_grant_twice_at_once_is_no_error(keystone: Any) -> None:
     made = keystone.made
     actor, target = Actor("user", made.demo_user_id), Target("project", made.demo_project_id)
