@@ -74,7 +74,7 @@ def _check_endpoint(conn: Connection, values: dict[str, Any], now: datetime, mak
     if "service_id" in values and records.find(conn, Service, values["service_id"], stays=True) is None:
         raise Invalid(f"There is no service {values['service_id'][:64]}.")
     region_id = values.get("region_id")
-    if region_id is not None and records.find(conn, Region, region_id) is None:
+    if region_id is not None and records.find(conn, Region, region_id, stays=True) is None:
         if not make_region:
             raise Invalid(f"There is no region {region_id[:64]}.")
         create_region(conn, {"id": region_id}, now)

@@ -178,6 +178,20 @@ IN_REGION: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.parametrize("delete_first", [False, True])
+def test_an_endpoint_in_a_region_that_is_being_deleted_is_not_left_behind(keystone: Any, delete_first: bool) -> None:
+    regions(keystone, "a")
+    service_id = resource(keystone)["service_id"]
+    new = {"interface": "public", "service_id": service_id, "url": "http://x", "region_id": "a", "enabled": True}
+    both = [
+        lambda conn: services.create_endpoint(conn, new, NOW, make_region=False),
+        lambda conn: services.remove_region(conn, "a"),
+    ]
+    assert len(at_once(keystone.db, *(reversed(both) if delete_first else both))) == 1
+    there = count(keystone, "SELECT count(*) FROM identity_regions WHERE id = 'a'")
+    assert count(keystone, "SELECT count(*) FROM identity_endpoints WHERE region_id = 'a'") == there
+
+
 @pytest.mark.parametrize("what", IN_REGION)
 @pytest.mark.parametrize("delete_first", [False, True])
 def test_what_is_put_into_a_region_that_is_being_deleted_is_not_left_behind(
