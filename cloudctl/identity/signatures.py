@@ -43,9 +43,10 @@ class SignedRequest:
 
 def check(request: SignedRequest, secret: str, now: datetime) -> None:
     """`now`: naive UTC. Raises BadSignature."""
-    _check_time(request, now)
+    when = _time(request)
+    _check_time(when, now)
     if _is_v4(request):
-        expected = _v4(request, secret)
+        expected = _v4(request, secret, when)
     elif request.params.get("SignatureVersion") == "2":
         expected = _v2(request, secret)
     else:
@@ -67,13 +68,14 @@ def check_s3(string_to_sign: bytes, signature: str, secret: str) -> None:
         raise BadSignature("the signature does not match")
 
 
-def _check_time(request: SignedRequest, now: datetime) -> None:
-    text = (
-        request.params.get("Timestamp")
-        or request.params.get("X-Amz-Date")
-        or request.headers.get("x-amz-date")
-        or request.headers.get("date")
-    )
+def _time(request: SignedRequest) -> str:
+    """As it is in the string that was signed: any other could be a new one, in an old request."""
+    if _is_v4(request):
+        return request.params.get("X-Amz-Date") or request.headers.get("x-amz-date", "")
+    return request.params.get("Timestamp", "")
+
+
+def _check_time(text: str, now: datetime) -> None:
     if not text:
         raise BadSignature("the timestamp is missing")
     try:
@@ -106,8 +108,8 @@ def _query(params: Mapping[str, str], without: str) -> str:
     return "&".join(f"{quote(name, safe='-_~')}={quote(value, safe='-_~')}" for name, value in kept)
 
 
-def _v4(request: SignedRequest, secret: str) -> str:
-    credential, signed_headers, when = _v4_parts(request)
+def _v4(request: SignedRequest, secret: str, when: str) -> str:
+    credential, signed_headers = _v4_parts(request)
     scope = credential.partition("/")[2]
     canonical = "\n".join(
         (
@@ -124,17 +126,16 @@ def _v4(request: SignedRequest, secret: str) -> str:
     return hmac.new(signing_key(secret, scope), text.encode(), hashlib.sha256).hexdigest()
 
 
-def _v4_parts(request: SignedRequest) -> tuple[str, str, str]:
-    """Credential, signed headers and time, from the query or from the Authorization header."""
+def _v4_parts(request: SignedRequest) -> tuple[str, str]:
+    """Credential and signed headers, from the query or from the Authorization header."""
     found = {name.removeprefix("X-Amz-"): value for name, value in request.params.items() if name.startswith("X-Amz-")}
     authorization = request.headers.get("authorization", "")
     for part in authorization.removeprefix(V4).split(","):
         name, _, value = part.strip().partition("=")
         found[name] = value
-    found.setdefault("Date", request.headers.get("x-amz-date", ""))
     if not found.get("Credential") or not found.get("SignedHeaders"):
         raise BadSignature("the credential or the signed headers are missing")
-    return found["Credential"], found["SignedHeaders"], found["Date"]
+    return found["Credential"], found["SignedHeaders"]
 
 
 def _header(request: SignedRequest, name: str) -> str:

@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import json
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from sqlalchemy import text
@@ -109,15 +110,17 @@ def test_a_key_pair_is_listed_shown_and_deleted(keystone: Any, pair: Any, demo: 
 # -- signed requests
 
 
-def v4(pair: Any, when: str = "20270115T080000Z") -> Any:
+def v4(pair: Any, when: str = "20270115T080000Z", signed: str = "host;x-amz-date") -> Any:
     """A GET signed by hand, as POST /ec2tokens takes it."""
     scope = "20270115/RegionOne/s3/aws4_request"
     body_hash = hashlib.sha256(b"").hexdigest()
-    canonical = f"GET\n/\n\nhost:s3.example.com\nx-amz-date:{when}\n\nhost;x-amz-date\n{body_hash}"
+    headers = {"host": "s3.example.com", "x-amz-date": when}
+    lines = "".join(f"{name}:{headers[name]}\n" for name in signed.split(";"))
+    canonical = f"GET\n/\n\n{lines}\n{signed}\n{body_hash}"
     text = f"AWS4-HMAC-SHA256\n{when}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
     signature = hmac.new(v4_key(pair["secret"], scope), text.encode(), hashlib.sha256).hexdigest()
     authorization = (
-        f"AWS4-HMAC-SHA256 Credential={pair['access']}/{scope}, SignedHeaders=host;x-amz-date, Signature={signature}"
+        f"AWS4-HMAC-SHA256 Credential={pair['access']}/{scope}, SignedHeaders={signed}, Signature={signature}"
     )
     return {
         "access": pair["access"],
@@ -138,18 +141,15 @@ def v4_key(secret: str, scope: str) -> bytes:
     return key
 
 
-def v2(pair: Any) -> Any:
+def v2(pair: Any, time: str = "Timestamp") -> Any:
     params = {
         "Action": "List All",
         "AWSAccessKeyId": pair["access"],
         "SignatureMethod": "HmacSHA256",
         "SignatureVersion": "2",
-        "Timestamp": "2027-01-15T08:00:00Z",
+        time: "2027-01-15T08:00:00Z",
     }
-    query = (
-        f"AWSAccessKeyId={pair['access']}&Action=List%20All&SignatureMethod=HmacSHA256&SignatureVersion=2"
-        "&Timestamp=2027-01-15T08%3A00%3A00Z"
-    )
+    query = "&".join(f"{name}={quote(value)}" for name, value in sorted(params.items()))
     text = f"GET\nec2.example.com\n/services/Cloud\n{query}"
     signature = base64.b64encode(hmac.new(pair["secret"].encode(), text.encode(), hashlib.sha256).digest()).decode()
     return {
@@ -194,6 +194,21 @@ def test_an_old_request_an_unknown_key_and_nonsense(keystone: Any, pair: Any) ->
         headers = {"x-amz-date": "20270115T081501Z", "authorization": authorization}
         body = {"credentials": {"access": pair["access"], "signature": "x", "headers": headers}}
         assert keystone.ask("POST", "/ec2tokens", body, admin).status == 401
+
+
+def test_an_old_request_is_not_made_new_by_a_time_that_was_not_signed(keystone: Any, pair: Any) -> None:
+    sent, by_query = v4(pair, signed="host"), v2(pair, time="Expires")
+    assert keystone.ask("POST", "/ec2tokens", {"credentials": sent}, keystone.admin()).status == 200
+    keystone.clock.advance(901)
+    admin, fresh = keystone.admin(), "20270115T081501Z"
+    authorization = f"{sent['headers']['Authorization']}, Date=20270115T080000Z"
+    headers = {**sent["headers"], "X-Amz-Date": fresh, "Authorization": authorization}
+    for replayed in (
+        {**sent, "headers": headers},
+        {**by_query, "headers": {"X-Amz-Date": fresh}},
+        {**by_query, "headers": {"Date": "2027-01-15T08:15:01Z"}},
+    ):
+        assert keystone.ask("POST", "/ec2tokens", {"credentials": replayed}, admin).status == 401
 
 
 @pytest.mark.parametrize("version", [1, 4])
