@@ -52,8 +52,10 @@ def is_wanted(conn: Connection, image_id: str) -> bool:
 
 def keep(conn: Connection, image_id: str, now: datetime) -> bool:
     """The copy exists now; False if nobody wants it any more."""
+    # What is at an address had no size before it was fetched for the copy.
+    size = select(Image.size).where(Image.id == image_id).scalar_subquery()
     wanted = update(CachedImage).where(CachedImage.image_id == image_id)
-    return conn.execute(wanted.values(cached_at=now)).rowcount == 1
+    return conn.execute(wanted.values(cached_at=now, size=func.coalesce(size, CachedImage.size))).rowcount == 1
 
 
 def surplus(conn: Connection, most: int) -> list[str]:

@@ -9,7 +9,10 @@ import pytest
 from cloudctl.image.recovery import recover
 from cloudctl.image.stores import Stores
 from cloudctl.testing.cloud import Client, MemoryCloud
-from tests.image.asking import IMAGES, create, stored
+from tests.image.asking import IMAGES, create, patch, stored
+from tests.image.test_image_imports import URL, Origin, origin
+
+__all__ = ["origin"]
 
 CACHE = "/image/v2/cache"
 
@@ -99,6 +102,21 @@ def test_what_was_not_read_for_longest_makes_room(demo: Client) -> None:
     assert not near(cloud, unread).exists()
     put(cloud, admin, stored(demo, b"more than all room")["id"])
     assert set(cached(admin)) == {read, last}
+    cloud.close()
+
+
+def test_an_image_at_an_address_takes_the_room_that_it_needs(origin: Origin) -> None:
+    options = {"show_multiple_locations": True, "web_store": True, "cache_size": len(b"from the web")}
+    cloud = MemoryCloud({"image": options})
+    demo, admin = cloud.client("demo"), cloud.client("admin")
+    located = create(demo)["id"]
+    assert patch(demo, located, {"op": "add", "path": "/locations/-", "value": {"url": URL}}).status == 200
+    put(cloud, admin, located)
+    assert [each["size"] for each in admin.get(CACHE).json()["cached_images"]] == [12]
+    cloud.advance(1)
+    last = stored(demo)["id"]
+    put(cloud, admin, last)
+    assert cached(admin) == [last]
     cloud.close()
 
 
