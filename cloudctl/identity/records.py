@@ -177,19 +177,28 @@ def merged_options(kept: Mapping[str, Any], sent: Mapping[str, Any]) -> dict[str
 
 def text_filters(name: str, column: Column[Any]) -> dict[str, Filter]:
     """`name=x` and the inexact forms `name__contains`, `name__icontains`, …"""
-    lower = func.lower(column)
-    exact = _indexed(column) if "name_key" in column.table.c and name == "name" else listing.equals(column)
+    exact = listing.equals(column)
+    # Both sides are folded by Python, or both by the database: SQLite knows the capitals of ASCII only.
+    blind: Any = func.lower(column)
+    fold: Any = func.lower
+    if "name_key" in column.table.c and name == "name":
+        exact, blind, fold = _indexed(column), column.table.c.name_key, folded
     return {
         name: exact,
         f"{name}__equals": exact,
-        f"{name}__iequals": lambda values: lower == values[-1].lower(),
+        f"{name}__iequals": lambda values: blind == fold(values[-1]),
         f"{name}__contains": lambda values: _case_sensitive(column, values[-1]),
-        f"{name}__icontains": lambda values: lower.contains(values[-1].lower(), autoescape=True),
+        f"{name}__icontains": lambda values: blind.contains(fold(_literal(values[-1])), escape="/"),
         f"{name}__startswith": lambda values: _case_sensitive(column, values[-1], at_start=True),
-        f"{name}__istartswith": lambda values: lower.startswith(values[-1].lower(), autoescape=True),
+        f"{name}__istartswith": lambda values: blind.startswith(fold(_literal(values[-1])), escape="/"),
         f"{name}__endswith": lambda values: _case_sensitive(column, values[-1], at_end=True),
-        f"{name}__iendswith": lambda values: lower.endswith(values[-1].lower(), autoescape=True),
+        f"{name}__iendswith": lambda values: blind.endswith(fold(_literal(values[-1])), escape="/"),
     }
+
+
+def _literal(value: str) -> str:
+    """For LIKE, which takes it as it is."""
+    return value.replace("/", "//").replace("%", "/%").replace("_", "/_")
 
 
 def _indexed(column: Column[Any]) -> Filter:

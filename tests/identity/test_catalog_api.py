@@ -237,11 +237,13 @@ def test_an_endpoint_group_gives_a_project_all_that_meet_its_filters(keystone: A
         ("type__contains=application", 2),
         ("type__startswith=text", 1),
         ("type__icontains=JSON", 1),
+        ("type__icontains=%25", 1),
+        ("type__iendswith=%C3%84/X_%25", 1),
         ("type__equals=json", 0),
     ],
 )
 def test_policies_are_found_by_parts_of_their_types(keystone: Any, query: str, count: int) -> None:
     admin = keystone.admin()
-    for type in ("text/plain", "application/json", "application/xml"):
+    for type in ("text/plain", "application/json", "application/xml", "Ä/x_%"):
         keystone.make(admin, "policies", "policy", type=type, blob="x")
     assert len(keystone.ask("GET", f"/policies?{query}", token=admin).json()["policies"]) == count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -114,6 +115,16 @@ def test_users_are_filtered(keystone: Any) -> None:
     assert names("sort_key=name&sort_dir=asc&limit=2") == ["Anna_1", "admin"]
     assert keystone.ask("GET", "/users?enabled=perhaps", token=admin).status == 400
     assert keystone.ask("GET", "/users?sort_key=password", token=admin).status == 400
+
+
+@pytest.mark.parametrize(
+    "query", ["iequals=ÄHRE_ö", "iequals=ähre_Ö", "icontains=HRE_ö", "istartswith=ähRE_", "iendswith=E_Ö", "icontains=Ä"]
+)
+def test_capitals_of_all_alphabets_are_the_same_as_small_letters(keystone: Any, query: str) -> None:
+    keystone.make_user("Ähre_Ö")
+    keystone.make_user("bert")
+    found = keystone.ask("GET", f"/users?name__{quote(query, safe='=')}", token=keystone.admin()).json()["users"]
+    assert [user["name"] for user in found] == ["Ähre_Ö"]
 
 
 def test_users_are_filtered_by_the_expiry_of_their_password(keystone: Any, options: Any) -> None:
