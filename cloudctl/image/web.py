@@ -94,6 +94,21 @@ class _Body(Protocol):
             self.transport.loseConnection()
 
 
+class _Unwanted(Protocol):
+    """Hangs up."""
+
+    def connectionMade(self) -> None:
+        assert self.transport is not None
+        self.transport.loseConnection()
+
+
+def _leave(response: IResponse | None) -> None:
+    """Want nothing of the answer, nor of those that redirected to it: unread, each would keep its connection open."""
+    while response is not None:
+        response.deliverBody(_Unwanted())
+        response = response.previousResponse
+
+
 @frozen
 class Web:
     """Fetches addresses into files."""
@@ -107,6 +122,7 @@ class Web:
         if not (all(each.providedBy(self.reactor) for each in NETWORK)):
             raise FetchError("This cloud has no network access and cannot fetch images.")
         response = await self._request(uri)
+        _leave(response if response.code != 200 else response.previousResponse)
         if response.code != 200:
             wrong = Unreached if response.code >= 500 else FetchError
             raise wrong(f"The server answered {response.code}.")
@@ -132,6 +148,7 @@ class Web:
         except (ConnectError, DNSLookupError, TimeoutError) as error:
             raise Unreached(f"The server cannot be reached: {error}") from error
         except ResponseFailed as error:
+            _leave(error.response)
             raise _told(error.reasons) from error
 
 

@@ -13,6 +13,7 @@ import pytest_twisted
 from attrs import define, evolve
 from hypothesis import given
 from hypothesis import strategies as st
+from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IListeningPort
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Site
@@ -138,6 +139,31 @@ async def test_another_status_is_told(server: Server, tmp_path: Path, code: int,
     with pytest.raises(FetchError, match=str(code)) as raised:
         await server.fetch("image", tmp_path / "a")
     assert type(raised.value) is kind
+
+
+@pytest.mark.parametrize(("code", "to"), [(404, ""), (302, "image"), (302, "endless")])
+async def test_a_body_that_nobody_reads_keeps_no_connection_open(
+    server: Server, tmp_path: Path, code: int, to: str
+) -> None:
+    left: list[Any] = []
+
+    def endless(request: Any) -> int:
+        request.setResponseCode(code)
+        request.setHeader("location", server.url(to))
+        request.write(b"x" * 100_000)
+        left.append(request.notifyFinish())
+        return NOT_DONE_YET
+
+    server.answer("image", lambda request: b"data")
+    server.answer("endless", endless)
+    try:
+        assert await server.fetch("endless", tmp_path / "a") == b"data"
+    except FetchError as error:
+        kept = error  # with all that it refers to
+        assert to != "image", kept
+    for each in left:
+        with pytest.raises(ConnectionDone):
+            await each.addTimeout(5, server.reactor)
 
 
 async def test_data_over_the_limit_is_cut_off(server: Server, tmp_path: Path) -> None:
