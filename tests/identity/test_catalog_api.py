@@ -207,6 +207,19 @@ def test_a_project_with_endpoints_of_its_own_sees_only_those(keystone: Any, admi
     assert len(read(keystone, demo)) == 10
 
 
+def test_the_endpoints_of_a_project_and_of_a_group_link_to_the_next_page(keystone: Any, admin: str) -> None:
+    fields = {"name": "g", "filters": {"interface": "internal"}}
+    group = keystone.make(admin, "OS-EP-FILTER/endpoint_groups", "endpoint_group", **fields)["id"]
+    of_project = f"/OS-EP-FILTER/projects/{keystone.made.demo_project_id}/endpoints"
+    for path, count in ((of_project, 30), (f"/OS-EP-FILTER/endpoint_groups/{group}/endpoints", 10)):
+        found, following = set(), f"{path}?limit=7"
+        while following:
+            answer = keystone.ask("GET", following, token=admin).json()
+            found |= {endpoint["id"] for endpoint in answer["endpoints"]}
+            following = (answer["links"]["next"] or "").removeprefix("http://cloud.example.com")
+        assert len(found) == count
+
+
 def test_an_endpoint_group_gives_a_project_all_that_meet_its_filters(keystone: Any, admin: str) -> None:
     demo, project = keystone.login("demo", scope="demo"), keystone.made.demo_project_id
     fields = {"name": "g", "filters": {"interface": "internal"}}

@@ -107,6 +107,17 @@ def test_a_key_pair_is_listed_shown_and_deleted(keystone: Any, pair: Any, demo: 
     assert keystone.ask("GET", one, token=demo).status == 404
 
 
+def test_key_pairs_link_to_the_next_page(keystone: Any, pair: Any, demo: str) -> None:
+    keystone.clock.advance(1)
+    body = {"tenant_id": keystone.made.demo_project_id}
+    another = keystone.ask("POST", ec2(keystone), body, demo).json()["credential"]
+    first = keystone.ask("GET", f"{ec2(keystone)}?limit=1", token=demo).json()
+    following = first["links"]["next"].removeprefix("http://cloud.example.com")
+    second = keystone.ask("GET", following, token=demo).json()
+    assert (first["credentials"], second["credentials"]) == ([pair], [another])
+    assert second["links"]["next"] is None
+
+
 # -- signed requests
 
 

@@ -10,7 +10,7 @@ from cloudctl.db import Connection, Database
 from cloudctl.errors import Forbidden, Invalid
 from cloudctl.identity import credentials as domain
 from cloudctl.identity import totp, users
-from cloudctl.identity.api.collection import link, listed, page, paged
+from cloudctl.identity.api.collection import link, page, paged
 from cloudctl.identity.api.fields import Id, changes, may_as_anybody
 from cloudctl.identity.credentials import Delegated
 from cloudctl.identity.delegation import check_manages, check_own_login, is_own_login
@@ -162,15 +162,14 @@ class Ec2Credentials:
     @routes.get("/users/<user_id>/credentials/OS-EC2", policy="identity:ec2_list_credentials")
     async def list(self, call: Call, user_id: str) -> dict[str, Any]:
         """List the EC2 credentials of a user"""
-        return listed(call, "credentials", await self.db.scan(self._list, call, user_id))
+        return await self.db.scan(self._list, call, user_id)
 
-    def _list(self, conn: Connection, call: Call, user_id: str) -> Any:
+    def _list(self, conn: Connection, call: Call, user_id: str) -> dict[str, Any]:
         users.get(conn, user_id)
         mine = [Credential.user_id == user_id, Credential.type == domain.EC2]
         if not may_as_anybody(call):
             mine.append(domain.are_of(call.identity))
-        found = page(conn, call, domain.LISTING, *mine)
-        return [self.view(call, row) for row in found.rows]
+        return paged(call, "credentials", page(conn, call, domain.LISTING, *mine), self.view)
 
     @routes.post(
         "/users/<user_id>/credentials/OS-EC2",

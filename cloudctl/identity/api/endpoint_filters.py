@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from attrs import frozen
@@ -11,11 +10,11 @@ from sqlalchemy import select
 from cloudctl.db import Connection, Database
 from cloudctl.identity import endpoint_filters as domain
 from cloudctl.identity import projects, records, services
-from cloudctl.identity.api.collection import listed, page
+from cloudctl.identity.api.collection import listed
 from cloudctl.identity.api.fields import Description, Id
 from cloudctl.identity.api.projects import views as project_views
 from cloudctl.identity.api.resource import Declared, Resource, linked
-from cloudctl.identity.api.services import ENDPOINTS, RegionId
+from cloudctl.identity.api.services import RegionId
 from cloudctl.identity.tables import Endpoint, EndpointGroup, Project, ProjectEndpoint, ProjectEndpointGroup
 from cloudctl.rest.body import MISSING, Missing, Name, given
 from cloudctl.rest.call import Call
@@ -76,18 +75,17 @@ class GroupedEndpoints:
 
     db: Database
     groups: Resource[EndpointGroup]
-    endpoint_views: Callable[[Connection, Call, Sequence[Endpoint]], Sequence[Json]]
+    grouped: Resource[Endpoint]
 
     routes = Routes("Endpoint groups")
 
     @routes.get(f"{GROUP}/endpoints", policy="identity:list_endpoints_associated_with_endpoint_group")
     async def endpoints(self, call: Call, group_id: str) -> dict[str, Any]:
         """List the endpoints that meet the filters of a group"""
-        return listed(call, "endpoints", await self.db.scan(self._endpoints, call, group_id))
+        return await self.db.scan(self._endpoints, call, group_id)
 
-    def _endpoints(self, conn: Connection, call: Call, group_id: str) -> Any:
-        condition = domain.meets(domain.get(conn, group_id).filters)
-        return self.endpoint_views(conn, call, page(conn, call, ENDPOINTS.listing, condition).rows)
+    def _endpoints(self, conn: Connection, call: Call, group_id: str) -> Json:
+        return self.grouped.page(conn, call, domain.meets(domain.get(conn, group_id).filters))
 
     # -- projects of a group
 
@@ -148,20 +146,19 @@ class GroupedEndpoints:
 @frozen
 class ProjectEndpoints:
     db: Database
-    endpoint_views: Callable[[Connection, Call, Sequence[Endpoint]], Sequence[Json]]
+    endpoints: Resource[Endpoint]
 
     routes = Routes("Endpoints of projects")
 
     @routes.get(f"{PROJECT}/endpoints", policy="identity:list_endpoints_for_project")
     async def list(self, call: Call, project_id: str) -> dict[str, Any]:
         """List the endpoints that a project sees"""
-        return listed(call, "endpoints", await self.db.scan(self._list, call, project_id))
+        return await self.db.scan(self._list, call, project_id)
 
-    def _list(self, conn: Connection, call: Call, project_id: str) -> Any:
+    def _list(self, conn: Connection, call: Call, project_id: str) -> Json:
         projects.get(conn, project_id)
         chosen = domain.of_project(conn, project_id)
-        rows = page(conn, call, ENDPOINTS.listing, *([] if chosen is None else [chosen])).rows
-        return self.endpoint_views(conn, call, rows)
+        return self.endpoints.page(conn, call, *([] if chosen is None else [chosen]))
 
     @routes.get("/OS-EP-FILTER/endpoints/<endpoint_id>/projects", policy="identity:list_projects_for_endpoint")
     async def projects(self, call: Call, endpoint_id: str) -> dict[str, Any]:
