@@ -45,7 +45,7 @@ def failed(conn: Connection, user_id: str, rules: PasswordOptions, now: datetime
 def forgiven(conn: Connection, user_id: str, methods: Collection[str]) -> None:
     """The user has proved these methods: earlier failures no longer count.
 
-    For a user with a device a passcode must be among them, or whoever knows the password could guess passcodes for ever.
+    For a user with a device a passcode must be among them, or who knows the password could guess passcodes for ever.
     """
     devices = select(Credential.id).where(Credential.user_id == user_id, Credential.type == "totp")
     if "totp" in methods or conn.execute(devices).first() is None:

@@ -18,7 +18,7 @@ from cloudctl.rest.quota import UNLIMITED, Limited, Quotas
 MIB = 2**20
 # Images whose data is arriving.
 BUSY = ("saving", "uploading", "importing")
-# Of these, the ones whose bytes take of what may be stored, and of what may be staged, as soon as their number is known.
+# Of these, the ones whose bytes are to be stored, and the ones whose bytes are staged.
 TO_STORE = ("saving", "importing")
 STAGED = ("uploading", "importing")
 

@@ -118,7 +118,8 @@ def test_users_are_filtered(keystone: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["iequals=ÄHRE_ö", "iequals=ähre_Ö", "icontains=HRE_ö", "istartswith=ähRE_", "iendswith=E_Ö", "icontains=Ä"]
+    "query",
+    ["iequals=ÄHRE_ö", "iequals=ähre_Ö", "icontains=HRE_ö", "istartswith=ähRE_", "iendswith=E_Ö", "icontains=Ä"],
 )
 def test_capitals_of_all_alphabets_are_the_same_as_small_letters(keystone: Any, query: str) -> None:
     keystone.make_user("Ähre_Ö")
