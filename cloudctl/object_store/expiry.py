@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from twisted.logger import Logger
+
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
+from cloudctl.errors import CloudError
 from cloudctl.object_store import ageing, objects
 from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.tables import Container
 from cloudctl.tasks.rounds import Rounds
+
+log = Logger()
 
 BATCH = 200
 
@@ -48,10 +53,18 @@ class Ageing(Rounds):
             for container in some:
                 if ageing.KEPT in container.headers:
                     today = (ageing.midnight(now), container.headers[ageing.KEPT])
-                    if self._done.get(container.id) != today:
-                        await self._walk(container, now)
-                    done[container.id] = today
+                    if self._done.get(container.id) == today or await self._is_walked(container, now):
+                        done[container.id] = today
         self._done = done
+
+    async def _is_walked(self, container: Container, now: datetime) -> bool:
+        """Apply the rules of one container. What its owner has to put right does not keep others waiting."""
+        try:
+            await self._walk(container, now)
+        except CloudError as error:
+            log.warn("the rules of container {id} cannot be applied: {error}", id=container.id, error=error)
+            return False
+        return True
 
     async def _walk(self, container: Container, now: datetime) -> None:
         rules = [rule for rule in ageing.kept(container.headers) if rule.is_on]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from cloudctl.db.columns import utc
-from cloudctl.object_store.tables import Object, Upload, Version
+from cloudctl.object_store.tables import Container, Object, Upload, Version
 from cloudctl.testing.cloud import MemoryCloud
 from tests.object_store.asking import Account
 from tests.object_store.signing import S3, Key, bare, code
@@ -259,3 +259,20 @@ def test_what_has_all_the_tags_of_a_rule_goes(s3: S3, cloud: MemoryCloud) -> Non
     assert bare(s3.get("bucket", "lifecycle")).findtext("Rule/Filter/Tag/Value") == "red"
     an_hour_later(s3, cloud)
     assert s3.names("bucket") == ["blue", "none"]
+
+
+def test_a_bucket_whose_rules_cannot_be_applied_holds_up_no_other(s3: S3, cloud: MemoryCloud) -> None:
+    s3.put("other")
+    for bucket in ("bucket", "other"):
+        s3.put(f"{bucket}/old", b"x")
+        assert s3.ask("PUT", bucket, "lifecycle", body=rules(rule(days(1)))).status == 200
+    made_before(cloud, 3, "old")
+    by_id = select(Container.name).order_by(Container.id)
+    first, last = cloud.transact(lambda conn: conn.scalars(by_id).all())
+    Account(cloud.client("demo")).post(first, X_History_Location="history")  # which does not exist
+    an_hour_later(s3, cloud)
+    assert (s3.names(first), s3.names(last)) == (["old"], [])
+    # Its turn comes as soon as its owner has put it right.
+    s3.put("history")
+    an_hour_later(s3, cloud)
+    assert s3.names(first) == []
