@@ -15,7 +15,7 @@ from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import quotas, snapshots, states, types, volumes
 from cloudctl.volume.options import VolumeOptions
-from cloudctl.volume.tables import Attachment, Snapshot, Transfer
+from cloudctl.volume.tables import Attachment, Snapshot, Transfer, Volume
 
 
 def not_found(transfer_id: str) -> NotFound:
@@ -55,7 +55,7 @@ def create(conn: Connection, caller: Caller, new: NewTransfer) -> tuple[Transfer
     if volume.group_id is not None:
         raise Conflict(f"Invalid volume: Volume {volume.id} is in group {volume.group_id}.")
     if not new.no_snapshots:
-        for snapshot in snapshots.of_volume(conn, volume.id):
+        for snapshot in _owned(conn, volume):
             if snapshot.status != states.AVAILABLE:
                 raise Conflict(f"Invalid snapshot: Snapshot {snapshot.id} must be available to transfer it.")
     states.move(conn, volume.id, "offer", caller.now, states.not_migrating)
@@ -75,6 +75,11 @@ def create(conn: Connection, caller: Caller, new: NewTransfer) -> tuple[Transfer
     return conn.execute(made.returning(Transfer)).one(), key
 
 
+def _owned(conn: Connection, volume: Volume) -> list[Snapshot]:
+    """The snapshots that may go with the volume. Those that a former owner kept stay where they are."""
+    return [each for each in snapshots.of_volume(conn, volume.id) if each.project_id == volume.project_id]
+
+
 def _digest(salt: str, key: str) -> str:
     # The key is random, with too many possible values to try: it needs no slow hash.
     return hmac.new(bytes.fromhex(salt), key.encode(), hashlib.sha256).hexdigest()
@@ -86,7 +91,7 @@ def accept(conn: Connection, caller: Caller, transfer_id: str, key: str, options
     if not hmac.compare_digest(transfer.digest, _digest(transfer.salt, key)):
         raise Invalid(f"Invalid auth key: Attempt to transfer {transfer_id} with invalid auth key.")
     volume = volumes.get(conn, transfer.volume_id, lock=True)
-    frozen = [] if transfer.no_snapshots else snapshots.of_volume(conn, volume.id)
+    frozen = [] if transfer.no_snapshots else _owned(conn, volume)
     type_ = types.get(conn, volume.volume_type_id)
     gigabytes = volume.size + sum(each.size for each in frozen)
     more = {"volumes": 1, "snapshots": len(frozen), "gigabytes": gigabytes}

@@ -80,6 +80,24 @@ def test_snapshots_go_with_the_volume_or_stay(make: Any, cloud: Any, demo: Any, 
     assert (there, here) == ((404, 200) if stay else (200, 404))
 
 
+def test_snapshots_that_a_former_owner_kept_stay_when_the_volume_goes_on(
+    make: Any, cloud: Any, demo: Any, stranger: Any, admin: Any
+) -> None:
+    id = make()["id"]
+    kept = demo.post(f"{V3}/snapshots", {"snapshot": {"volume_id": id}}).json()["snapshot"]["id"]
+    cloud.settle()
+    assert accept(stranger, offer(demo, id, NEW, "3.55", no_snapshots=True), NEW).status == 202
+    mine = stranger.post(f"{V3}/snapshots", {"snapshot": {"volume_id": id}}).json()["snapshot"]["id"]
+    cloud.settle()
+    # What the former owner does with it is no reason to refuse.
+    admin.post(f"{V3}/snapshots/{kept}/action", {"os-reset_status": {"status": "error"}})
+    assert accept(admin, offer(stranger, id, NEW, "3.55"), NEW).status == 202
+    seen = [[client.get(f"{V3}/snapshots/{each}").status for each in (kept, mine)] for client in (demo, stranger)]
+    assert seen == [[200, 404], [404, 404]]
+    listed = admin.get(f"{V3}/snapshots").json()["snapshots"]
+    assert [each["id"] for each in listed] == [mine]
+
+
 def test_the_quota_of_the_other_project_counts(make: Any, demo: Any, stranger: Any, admin: Any) -> None:
     mine = volume(stranger, make(client=stranger)["id"])["os-vol-tenant-attr:tenant_id"]
     made = offer(demo, make()["id"])
