@@ -25,6 +25,7 @@ _lock_named = _named.with_for_update()
 _have_file = tuple(
     select(kind.file_id).where(kind.file_id == bindparam("file")).limit(1) for kind in (Object, Version, UploadPart)
 )
+_keep_file = tuple(query.with_for_update(read=True, key_share=True) for query in _have_file)
 # Bytes of uploads that are not finished.
 _waiting = select(func.coalesce(func.sum(UploadPart.size), 0)).join(Upload, Upload.id == UploadPart.upload_id)
 _waiting_in = _waiting.where(Upload.container_id == bindparam("container"))
@@ -121,9 +122,14 @@ def _check(used: containers.Usage | accounts.Usage, size: int, most: int | None,
         raise TooLarge("Upload exceeds quota.")
 
 
-def put(conn: Connection, place: Place, new: NewObject, now: datetime) -> Done:
-    """Create or replace the object. Raises NotFound, TooLarge, PreconditionFailed."""
+def put(conn: Connection, place: Place, new: NewObject, now: datetime, *, shares: str | None = None) -> Done:
+    """Create or replace the object. `shares`: its file, if it is not a new one.
+
+    Raises NotFound, also if that file is gone; TooLarge, PreconditionFailed.
+    """
     container = containers.get(conn, place, lock=True)
+    if shares is not None and not is_used(conn, shares, lock=True):
+        raise not_found()
     if new.only_if_absent or new.only_if_tag:
         before = find(conn, container, place.name, now)
         if before is not None and new.only_if_absent:
@@ -144,10 +150,8 @@ def _has_tag(found: Object, tag: str) -> bool:
 
 
 def copy(conn: Connection, source: Object | Version, target: Place, new: NewObject, now: datetime) -> Done:
-    """As `put`, sharing the file of `source` from now on. Raises NotFound, also if that file is gone."""
-    if source.file_id is not None and not is_used(conn, source.file_id):
-        raise not_found()
-    return put(conn, target, new, now)
+    """As `put`, sharing the file of `source` from now on."""
+    return put(conn, target, new, now, shares=source.file_id)
 
 
 def _values(container: Container, name: str, new: NewObject, now: datetime) -> dict[str, Any]:
@@ -205,8 +209,9 @@ def drop(conn: Connection, rows: Iterable[Object | Version]) -> list[str]:
     return [each for each in freed if each]
 
 
-def is_used(conn: Connection, file_id: str) -> bool:
-    return any(conn.scalar(query, {"file": file_id}) is not None for query in _have_file)
+def is_used(conn: Connection, file_id: str, *, lock: bool = False) -> bool:
+    """`lock`: one of those who have the file stays until the transaction ends; who removes it then finds the next."""
+    return any(conn.scalar(query, {"file": file_id}) is not None for query in (_keep_file if lock else _have_file))
 
 
 def unused(conn: Connection, file_ids: Iterable[str | None]) -> list[str]:

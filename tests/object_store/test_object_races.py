@@ -1,0 +1,46 @@
+"""Changes at once, on a database where transactions really run at once: no data is lost, and no change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cloudctl.db.columns import utc
+from cloudctl.object_store import containers, objects
+from cloudctl.object_store.names import Place
+from cloudctl.object_store.objects import NewObject
+from cloudctl.object_store.store import Content
+from tests.meanwhile import Others, others
+
+NOW = utc(1_800_000_000)
+SOURCE, TARGET = Place("p", "one", "source"), Place("p", "other", "target")
+NEW = NewObject(Content("file", 3, "e" * 32))
+
+
+@pytest.fixture
+def meanwhile(postgresql_with_tables: str) -> Iterator[Others]:
+    with others(postgresql_with_tables) as made:
+        for place in (SOURCE, TARGET):
+            made.db.transact(False, containers.put, place, {}, NOW)
+        made.db.transact(False, objects.put, SOURCE, NEW, NOW)
+        yield made
+
+
+def test_a_copy_keeps_the_file_of_a_source_that_is_deleted_meanwhile(
+    meanwhile: Others, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_room = objects._make_room
+
+    def slowly(*args: Any) -> list[str]:
+        monkeypatch.undo()
+        meanwhile.begin(objects.remove, SOURCE, NOW)
+        return make_room(*args)
+
+    source = meanwhile.db.transact(True, objects.get, SOURCE, NOW)
+    monkeypatch.setattr(objects, "_make_room", slowly)
+    meanwhile.db.transact(False, objects.copy, source, TARGET, NEW, NOW)
+    (removed,) = meanwhile.results
+    assert list(removed.freed) == []
+    assert meanwhile.db.transact(True, objects.get, TARGET, NOW).file_id == "file"
