@@ -43,7 +43,7 @@ class Others:
 
 
 def _are_waiting(conn: Connection) -> bool:
-    return bool(conn.scalar(WAITING))
+    return bool(conn.execute(WAITING).scalar())
 
 
 @contextmanager

@@ -275,6 +275,27 @@ def test_tags_that_an_object_has_decide_who_reads_it(s3: S3, cloud: MemoryCloud,
     assert code(s3.get("bucket/red", "versionId=none"))[0] in (400, 404)
 
 
+def test_tags_of_the_version_that_is_copied_decide_whether_it_may_be(s3: S3, cloud: MemoryCloud, alt: Client) -> None:
+    enabled = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"
+    assert s3.ask("PUT", "bucket", "versioning", body=enabled).status == 200
+    colors = ("blue", "red")
+    blue, red = (
+        s3.put("bucket/o", b"x", x_amz_tagging=f"color={color}").headers["x-amz-version-id"] for color in colors
+    )
+    other, at = S3(cloud, alt), f"{s3.project_id}:bucket"
+    principal = {"AWS": f"arn:aws:iam::{other.project_id}:root"}
+    chosen = {"StringEquals": {"s3:ExistingObjectTag/color": "red"}}
+    declare(s3, statement(Principal=principal, Action="s3:GetObjectVersion", Condition=chosen))
+    other.put("mine")
+    upload = bare(other.ask("POST", "mine/part", "uploads")).findtext("UploadId")
+    for target, query in (("mine/copy", ""), ("mine/part", f"partNumber=1&uploadId={upload}")):
+        assert other.ask("PUT", target, query, x_amz_copy_source=f"{at}/o?versionId={red}").status == 200
+        # The version of a query is not the source's.
+        for asked in (query, f"{query}&versionId={red}".strip("&")):
+            refused = other.ask("PUT", target, asked, x_amz_copy_source=f"{at}/o?versionId={blue}")
+            assert code(refused) == (403, "AccessDenied")
+
+
 TAGS = "<Tagging><TagSet><Tag><Key>{}</Key><Value>{}</Value></Tag></TagSet></Tagging>"
 
 

@@ -43,7 +43,8 @@ class Attributes:
     async def show(self, call: Call, bucket: str, key: str) -> Reply:
         """Show the attributes of an object that a header names."""
         version = call.query.get("versionId") or ""
-        place, container = await self.objects.door.read(call, bucket, key, action=action_of("s3:GetObject", version))
+        action = action_of("s3:GetObject", version)
+        place, container = await self.objects.door.read(call, bucket, key, action=action, version=version)
         wanted = asked(call)
         found = await self.objects.find(call, place, container, version)
         record, root = found.object, Element("GetObjectAttributesResponse")

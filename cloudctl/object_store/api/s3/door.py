@@ -171,10 +171,12 @@ class S3Door:
         listing: bool = False,
         rule: str | None = None,
         action: str = "",
+        version: str = "",
         given: str = "",
     ) -> Container:
-        """The bucket. `action`: what its policy must allow; empty: nothing. `given`: the tags that an object gets, as a
-        query. Raises NoSuchBucket, AccessDenied.
+        """The bucket. `action`: what its policy must allow; empty: nothing. `version`: the one of the object that is
+        meant; empty: the current one. `given`: the tags that an object gets, as a query. Raises NoSuchBucket,
+        AccessDenied.
         """
         container, admitted = await self._entered(call, place, acl_header, listing, rule)
         if container is None:
@@ -182,7 +184,6 @@ class S3Door:
         tagged = _given(given)
         policy = bucket_policy.of(container) if action else None
         if policy is not None and policy.asks_for_tags(action):
-            version = call.query.get("versionId") or ""
             tagged |= await self.db.read(_existing, container, place.name, version, call.now)
         if not self.lets(call, container, action, place.name, admitted, tagged):
             raise error("AccessDenied")
@@ -230,19 +231,20 @@ class S3Door:
         return lambda name: (effect := said.of(name)) is Effect.ALLOW or (admitted and effect is None)
 
     async def read(
-        self, call: Call, bucket: str, key: str = "", rule: str | None = None, *, action: str = ""
+        self, call: Call, bucket: str, key: str = "", rule: str | None = None, *, action: str = "", version: str = ""
     ) -> tuple[Place, Container]:
         place = self.place(call, bucket, key)
         action = action or ("s3:GetObject" if key else "s3:ListBucket")
-        return place, await self.enter(call, place, acl.READ, listing=not key, rule=rule, action=action)
+        entered = await self.enter(call, place, acl.READ, listing=not key, rule=rule, action=action, version=version)
+        return place, entered
 
     async def write(
-        self, call: Call, bucket: str, key: str, *, action: str = "s3:PutObject", given: str = ""
+        self, call: Call, bucket: str, key: str, *, action: str = "s3:PutObject", version: str = "", given: str = ""
     ) -> tuple[Place, Container]:
         """`given`: the tags of the object, as a query; by default those in the header."""
         place = self.place(call, bucket, key)
         given = given or call.header("x-amz-tagging") or ""
-        return place, await self.enter(call, place, acl.WRITE, action=action, given=given)
+        return place, await self.enter(call, place, acl.WRITE, action=action, version=version, given=given)
 
     async def many(self, call: Call, bucket: str) -> tuple[Place, Container, bool]:
         """For work on many objects, for each of which the policy must be checked (`lets_of`): the bucket, and whether

@@ -116,7 +116,8 @@ class Objects:
 
     async def _read(self, call: Call, bucket: str, key: str) -> Reply:
         version = call.query.get("versionId") or ""
-        place, container = await self.door.read(call, bucket, key, action=action_of("s3:GetObject", version))
+        action = action_of("s3:GetObject", version)
+        place, container = await self.door.read(call, bucket, key, action=action, version=version)
         found = await self.find(call, place, container, version)
         said = headers.shown(found.object, found.data.etag, call, known=numbered.is_known(container))
         said += self._overridden(call)
@@ -221,8 +222,9 @@ class Objects:
 
     async def _copy(self, call: Call, place: Place, container: Container, text: str) -> Reply:
         source = Source.read(text)
+        action = action_of("s3:GetObject", source.version)
         where, bucket = await self.door.read(
-            call, source.bucket, source.key, SHOW, action=action_of("s3:GetObject", source.version)
+            call, source.bucket, source.key, SHOW, action=action, version=source.version
         )
         found = await self.find(call, where, bucket, source.version)
         conditions.hold_for_copy(call, found.data.etag, found.object.updated_at)
@@ -264,7 +266,7 @@ class Objects:
         """Delete an object or a version of it; it need not exist."""
         version = call.query.get("versionId") or ""
         action = action_of("s3:DeleteObject", version)
-        place, container = await self.door.write(call, bucket, key, action=action)
+        place, container = await self.door.write(call, bucket, key, action=action, version=version)
         try:
             if version:
                 done = await self.intake.change(objects.remove_version, place, version, call.now)
@@ -281,36 +283,39 @@ class Objects:
     @routes.get(OBJECT, policy=SHOW, anonymous=True, subresource="tagging", query=("versionId",))
     async def tagging(self, call: Call, bucket: str, key: str) -> Reply:
         """Show the tags of an object."""
-        place, container = await self.door.read(call, bucket, key, action="s3:GetObjectTagging")
-        found = await self.find(call, place, container, call.query.get("versionId") or "")
+        version = call.query.get("versionId") or ""
+        place, container = await self.door.read(call, bucket, key, action="s3:GetObjectTagging", version=version)
+        found = await self.find(call, place, container, version)
         return answered(tag_set(tags(found.object.headers)))
 
     @routes.put(OBJECT, policy=UPDATE, anonymous=True, subresource="tagging", raw=True, query=("versionId",))
     async def set_tagging(self, call: Call, bucket: str, key: str) -> Reply:
         """Set the tags of an object."""
-        action = "s3:PutObjectTagging"
+        action, version = "s3:PutObjectTagging", call.query.get("versionId") or ""
         try:
             kept = headers.kept_tags(tags_of(await self.documents.read(call, "Tagging")))
         except CloudError:
             # A caller who may not is told only that.
-            await self.door.write(call, bucket, key, action=action)
+            await self.door.write(call, bucket, key, action=action, version=version)
             raise
-        place, _ = await self.door.write(call, bucket, key, action=action, given=kept)
-        await self.intake.db.run(_label, place, call.query.get("versionId") or "", kept, call)
+        place, _ = await self.door.write(call, bucket, key, action=action, version=version, given=kept)
+        await self.intake.db.run(_label, place, version, kept, call)
         return Reply(None, 200)
 
     @routes.delete(OBJECT, policy=UPDATE, anonymous=True, subresource="tagging", query=("versionId",))
     async def remove_tagging(self, call: Call, bucket: str, key: str) -> Reply:
         """Remove the tags of an object."""
-        place, _ = await self.door.write(call, bucket, key, action="s3:DeleteObjectTagging")
-        await self.intake.db.run(_label, place, call.query.get("versionId") or "", "", call)
+        version = call.query.get("versionId") or ""
+        place, _ = await self.door.write(call, bucket, key, action="s3:DeleteObjectTagging", version=version)
+        await self.intake.db.run(_label, place, version, "", call)
         return Reply(None, 204)
 
     @routes.get(OBJECT, policy=SHOW, anonymous=True, subresource="acl", query=("versionId",))
     async def acl(self, call: Call, bucket: str, key: str) -> Reply:
         """Show who may read an object: the same as for its bucket."""
-        place, container = await self.door.read(call, bucket, key, action="s3:GetObjectAcl")
-        await self.find(call, place, container, call.query.get("versionId") or "")
+        version = call.query.get("versionId") or ""
+        place, container = await self.door.read(call, bucket, key, action="s3:GetObjectAcl", version=version)
+        await self.find(call, place, container, version)
         return answered(acls.shown(place.project_id, container))
 
     @routes.put(OBJECT, policy=UPDATE, anonymous=True, subresource="acl", raw=True)

@@ -90,8 +90,9 @@ class Uploads:
 
     async def _copy(self, call: Call, place: Place, text: str, upload_id: str, whole: Sum | None) -> Reply:
         source = copies.Source.read(text)
+        action = action_of("s3:GetObject", source.version)
         where, bucket = await self.objects.door.read(
-            call, source.bucket, source.key, SHOW, action=action_of("s3:GetObject", source.version)
+            call, source.bucket, source.key, SHOW, action=action, version=source.version
         )
         found = await self.objects.find(call, where, bucket, source.version)
         conditions.hold_for_copy(call, found.data.etag, found.object.updated_at)
