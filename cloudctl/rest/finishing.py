@@ -24,7 +24,7 @@ def finished(work: Coroutine[Any, Any, T]) -> Deferred[T]:
         if not waiting.called:
             waiting.callback(outcome)
         elif isinstance(outcome, Failure) and not outcome.check(CloudError):
-            log.failure("an upload failed after its client had hung up", failure=outcome)
+            log.failure("work failed after its client had hung up", failure=outcome)
 
     ensureDeferred(work).addBoth(ended)
     return waiting

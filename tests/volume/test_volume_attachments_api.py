@@ -94,6 +94,61 @@ def test_a_connection_that_fails_leaves_the_volume_free(make: Any, demo: Any, ba
     assert reserve(demo, id, connector={"host": "h1"}).status == 200
 
 
+@pytest.fixture
+def meanwhile(backend: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """`meanwhile(fn)`: `fn()` is done once the backend was asked to connect a host, before it does."""
+
+    def set_up(fn: Callable[[], Any]) -> None:
+        connect = type(backend).connect
+
+        async def late(self: Any, *args: str) -> Any:
+            monkeypatch.undo()
+            fn()
+            return await connect(self, *args)
+
+        monkeypatch.setattr(type(backend), "connect", late)
+
+    return set_up
+
+
+@pytest.mark.parametrize("has_left", [True, False])
+def test_an_attachment_that_ends_while_its_host_is_being_connected_leaves_no_connection(
+    make: Any, cloud: Any, demo: Any, backend: Any, meanwhile: Any, has_left: bool
+) -> None:
+    id = make()["id"]
+    one = f"{URL}/{reserve(demo, id).json()['attachment']['id']}"
+
+    def end() -> None:
+        assert demo.delete(one, headers=LATEST).status == 200
+        if has_left:
+            cloud.settle()
+
+    meanwhile(end)
+    answer = demo.put(one, {"attachment": {"connector": {"host": "h1"}}}, headers=LATEST)
+    assert answer.status == (404 if has_left else 200)
+    assert backend.volumes.get(id).hosts == ()
+    cloud.settle()
+    assert backend.volumes.get(id).hosts == () and volume(demo, id)["status"] == "available"
+
+
+def test_a_host_that_another_attachment_needs_stays_connected_when_one_ends_meanwhile(
+    make: Any, cloud: Any, demo: Any, admin: Any, backend: Any, meanwhile: Any
+) -> None:
+    admin.post(f"{V3}/types", {"volume_type": {"name": "shared", "extra_specs": {"multiattach": "<is> True"}}})
+    id = make(volume_type="shared")["id"]
+    other = reserve(demo, id, connector={"host": "h1"}).json()["attachment"]["id"]
+    demo.post(f"{URL}/{other}/action", {"os-complete": None}, headers=LATEST)
+    one = f"{URL}/{reserve(demo, id, instance_uuid=OTHER).json()['attachment']['id']}"
+
+    def end() -> None:
+        demo.delete(one, headers=LATEST)
+        cloud.settle()
+
+    meanwhile(end)
+    assert demo.put(one, {"attachment": {"connector": {"host": "h1"}}}, headers=LATEST).status == 404
+    assert backend.volumes.get(id).hosts == ("h1",)
+
+
 def test_lists_are_filtered_and_isolated(make: Any, demo: Any, admin: Any, stranger: Any) -> None:
     one, two = make()["id"], make()["id"]
     first = reserve(demo, one).json()["attachment"]["id"]

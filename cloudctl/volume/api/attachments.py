@@ -9,9 +9,11 @@ from sqlalchemy import update
 
 from cloudctl.db import Connection, Database
 from cloudctl.drivers.interfaces import IVolumeBackend
+from cloudctl.drivers.specs import ConnectionInfo
 from cloudctl.errors import CloudError, Conflict, Invalid
 from cloudctl.rest.body import Body, Missing, Uuid, gated
 from cloudctl.rest.call import Call
+from cloudctl.rest.finishing import finished
 from cloudctl.rest.listing import equals
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import since
@@ -121,12 +123,17 @@ class Attachments:
     async def _connect(self, call: Call, attachment_id: str, host: str) -> None:
         """If this process dies here, the host may stay connected; ending the attachment disconnects it."""
         row = await self.db.read(attachments.visible, call.caller, attachment_id)
+        # The backend may connect the host even if the client hangs up and ends the attachment instead.
+        await finished(self._connected(call, row, host))
+
+    async def _connected(self, call: Call, row: Attachment, host: str) -> None:
         try:
             info = await connections.connect(self.backend, row.volume_id, host)
         except CloudError:
-            await self.db.run(attachments.fail, attachment_id, call.now)
+            await self.db.run(attachments.fail, row.id, call.now)
             raise
-        await self.db.run(attachments.connected, attachment_id, info)
+        if not await self.db.run(_keep, row, host, info):
+            await connections.disconnect(self.backend, row.volume_id, host)
 
 
 def _create(conn: Connection, call: Call, body: CreateAttachment, host: str | None) -> str:
@@ -163,6 +170,19 @@ def _connecting(conn: Connection, call: Call, attachment_id: str, host: str, con
     if connector.get("mode") in ("rw", "ro"):
         mine = (Attachment.id == attachment_id) & Attachment.mode.is_(None)
         conn.execute(update(Attachment).where(mine).values(mode=connector["mode"]))
+
+
+def _keep(conn: Connection, before: Attachment, host: str, info: ConnectionInfo) -> bool:
+    """Store the backend's answer. Returns whether the host stays connected.
+
+    An attachment that was ended meanwhile may have been disconnected before the backend connected it.
+    """
+    volumes.find(conn, before.volume_id, lock=True)
+    attachment = attachments.find(conn, before.id)
+    if attachment is None or attachment.status == attachments.DETACHING:
+        return attachments.host_is_used(conn, before.volume_id, host, but=before.id)
+    attachments.connected(conn, attachment.id, info)
+    return True
 
 
 def _delete(conn: Connection, call: Call, attachment_id: str) -> list[Attachment]:
