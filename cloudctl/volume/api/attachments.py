@@ -157,7 +157,7 @@ def _begin_connecting(conn: Connection, call: Call, attachment_id: str, host: st
     volume = volumes.get(conn, attachment.volume_id, lock=True)
     if "error" in volume.status or volume.status == states.DELETING:
         raise Conflict(f"Resource conflict: Volume {volume.id} is in status {volume.status}.")
-    others = attachments.of_volume(conn, [volume.id])[volume.id]
+    others = attachments.of_volume(conn, [volume.id]).get(volume.id, [])
     if not volume.multiattach and any(row.host and row.server_id != attachment.server_id for row in others):
         raise Conflict(f"Resource conflict: duplicate connectors detected on volume {volume.id}")
     _connecting(conn, call, attachment_id, host, connector)
@@ -187,11 +187,15 @@ def _keep(conn: Connection, before: Attachment, host: str, info: ConnectionInfo)
 
 def _delete(conn: Connection, call: Call, attachment_id: str) -> list[Attachment]:
     """The attachments that the volume still has."""
-    attachment = attachments.visible(conn, call.caller, attachment_id)
-    volumes.get(conn, attachment.volume_id, lock=True)
+    volume_id = attachments.visible(conn, call.caller, attachment_id).volume_id
+    volumes.get(conn, volume_id, lock=True)
+    # As they are now that nobody else changes them: a host may have been connected meanwhile.
+    present = {row.id: row for row in attachments.of_volume(conn, [volume_id]).get(volume_id, [])}
+    attachment = present.pop(attachment_id, None)
+    if attachment is None:
+        raise attachments.not_found(attachment_id)
     attachments.end(conn, call.caller, attachment)
-    present = attachments.of_volume(conn, [attachment.volume_id]).get(attachment.volume_id, [])
-    return [row for row in present if row.id != attachment_id]
+    return list(present.values())
 
 
 def _complete(conn: Connection, call: Call, attachment_id: str) -> None:

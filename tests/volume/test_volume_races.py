@@ -1,0 +1,104 @@
+"""Requests at once, on a database where transactions really run at once: who comes later sees what came before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+from twisted.web.http_headers import Headers
+
+from cloudctl.db import Connection
+from cloudctl.db.columns import utc
+from cloudctl.errors import NotFound
+from cloudctl.rest import policy
+from cloudctl.rest.call import Call, Query
+from cloudctl.rest.caller import Caller
+from cloudctl.rest.identity import Identity
+from cloudctl.tasks import tables
+from cloudctl.volume import attachments, creation, kinds, states, volumes
+from cloudctl.volume.api import attachments as api
+from cloudctl.volume.bootstrap import bootstrap
+from cloudctl.volume.creation import NewVolume
+from cloudctl.volume.tables import Volume
+from tests.meanwhile import Others, others
+
+NOW = utc(1_800_000_000)
+POLICY = policy.load(["volume"], None)
+
+
+def caller(project: str = "p") -> Caller:
+    identity = Identity(user_id="u", project_id=project, roles=frozenset({"member", "reader"}))
+    return Caller(identity, POLICY, NOW, "req-1")
+
+
+CALL = Call(caller(), (3, 71), Query.parse(b""), "", "", "", Headers(), BytesIO())
+
+
+@pytest.fixture
+def meanwhile(postgresql_with_tables: str) -> Iterator[Others]:
+    with others(postgresql_with_tables) as made:
+        made.db.transact(False, bootstrap, NOW)
+        yield made
+
+
+@pytest.fixture
+def volume_id(meanwhile: Others) -> str:
+    """An available volume."""
+
+    def make(conn: Connection) -> str:
+        made = creation.create(conn, caller(), NewVolume(size=1))
+        conn.execute(update(Volume).where(Volume.id == made.id).values(status=states.AVAILABLE))
+        return str(made.id)
+
+    return str(meanwhile.db.transact(False, make))
+
+
+@pytest.fixture
+def before_the_lock(meanwhile: Others, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """`before_the_lock(fn, …)`: another transaction comes before the next one to lock a volume does so."""
+
+    def set_up(fn: Callable[..., Any], *args: Any) -> None:
+        get = volumes.get
+
+        def late(conn: Connection, volume_id: str, *, lock: bool = False) -> Volume:
+            if lock:
+                monkeypatch.undo()
+                meanwhile.begin(fn, *args)
+            return get(conn, volume_id, lock=lock)
+
+        monkeypatch.setattr(volumes, "get", late)
+
+    return set_up
+
+
+def reserve(conn: Connection, volume_id: str) -> str:
+    return attachments.reserve(conn, volume_id, None, project_id=None, now=NOW, managed=False)
+
+
+def test_an_attachment_that_is_deleted_lets_go_of_a_host_that_came_meanwhile(
+    meanwhile: Others, volume_id: str, before_the_lock: Any
+) -> None:
+    run = meanwhile.db.transact
+    id = run(False, reserve, volume_id)
+    before_the_lock(api._begin_connecting, CALL, id, "h1", {})
+    assert run(False, api._delete, CALL, id) == []
+    assert meanwhile.results == [None]
+    kinds_of = select(tables.TaskRow.kind).where(tables.TaskRow.resource_id == volume_id)
+    assert kinds.DETACH_VOLUME.name in run(True, lambda conn: list(conn.scalars(kinds_of)))
+    assert run(True, attachments.get, id).status == attachments.DETACHING
+
+
+@pytest.mark.parametrize(
+    "late",
+    [lambda conn, id: api._delete(conn, CALL, id), lambda conn, id: api._begin_connecting(conn, CALL, id, "h1", {})],
+)
+def test_an_attachment_that_is_gone_meanwhile_is_not_found(
+    meanwhile: Others, volume_id: str, before_the_lock: Any, late: Any
+) -> None:
+    id = meanwhile.db.transact(False, reserve, volume_id)
+    before_the_lock(attachments.finish_detach, id, NOW)
+    with pytest.raises(NotFound):
+        meanwhile.db.transact(False, late, id)
