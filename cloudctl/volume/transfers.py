@@ -91,6 +91,7 @@ def accept(conn: Connection, caller: Caller, transfer_id: str, key: str, options
     if not hmac.compare_digest(transfer.digest, _digest(transfer.salt, key)):
         raise Invalid(f"Invalid auth key: Attempt to transfer {transfer_id} with invalid auth key.")
     volume = volumes.get(conn, transfer.volume_id, lock=True)
+    _end(conn, transfer)
     frozen = [] if transfer.no_snapshots else _owned(conn, volume)
     type_ = types.get(conn, volume.volume_type_id)
     gigabytes = volume.size + sum(each.size for each in frozen)
@@ -100,11 +101,17 @@ def accept(conn: Connection, caller: Caller, transfer_id: str, key: str, options
     conn.execute(update(Attachment).where(Attachment.volume_id == volume.id).values(project_id=caller.project_id))
     mine = {"project_id": caller.project_id, "user_id": caller.user_id, "updated_at": caller.now}
     conn.execute(update(Snapshot).where(Snapshot.id.in_([each.id for each in frozen])).values(**mine))
-    conn.execute(delete(Transfer).where(Transfer.id == transfer_id))
     return transfer
 
 
+def _end(conn: Connection, transfer: Transfer) -> None:
+    """Delete it. Raises NotFound if somebody else was faster. The volume must be locked."""
+    if conn.execute(delete(Transfer).where(Transfer.id == transfer.id)).rowcount == 0:
+        raise not_found(transfer.id)
+
+
 def remove(conn: Connection, caller: Caller, transfer: Transfer) -> None:
-    """Withdraw the offer: the volume stays where it is, and is `available`."""
-    conn.execute(delete(Transfer).where(Transfer.id == transfer.id))
+    """Withdraw the offer: the volume stays where it is, and is `available`. Raises NotFound."""
+    volumes.find(conn, transfer.volume_id, lock=True)
+    _end(conn, transfer)
     states.try_move(conn, transfer.volume_id, "withdraw", caller.now)

@@ -18,11 +18,13 @@ from cloudctl.rest.call import Call, Query
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.identity import Identity
 from cloudctl.tasks import tables
-from cloudctl.volume import attachments, creation, kinds, states, volumes
+from cloudctl.volume import attachments, creation, kinds, states, transfers, volumes
 from cloudctl.volume.api import attachments as api
 from cloudctl.volume.bootstrap import bootstrap
 from cloudctl.volume.creation import NewVolume
-from cloudctl.volume.tables import Volume
+from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.tables import Transfer, Volume
+from cloudctl.volume.transfers import NewTransfer
 from tests.meanwhile import Others, others
 
 NOW = utc(1_800_000_000)
@@ -58,18 +60,19 @@ def volume_id(meanwhile: Others) -> str:
 
 @pytest.fixture
 def before_the_lock(meanwhile: Others, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """`before_the_lock(fn, …)`: another transaction comes before the next one to lock a volume does so."""
+    """`before_the_lock(fn, …)`: other transactions come before the next lock of a volume is taken."""
 
-    def set_up(fn: Callable[..., Any], *args: Any) -> None:
-        get = volumes.get
+    def set_up(*fns: Callable[[Connection], Any]) -> None:
+        find = volumes.find
 
-        def late(conn: Connection, volume_id: str, *, lock: bool = False) -> Volume:
+        def late(conn: Connection, volume_id: str, *, lock: bool = False) -> Volume | None:
             if lock:
                 monkeypatch.undo()
-                meanwhile.begin(fn, *args)
-            return get(conn, volume_id, lock=lock)
+                for fn in fns:
+                    meanwhile.begin(fn)
+            return find(conn, volume_id, lock=lock)
 
-        monkeypatch.setattr(volumes, "get", late)
+        monkeypatch.setattr(volumes, "find", late)
 
     return set_up
 
@@ -83,7 +86,7 @@ def test_an_attachment_that_is_deleted_lets_go_of_a_host_that_came_meanwhile(
 ) -> None:
     run = meanwhile.db.transact
     id = run(False, reserve, volume_id)
-    before_the_lock(api._begin_connecting, CALL, id, "h1", {})
+    before_the_lock(lambda conn: api._begin_connecting(conn, CALL, id, "h1", {}))
     assert run(False, api._delete, CALL, id) == []
     assert meanwhile.results == [None]
     kinds_of = select(tables.TaskRow.kind).where(tables.TaskRow.resource_id == volume_id)
@@ -99,6 +102,46 @@ def test_an_attachment_that_is_gone_meanwhile_is_not_found(
     meanwhile: Others, volume_id: str, before_the_lock: Any, late: Any
 ) -> None:
     id = meanwhile.db.transact(False, reserve, volume_id)
-    before_the_lock(attachments.finish_detach, id, NOW)
+    before_the_lock(lambda conn: attachments.finish_detach(conn, id, NOW))
     with pytest.raises(NotFound):
         meanwhile.db.transact(False, late, id)
+
+
+def offer(conn: Connection, volume_id: str, project: str = "p") -> tuple[Transfer, str]:
+    return transfers.create(conn, caller(project), NewTransfer(volume_id))
+
+
+def accept(conn: Connection, offered: tuple[Transfer, str], project: str) -> Transfer:
+    transfer, key = offered
+    return transfers.accept(conn, caller(project), transfer.id, key, VolumeOptions())
+
+
+def owner(conn: Connection, volume_id: str) -> tuple[str, str]:
+    found = volumes.get(conn, volume_id)
+    return found.project_id, found.status
+
+
+def test_an_offer_that_is_withdrawn_meanwhile_is_not_accepted(
+    meanwhile: Others, volume_id: str, before_the_lock: Any
+) -> None:
+    run = meanwhile.db.transact
+    offered = run(False, offer, volume_id)
+    before_the_lock(lambda conn: transfers.remove(conn, caller(), offered[0]), lambda conn: offer(conn, volume_id))
+    with pytest.raises(NotFound):
+        run(False, accept, offered, "q")
+    assert run(True, owner, volume_id) == ("p", "awaiting-transfer")
+    _, newer = meanwhile.results
+    run(False, accept, newer, "q")
+    assert run(True, owner, volume_id) == ("q", "available")
+
+
+def test_an_offer_that_is_accepted_meanwhile_is_not_withdrawn(
+    meanwhile: Others, volume_id: str, before_the_lock: Any
+) -> None:
+    run = meanwhile.db.transact
+    offered = run(False, offer, volume_id)
+    before_the_lock(lambda conn: accept(conn, offered, "q"), lambda conn: offer(conn, volume_id, "q"))
+    with pytest.raises(NotFound):
+        run(False, transfers.remove, caller(), offered[0])
+    # The next owner's offer is another one.
+    assert run(True, owner, volume_id) == ("q", "awaiting-transfer")
