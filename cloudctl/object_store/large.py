@@ -101,17 +101,27 @@ def manifest_of(found: Object | Version) -> str | None:
     return None if told is None else path_of(told)
 
 
-def dynamic(conn: Connection, place: Place, now: datetime, may_read: MayRead) -> Data:
-    """`place` is a container and a prefix. Raises Forbidden if the container may not be read."""
+def dynamic(conn: Connection, store: ObjectStore, place: Place, now: datetime, may_read: MayRead) -> Data:
+    """`place` is a container and a prefix. Raises Forbidden if the container may not be read, Conflict if there are too
+    many segments, or if one that is a large object itself has changed.
+    """
     container = containers.find(conn, place)
     if container is None:
         return Data(0, f'"{tag(())}"', ())
     if not may_read(container):
         raise Forbidden("A segment may not be read.")
-    found = listing.of_objects(conn, container, Wanted(prefix=place.name), now)
-    segments = [each for each in found if not isinstance(each, str)]
-    pieces = [piece for each in segments for piece in own(conn, each).pieces]
-    return Data(sum(each.length for each in pieces), f'"{tag([each.etag for each in segments])}"', pieces)
+    found = listing.of_objects(conn, container, Wanted(limit=MOST_PIECES + 1, prefix=place.name), now)
+    if len(found) > MOST_PIECES:
+        raise _too_many()
+    assembly, pieces, etags = _Assembly(conn, store, now, may_read), list[Piece](), list[str]()
+    for each in found:
+        if not isinstance(each, str):
+            segment = own(conn, each) if each.large_etag is None else assembly.of(place, each)
+            pieces += segment.pieces
+            etags.append(segment.etag.strip('"'))
+            if len(pieces) > MOST_PIECES:
+                raise _too_many()
+    return Data(sum(each.length for each in pieces), f'"{tag(etags)}"', pieces)
 
 
 # -- static
@@ -300,7 +310,7 @@ def static(
 
 @define
 class _Assembly:
-    """One reading of a static large object: each part is looked up once, however often it is named."""
+    """One reading of static large objects: each part is looked up once, however often it is named."""
 
     conn: Connection
     store: ObjectStore

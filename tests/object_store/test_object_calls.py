@@ -167,6 +167,29 @@ def manifest(*segments: object) -> bytes:
     return json.dumps(segments).encode()
 
 
+def test_a_segment_of_a_dynamic_large_object_may_be_a_static_one(o: Account) -> None:
+    o.put("c/part", b"two")
+    o.put("c/s/1", b"one")
+    made = o.ask("PUT", "c/s/2", "multipart-manifest=put", body=manifest({"path": "/c/part"}, {"data": "LQ=="}))
+    o.put("c/all", X_Object_Manifest="c/s/")
+    tags = hashlib.md5(b"one").hexdigest(), made.headers["ETag"].strip('"')
+    got = o.get("c/all")
+    assert (got.body, got.headers["ETag"]) == (b"onetwo-", f'"{hashlib.md5("".join(tags).encode()).hexdigest()}"')
+    assert o.head("c/all").headers["Content-Length"] == "7"
+    o.delete("c/part")
+    assert o.get("c/all").status == 409
+
+
+def test_a_dynamic_large_object_of_too_many_segments_is_refused(o: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cloudctl.object_store.large.MOST_PIECES", 2)
+    o.put("c/all", X_Object_Manifest="c/s/")
+    for number in range(2):
+        o.put(f"c/s/{number}", b"x")
+    assert o.get("c/all").body == b"xx"
+    o.put("c/s/2")
+    assert o.get("c/all").status == o.head("c/all").status == 409
+
+
 def test_static_large_objects(o: Account, cloud: MemoryCloud) -> None:
     o.put("c/1", b"one")
     o.put("c/2", b"two")

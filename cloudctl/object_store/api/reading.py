@@ -133,7 +133,7 @@ class Reader:
             return await self.db.scan(large.static, self.store, place, found, now, may_read)
         if (manifest := large.manifest_of(found)) is not None:
             try:
-                return await self.db.scan(large.dynamic, place.inside(manifest), now, may_read)
+                return await self.db.scan(large.dynamic, self.store, place.inside(manifest), now, may_read)
             except Forbidden:
                 raise refusal(call) from None
         return large.of_file(found)
