@@ -113,7 +113,8 @@ def follow(conn: Connection, id: str | None, now: datetime) -> None:
         conn.execute(delete(GroupSnapshot).where(GroupSnapshot.id == id))
         return
     status = record.status
-    if record.status == states.DELETING and states.ERROR_DELETING in found:
+    if record.status == states.DELETING and found & {states.ERROR_DELETING, states.AVAILABLE}:
+        # One that the backend still needs is available again: then it is not deleted, and no longer whole.
         status = states.ERROR_DELETING
     elif record.status == states.CREATING and not found & {states.CREATING}:
         status = states.AVAILABLE if found <= {states.AVAILABLE} else states.ERROR

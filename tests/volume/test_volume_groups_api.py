@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cloudctl.drivers.errors import DriverError
+from cloudctl.drivers.errors import DriverError, InUse
 from tests.volume.asking import LATEST, V3, at, volume
 
 TYPES, GROUPS, SNAPSHOTS = f"{V3}/group_types", f"{V3}/groups", f"{V3}/group_snapshots"
@@ -161,6 +161,24 @@ def test_one_failure_is_that_of_the_whole(demo: Any, cloud: Any, backend: Any, g
     assert ask(demo, "DELETE", f"{SNAPSHOTS}/{made}").status == 202
     cloud.settle()
     assert ask(demo, "GET", f"{SNAPSHOTS}/{made}").status == 404
+
+
+def test_a_group_snapshot_of_which_one_stays_is_deleted_again(
+    demo: Any, cloud: Any, backend: Any, group: str, member: Any
+) -> None:
+    member(), member()
+    made = ask(demo, "POST", SNAPSHOTS, {"group_snapshot": {"group_id": group}}).json()["group_snapshot"]["id"]
+    url = f"{SNAPSHOTS}/{made}"
+    cloud.settle()
+    backend.behaviour.fail("ensure_snapshot_absent", error=InUse("a volume depends on it"))
+    assert ask(demo, "DELETE", url).status == 202
+    cloud.settle()
+    assert ask(demo, "GET", url).json()["group_snapshot"]["status"] == "error_deleting"
+    (left,) = demo.get(f"{V3}/snapshots/detail").json()["snapshots"]
+    assert left["status"] == "available"
+    assert ask(demo, "DELETE", url).status == 202
+    cloud.settle()
+    assert ask(demo, "GET", url).status == 404
 
 
 def test_what_no_backend_can_do_is_refused(admin: Any, demo: Any, group: str) -> None:

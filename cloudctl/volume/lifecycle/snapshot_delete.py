@@ -34,6 +34,7 @@ def busy(conn: Connection, task: Task, now: datetime) -> None:
     row = snapshots.find(conn, task.resource_id)
     if row is not None and states.SNAPSHOT.try_move(conn, row.id, "busy", now):
         messages.record(conn, messages.SNAPSHOT_BUSY, row.project_id, task.request_id, row.id, now)
+        group_snapshots.follow(conn, row.group_snapshot_id, now)
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
