@@ -29,8 +29,9 @@ class Usage:
     bytes: int
 
 
-def find(conn: Connection, project_id: str) -> Account | None:
-    return conn.execute(_account, {"project": project_id}).first()
+def find(conn: Connection, project_id: str, *, lock: bool = False) -> Account | None:
+    """`lock`: nobody else changes it before the transaction ends."""
+    return conn.execute(_lock_account if lock else _account, {"project": project_id}).first()
 
 
 def headers(conn: Connection, project_id: str) -> Mapping[str, str]:

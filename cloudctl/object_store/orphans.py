@@ -14,7 +14,7 @@ from twisted.logger import Logger
 from cloudctl.db import Connection
 from cloudctl.db.columns import seconds, utc
 from cloudctl.identity.tables import Project
-from cloudctl.object_store import containers, objects, parts
+from cloudctl.object_store import accounts, containers, objects, parts
 from cloudctl.object_store.accounts import SEEN
 from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.tables import Account, Container
@@ -65,9 +65,13 @@ def look_at_some(conn: Connection, after: str, kept: float, now: datetime) -> tu
 
 
 def _say(conn: Connection, account: Account, said: str) -> None:
-    if account.headers.get(SEEN) != said:
+    if account.headers.get(SEEN) == said:
+        return
+    # The other headers may have been changed since they were read.
+    found = accounts.find(conn, account.project_id, lock=True)
+    if found is not None:
         mine = Account.project_id == account.project_id
-        conn.execute(update(Account).where(mine).values(headers={**account.headers, SEEN: said}))
+        conn.execute(update(Account).where(mine).values(headers={**found.headers, SEEN: said}))
 
 
 def remove_some(conn: Connection, project_id: str) -> tuple[bool, Sequence[str]]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cloudctl.db.columns import utc
-from cloudctl.object_store import containers, objects
+from cloudctl.object_store import accounts, containers, objects, orphans
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.objects import NewObject
 from cloudctl.object_store.store import Content
@@ -44,3 +44,21 @@ def test_a_copy_keeps_the_file_of_a_source_that_is_deleted_meanwhile(
     (removed,) = meanwhile.results
     assert list(removed.freed) == []
     assert meanwhile.db.transact(True, objects.get, TARGET, NOW).file_id == "file"
+
+
+def test_an_account_whose_project_is_gone_keeps_what_is_set_on_it_meanwhile(
+    meanwhile: Others, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say = orphans._say
+
+    def late(*args: Any) -> None:
+        meanwhile.begin(accounts.change, "p", {"X-Account-Meta-Color": "red"}, NOW)
+        say(*args)
+
+    run = meanwhile.db.transact
+    run(False, accounts.change, "p", {accounts.SEEN: ""}, NOW)
+    monkeypatch.setattr(orphans, "_say", late)
+    run(False, orphans.look_at_some, "", 0.0, NOW)
+    assert meanwhile.results == [None]
+    found = run(True, accounts.headers, "p")
+    assert found["X-Account-Meta-Color"] == "red" and found[accounts.SEEN] != ""
