@@ -228,6 +228,11 @@ def test_numbers_of_parts(s3: S3) -> None:
     assert code(s3.get("bucket/o", "partNumber=2")) == (416, "InvalidPartNumber")
     assert s3.get("bucket/o", "partNumber=1").body == BODY
     assert code(s3.get("bucket/o", "partNumber=1", Range="bytes=0-1")) == (400, "InvalidRequest")
+    s3.put("bucket/empty")
+    for method in ("GET", "HEAD"):
+        empty = s3.ask(method, "bucket/empty", "partNumber=1")
+        assert (empty.status, empty.headers["Content-Length"], empty.headers["Content-Range"]) == (200, "0", None)
+    assert code(s3.get("bucket/empty", "partNumber=2"))[1] == "InvalidPartNumber"
 
 
 def test_an_error_has_the_id_of_its_request(s3: S3) -> None:

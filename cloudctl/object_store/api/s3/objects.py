@@ -8,7 +8,7 @@ from attrs import evolve, frozen
 
 from cloudctl.db import Connection
 from cloudctl.errors import CloudError, NotFound
-from cloudctl.object_store import containers, large, metadata, numbered, objects, parts
+from cloudctl.object_store import containers, metadata, numbered, objects, parts
 from cloudctl.object_store.api import conditions
 from cloudctl.object_store.api.copying import Copying
 from cloudctl.object_store.api.headers import Headers
@@ -173,13 +173,16 @@ class Objects:
         number = call.query.get("partNumber")
         if number is None:
             return self.reader.body(call, found, several="," not in (call.header("range") or ""))
-        pieces = found.data.pieces if found.object.parts_id else found.data.pieces or (large.Piece(0),)
+        pieces = found.data.pieces
         if call.header("range") is not None:
             raise error("InvalidRequest", "Cannot specify both Range header and partNumber query parameter")
         if not (number.isascii() and number.isdecimal() and len(number) < 6 and 0 < int(number) <= parts.MOST_PARTS):
             why = f"Part number must be an integer between 1 and {parts.MOST_PARTS}, inclusive"
             raise error("InvalidArgument", why, {"ArgumentName": "partNumber", "ArgumentValue": number})
         index = int(number)
+        if index == 1 and not found.data.size:
+            # No range can name what has no bytes.
+            return self.reader.body(call, found)
         if index > (len(pieces) if found.object.parts_id else 1):
             raise error("InvalidPartNumber", "The requested partnumber is not satisfiable")
         if not found.object.parts_id:
