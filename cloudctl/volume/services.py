@@ -69,7 +69,7 @@ def switch(
     *,
     frozen: bool = False,
 ) -> Service:
-    """`frozen`: disabled because what it has is to stay as it is. Raises NotFound."""
+    """`frozen`: shown as such; only `disabled` keeps it from new volumes. Raises NotFound."""
     if (binary, host) not in _present(options):
         raise not_found(host, binary)
     values = {"disabled": disabled, "disabled_reason": reason, "frozen": frozen}

@@ -262,7 +262,9 @@ class VolumeService(Record, table="volume_services"):
     binary: Field[str] = column(String(64), primary_key=True)
     disabled: Field[bool] = flag(False)
     disabled_reason: Field[str | None] = optional_text()
-    frozen: Field[bool] = flag(False)  # what is there stays; nothing is made, changed or deleted
+    # Shown to administrators. It is disabled as well, so it gets no new volumes; as in OpenStack, owners may go on
+    # changing and deleting what is there.
+    frozen: Field[bool] = flag(False)
 
 
 class Message(Record, table="volume_messages"):
