@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from attrs import evolve, field, frozen
-from sqlalchemy import bindparam, delete, func, insert, select, update
+from sqlalchemy import bindparam, delete, func, insert, or_, select, update
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import seconds
@@ -22,10 +22,12 @@ from cloudctl.object_store.tables import Container, Object, Upload, UploadPart, 
 _named = select(Object).where(Object.container_id == bindparam("container"), Object.name == bindparam("name"))
 _lock_named = _named.with_for_update()
 # What may have a file: objects, old versions, and parts.
-_have_file = tuple(
+_having_file = tuple(
     select(kind.file_id).where(kind.file_id == bindparam("file")).limit(1) for kind in (Object, Version, UploadPart)
 )
-_keep_file = tuple(query.with_for_update(read=True, key_share=True) for query in _have_file)
+# In one statement: a version may become an object meanwhile, and an object a version.
+_is_used = select(or_(*(query.exists() for query in _having_file)))
+_keep_file = tuple(query.with_for_update(read=True, key_share=True) for query in _having_file)
 # Bytes of uploads that are not finished.
 _waiting = select(func.coalesce(func.sum(UploadPart.size), 0)).join(Upload, Upload.id == UploadPart.upload_id)
 _waiting_in = _waiting.where(Upload.container_id == bindparam("container"))
@@ -211,7 +213,9 @@ def drop(conn: Connection, rows: Iterable[Object | Version]) -> list[str]:
 
 def is_used(conn: Connection, file_id: str, *, lock: bool = False) -> bool:
     """`lock`: one of those who have the file stays until the transaction ends; who removes it then finds the next."""
-    return any(conn.scalar(query, {"file": file_id}) is not None for query in (_keep_file if lock else _have_file))
+    if lock:
+        return any(conn.scalar(query, {"file": file_id}) is not None for query in _keep_file)
+    return bool(conn.scalar(_is_used, {"file": file_id}))
 
 
 def unused(conn: Connection, file_ids: Iterable[str | None]) -> list[str]:

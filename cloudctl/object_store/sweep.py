@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from sqlalchemy import select
+from sqlalchemy import select, union
 from twisted.logger import Logger
 
 from cloudctl.db import Connection, Database
@@ -40,5 +40,6 @@ def sweep(db: Database, store: ObjectStore, before: float = math.inf) -> int:
 
 
 def _known(conn: Connection, file_ids: Sequence[str]) -> set[str]:
+    # In one statement: a version may become an object meanwhile, and an object a version.
     queries = [select(kind.file_id).where(kind.file_id.in_(file_ids)) for kind in (Object, Version, UploadPart)]
-    return {each for query in queries for each in conn.scalars(query) if each}
+    return {each for each in conn.scalars(union(*queries)) if each}

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from cloudctl.db import Connection
 from cloudctl.db.columns import utc
-from cloudctl.object_store import accounts, containers, objects, orphans
+from cloudctl.object_store import accounts, containers, numbered, objects, orphans, sweep
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.objects import NewObject
 from cloudctl.object_store.store import Content
@@ -62,3 +63,26 @@ def test_an_account_whose_project_is_gone_keeps_what_is_set_on_it_meanwhile(
     assert meanwhile.results == [None]
     found = run(True, accounts.headers, "p")
     assert found["X-Account-Meta-Color"] == "red" and found[accounts.SEEN] != ""
+
+
+@pytest.mark.parametrize(
+    "look", [lambda conn: objects.unused(conn, ["file"]) == [], lambda conn: sweep._known(conn, ["file"]) == {"file"}]
+)
+def test_a_version_that_becomes_the_object_meanwhile_keeps_its_file(
+    meanwhile: Others, monkeypatch: pytest.MonkeyPatch, look: Any
+) -> None:
+    run = meanwhile.db.transact
+    run(False, containers.put, SOURCE, {numbered.HEADER: numbered.ON}, NOW)
+    run(False, objects.put, SOURCE, NewObject(), NOW)
+
+    def late(conn: Connection, *args: Any) -> Any:
+        monkeypatch.undo()
+        answer = execute(conn, *args)
+        meanwhile.begin(objects.restore, SOURCE, numbered.NULL, NOW)
+        return answer
+
+    execute = Connection.execute
+    monkeypatch.setattr(Connection, "execute", late)
+    assert run(True, look)
+    monkeypatch.undo()
+    assert len(meanwhile.results) == 1
