@@ -139,7 +139,10 @@ def complete(
     said: Said,
     now: datetime,
 ) -> Done:
-    """Make the object from these parts. `new`: conditions. Raises NotFound, Invalid, TooLarge, and what `said` raises."""
+    """Make the object from these parts. `new`: conditions.
+
+    Raises NotFound, Invalid, TooLarge, and what `said` raises.
+    """
     if (before := completed(conn, place, upload_id, now)) is not None:
         return _again(conn, before, wanted)
     upload = get(conn, place, upload_id, lock=True)
