@@ -6,7 +6,7 @@ from datetime import datetime
 
 from cloudctl import tasks
 from cloudctl.compute import block_devices, kinds, migrations, networking, quotas, servers, shelving
-from cloudctl.compute.states import DELETING, ERROR, SOFT_DELETED
+from cloudctl.compute.states import DELETING, ERROR, SOFT_DELETED, SOFT_DELETING
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.placement import claims
@@ -29,6 +29,8 @@ def delete(conn: Connection, caller: Caller, server_id: str, *, later: bool = Fa
     if _is_under_way(conn, row):
         return
     if later and _can_wait(row):
+        if row.task_state == SOFT_DELETING and tasks.has_open(conn, kinds.SERVER, row.id, (kinds.SOFT_DELETE,)):
+            return
         servers.move(conn, row.id, "soft delete", caller.now, waiting_since=caller.now)
         tasks.supersede(conn, kinds.SOFT_DELETE, row.id, caller)
         return

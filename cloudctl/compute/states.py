@@ -40,6 +40,7 @@ NO_STATE, RUNNING, POWER_PAUSED, SHUTDOWN, CRASHED, POWER_SUSPENDED = 0, 1, 3, 4
 
 IDLE = sources(None)
 LIVELY = all_but(DELETING)
+STAYING = all_but(DELETING, SOFT_DELETING)
 WRITABLE = sources(ACTIVE, PAUSED, SUSPENDED, STOPPED)
 ATTACHABLE = sources(ACTIVE, PAUSED, STOPPED, RESIZED, SOFT_DELETED, SHELVED, SHELVED_OFFLOADED)
 PLUGGABLE = sources(ACTIVE, PAUSED, STOPPED)
@@ -139,7 +140,6 @@ POWERING = (
     UNPAUSING,
     SUSPENDING,
     RESUMING,
-    SOFT_DELETING,
     RESTORING,
 )
 OFF = {"power_state": SHUTDOWN}
@@ -206,15 +206,16 @@ DONE: Mapping[str, Move] = {
     "unshelved": _done((UNSHELVING, SPAWNING), ACTIVE, **ON),
     "shelving cancelled": _done((SHELVING, SHELVING_UPLOAD, OFFLOADING, UNSHELVING, SPAWNING)),
     # deleted for the time being
-    "soft-deleted": _done((SOFT_DELETING,), SOFT_DELETED, **OFF),
+    "soft-deleted": _done((SOFT_DELETING,), SOFT_DELETED, admin_password=None, **OFF),
+    "soft delete ended": _done((SOFT_DELETING,)),
     "restored": _done((RESTORING,), ACTIVE, **ON),
     # the end
     "delete failed": _done((DELETING,), ERROR),
     "deleted": Move(None, {"vm_state": DELETED, "task_state": None, "power_state": NO_STATE}),
-    # work that failed; a deletion goes on from where it is
+    # work that failed; a deletion, for good or for the time being, goes on from where it is
     "fault": Move({"task_state": LIVELY}, None),
-    "failed": Move({"task_state": LIVELY}, {"task_state": None}),
-    "broken": Move({"task_state": LIVELY}, {"task_state": None, "vm_state": ERROR}),
+    "failed": Move({"task_state": STAYING}, {"task_state": None}),
+    "broken": Move({"task_state": STAYING}, {"task_state": None, "vm_state": ERROR}),
     # the audit, and an administrator's reset, which brings its own `vm_state`
     "stop as found": _asked(sources(ACTIVE, STOPPED, PAUSED), POWERING_OFF),
     "reset": Move(None, {"task_state": None}),

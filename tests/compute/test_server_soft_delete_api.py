@@ -6,8 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from cloudctl.compute import kinds
+from cloudctl.db import Connection
+from cloudctl.drivers.errors import Unfit
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.drivers.specs import Power
+from cloudctl.tasks import queue
 from cloudctl.testing.cloud import MemoryCloud
 from tests.compute.asking import Asking, refusal
 from tests.there import there
@@ -101,3 +105,56 @@ def test_a_locked_server_is_not_deleted(demo: Asking) -> None:
     demo.act(server_id, {"lock": None})
     assert demo.delete(f"/servers/{server_id}").status == 409
     assert refusal(demo.act(server_id, {"forceDelete": None}))[0] == 409
+
+
+def test_a_deletion_outlives_the_work_that_it_supersedes(demo: Asking, hypervisor: FakeHypervisor) -> None:
+    server_id = demo.boot()
+    hypervisor.behaviour.fail("ensure_rebooted", times=None)
+    demo.act(server_id, {"reboot": {"type": "SOFT"}})
+    demo.cloud.advance(1)
+    assert demo.delete(f"/servers/{server_id}").status == 204
+    demo.cloud.settle()
+    assert demo.status(server_id) == "SOFT_DELETED"
+
+
+@pytest.mark.parametrize("hard", ["SOFT", "HARD"])
+def test_a_deletion_outlives_work_that_fails_under_it(demo: Asking, hypervisor: FakeHypervisor, hard: str) -> None:
+    server_id = demo.boot()
+    hypervisor.behaviour.delay("ensure_rebooted", 5)
+    hypervisor.behaviour.fail("ensure_rebooted", error=Unfit("it does not"))
+    demo.act(server_id, {"reboot": {"type": hard}})
+    demo.cloud.advance(1)
+    assert demo.delete(f"/servers/{server_id}").status == 204
+    demo.cloud.settle()
+    assert demo.status(server_id) == "SOFT_DELETED"
+
+
+def test_a_second_delete_changes_nothing(demo: Asking, hypervisor: FakeHypervisor) -> None:
+    server_id = demo.boot()
+    hypervisor.behaviour.fail("ensure_stopped", times=3)
+    for _ in range(2):
+        assert demo.delete(f"/servers/{server_id}").status == 204
+        demo.cloud.advance(0.1)
+        assert demo.server(server_id)["OS-EXT-STS:task_state"] == "soft-deleting"
+    demo.cloud.settle()
+    assert demo.status(server_id) == "SOFT_DELETED"
+
+
+@pytest.mark.parametrize("ended", ["it fails", "an operator cancels it"])
+def test_a_server_that_could_not_be_deleted_is_as_it_was(demo: Asking, hypervisor: FakeHypervisor, ended: str) -> None:
+    def cancel(conn: Connection) -> None:
+        (task,) = queue.listing(conn, kinds=(kinds.SOFT_DELETE,))
+        assert queue.cancel(conn, task.id)
+
+    server_id = demo.boot()
+    hypervisor.behaviour.fail("ensure_stopped", error=Unfit("it does not") if ended == "it fails" else None)
+    demo.delete(f"/servers/{server_id}")
+    if ended != "it fails":
+        demo.cloud.advance(0.1)
+        demo.cloud.transact(cancel)
+    demo.cloud.settle()
+    found = demo.server(server_id)
+    assert (found["status"], found["OS-EXT-STS:task_state"]) == ("ACTIVE", None)
+    assert demo.delete(f"/servers/{server_id}").status == 204
+    demo.cloud.settle()
+    assert demo.status(server_id) == "SOFT_DELETED"

@@ -29,13 +29,19 @@ def workflows(options: ComputeOptions) -> tuple[Workflow, ...]:
         _workflow(kinds.UNPAUSE, run, "unpaused"),
         _workflow(kinds.SUSPEND, suspend, "suspended"),
         _workflow(kinds.RESUME, run, "resumed"),
-        _workflow(kinds.SOFT_DELETE, stop, "soft-deleted"),
+        _workflow(kinds.SOFT_DELETE, stop, "soft-deleted", not_deleted, deletion_cancelled),
         _workflow(kinds.RESTORE, run, "restored"),
         Workflow(kinds.CRASH_DUMP, (Step("interrupt", crash),), on_failure=not_interrupted),
     )
 
 
-def _workflow(kind: Kind, ensure: Callable[[Context], Awaitable[None]], name: str) -> Workflow:
+def _workflow(
+    kind: Kind,
+    ensure: Callable[[Context], Awaitable[None]],
+    name: str,
+    on_failure: Callable[[Connection, Task, str, datetime], None] | None = None,
+    on_cancel: Callable[[Connection, Task, datetime], None] | None = None,
+) -> Workflow:
     """`name`: the move once the guest is as it should be."""
 
     async def do(ctx: Context) -> Memo:
@@ -44,7 +50,7 @@ def _workflow(kind: Kind, ensure: Callable[[Context], Awaitable[None]], name: st
         return None
 
     step = kind.name.rpartition(".")[2]
-    return Workflow(kind, (Step(step, do),), on_failure=failed, on_cancel=cancelled)
+    return Workflow(kind, (Step(step, do),), on_failure=on_failure or failed, on_cancel=on_cancel or cancelled)
 
 
 async def crash(ctx: Context) -> Memo:
@@ -82,3 +88,12 @@ def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
 def cancelled(conn: Connection, task: Task, now: datetime) -> None:
     """By a deletion, whose task state stays, or by an operator: then there is no task any more."""
     servers.try_move(conn, task.resource_id, "power cancelled", now)
+
+
+def not_deleted(conn: Connection, task: Task, error: str, now: datetime) -> None:
+    """The server is there as before, unless it is being deleted for good by now."""
+    servers.fail(conn, task.resource_id, "soft delete ended", error, now)
+
+
+def deletion_cancelled(conn: Connection, task: Task, now: datetime) -> None:
+    servers.try_move(conn, task.resource_id, "soft delete ended", now)
