@@ -46,6 +46,7 @@ MOVES = {
     "off": Move(sources(*OPEN), POST_MIGRATING),
     "finished": Move(sources(*OPEN), FINISHED),
     "confirm": Move(sources(FINISHED), CONFIRMING),
+    "confirm cancelled": Move(sources(CONFIRMING), FINISHED),
     "confirmed": Move(sources(*OPEN), CONFIRMED),
     "revert": Move(sources(FINISHED), REVERTING),
     "reverted": Move(sources(*OPEN), REVERTED),

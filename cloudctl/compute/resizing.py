@@ -59,11 +59,15 @@ def confirm(conn: Connection, caller: Caller, server_id: str) -> None:
 
 def overdue(conn: Connection, row: Server, now: datetime) -> None:
     """Confirm a resize that has waited long enough for its user, unless something is under way already."""
-    by = Unasked(row.project_id)
     host = hosts.find(conn, row.host or "")
-    if host is not None and hosts.is_alive(host) and not tasks.has_open(conn, kinds.SERVER, row.id):
+    if host is None or not hosts.is_alive(host) or tasks.has_open(conn, kinds.SERVER, row.id):
+        return
+    try:
         found = migrations.take(conn, row.id, now, "confirm")
-        tasks.submit(conn, kinds.CONFIRM_RESIZE, row.id, by, args={"migration_id": found.id})
+    except Conflict:
+        return  # an earlier confirm is held, for an operator; the others of this round are not
+    by = Unasked(row.project_id)
+    tasks.submit(conn, kinds.CONFIRM_RESIZE, row.id, by, args={"migration_id": found.id})
 
 
 def revert(conn: Connection, caller: Caller, server_id: str) -> None:

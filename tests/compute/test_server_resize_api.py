@@ -6,11 +6,16 @@ from typing import Any
 
 import pytest
 
+from cloudctl.compute import kinds, migrations
+from cloudctl.db import Connection
+from cloudctl.db.columns import utc
 from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.drivers.fake.network import FakeNetworkBackend
 from cloudctl.drivers.fake.volume import FakeVolumeBackend
 from cloudctl.drivers.specs import Power
+from cloudctl.tasks import queue
+from cloudctl.tasks.tables import OPEN
 from cloudctl.testing.cloud import MemoryCloud
 from tests.compute.asking import LATEST, Asking, refusal
 from tests.there import there
@@ -261,6 +266,26 @@ def test_of_confirm_and_revert_only_one_is_taken(demo: Asking, server_id: str) -
     assert demo.status(server_id) == "ACTIVE"
 
 
+def cancel_confirm(conn: Connection) -> None:
+    (task,) = queue.listing(conn, kinds=(kinds.CONFIRM_RESIZE,), states=OPEN)
+    assert queue.cancel(conn, task.id)
+
+
+@pytest.mark.parametrize(("then", "flavor"), [("confirmResize", "m1.small"), ("revertResize", "m1.tiny")])
+def test_what_an_operator_cancels_can_be_confirmed_or_reverted_again(
+    demo: Asking, server_id: str, then: str, flavor: str
+) -> None:
+    resize(demo, server_id)
+    assert demo.act(server_id, {"confirmResize": None}).status == 204
+    demo.cloud.transact(cancel_confirm)
+    demo.cloud.settle()
+    assert demo.status(server_id) == "VERIFY_RESIZE"
+    assert demo.act(server_id, {then: None}).status in (202, 204)
+    demo.cloud.settle()
+    found = demo.server(server_id)
+    assert (found["status"], found["flavor"]["original_name"]) == ("ACTIVE", flavor)
+
+
 def test_a_server_whose_host_is_silent_is_not_resized(
     demo: Asking, admin: Asking, server_id: str, hypervisor: FakeHypervisor
 ) -> None:
@@ -344,6 +369,19 @@ def test_a_resize_is_confirmed_by_itself_after_a_while() -> None:
     cloud.advance(200)
     cloud.settle()
     assert demo.status(server_id) == "ACTIVE"
+    cloud.close()
+
+
+def test_one_resize_that_cannot_be_confirmed_does_not_keep_others_from_it() -> None:
+    cloud = MemoryCloud({"compute": {"resize_confirm_window": 300}})
+    demo = Asking(cloud.client("demo"))
+    held, other = demo.boot(), demo.boot()
+    for server_id in (held, other):
+        resize(demo, server_id)
+    cloud.transact(lambda conn: migrations.take(conn, held, utc(conn.now()), "confirm"))
+    cloud.advance(400)
+    cloud.settle()
+    assert (demo.status(held), demo.status(other)) == ("VERIFY_RESIZE", "ACTIVE")
     cloud.close()
 
 

@@ -65,7 +65,7 @@ def workflows(options: ComputeOptions) -> tuple[Workflow, ...]:
     return (
         moving(kinds.RESIZE),
         moving(kinds.MIGRATE),
-        _workflow(kinds.CONFIRM_RESIZE, (Step("confirm", confirm),), end_failed, None),
+        _workflow(kinds.CONFIRM_RESIZE, (Step("confirm", confirm),), end_failed, confirm_cancelled),
         _workflow(kinds.REVERT_RESIZE, revert, end_failed, revert_cancelled),
     )
 
@@ -261,6 +261,11 @@ def end_failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     migrations.try_move(conn, task.args["migration_id"], "failed", now)
     resizing.count_one(conn, task.resource_id, now)
     servers.fail(conn, task.resource_id, "broken", error, now)
+
+
+def confirm_cancelled(conn: Connection, task: Task, now: datetime) -> None:
+    """By a deletion, or by an operator: then the resize can be confirmed or reverted again."""
+    migrations.try_move(conn, task.args["migration_id"], "confirm cancelled", now)
 
 
 def revert_cancelled(conn: Connection, task: Task, now: datetime) -> None:
