@@ -45,16 +45,21 @@ class Overdue(Rounds):
     async def look(self) -> None:
         """One round. Raises what the database raises."""
         for state, (seconds, due) in self.limits.items():
-            while await self.db.run(self._some, state, seconds, due) == BATCH:
-                """There may be more."""
+            last: int | None = 0
+            while last is not None:
+                last = await self.db.run(self._some, state, seconds, due, last)
 
-    def _some(self, conn: Connection, state: str, seconds: float, due: Due) -> int:
-        """How many were found and dealt with."""
+    def _some(self, conn: Connection, state: str, seconds: float, due: Due, after: int) -> int | None:
+        """Deal with some, after this one by number. The last one's number; None: there are no more.
+
+        Each is looked at once a round: what is done about it may come later, or not now.
+        """
         now = utc(self.db.now(conn))
         since = now - timedelta(seconds=seconds)
         waiting = Server.vm_state == state, Server.task_state.is_(None), Server.deleted_at.is_(None)
-        query = select(Server).where(*waiting, Server.waiting_since <= since).order_by(Server.number).limit(BATCH)
+        late = Server.waiting_since <= since, Server.number > after
+        query = select(Server).where(*waiting, *late).order_by(Server.number).limit(BATCH)
         found = conn.execute(query.with_for_update()).all()
         for server in found:
             due(conn, server, now)
-        return len(found)
+        return found[-1].number if len(found) == BATCH else None

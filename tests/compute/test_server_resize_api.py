@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pytest
 
-from cloudctl.compute import kinds, migrations
+from cloudctl.compute import kinds, migrations, overdue
+from cloudctl.compute.options import ComputeOptions
+from cloudctl.compute.states import RESIZED
+from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.drivers.errors import DriverError
@@ -382,6 +386,26 @@ def test_one_resize_that_cannot_be_confirmed_does_not_keep_others_from_it() -> N
     cloud.advance(400)
     cloud.settle()
     assert (demo.status(held), demo.status(other)) == ("VERIFY_RESIZE", "ACTIVE")
+    cloud.close()
+
+
+async def test_a_round_looks_at_each_server_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though nothing can be done yet for more of them than are looked at together."""
+    cloud = MemoryCloud({"compute": {"resize_confirm_window": 300}})
+    demo = Asking(cloud.client("demo"))
+    seen = [demo.boot() for _ in range(4)]
+    for server_id in seen:
+        resize(demo, server_id)
+    cloud.clock.rightNow += 400
+    monkeypatch.setattr(overdue, "BATCH", 2)
+
+    def due(_conn: Connection, server: Server, _now: datetime) -> None:
+        seen.remove(server.id)
+
+    rounds = overdue.Overdue(cloud.clock, cloud.db, cloud.config.section(ComputeOptions))
+    rounds.limits[RESIZED] = (300, due)
+    await rounds.look()
+    assert not seen
     cloud.close()
 
 
