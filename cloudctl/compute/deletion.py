@@ -48,7 +48,7 @@ def force(conn: Connection, caller: Caller, server_id: str) -> None:
 def restore(conn: Connection, caller: Caller, server_id: str) -> None:
     """Make a soft-deleted server run again. Raises NotFound, Conflict, OverQuota."""
     row = servers.begin(conn, caller, server_id, "restore")
-    # Soft-deleted servers do not count towards the quota.
+    # Soft-deleted servers do not count towards the quota. This one does from now on, as it waits for nothing any more.
     quotas.take_servers(conn, row.project_id, row.user_id, 1, 1, row.vcpus, row.memory_mib)
     servers.change(conn, row, {"waiting_since": None}, caller.now)
     tasks.submit(conn, kinds.RESTORE, row.id, caller)

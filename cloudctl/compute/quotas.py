@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from sqlalchemy import bindparam, delete, func, insert, select
 
-from cloudctl.compute.states import SOFT_DELETED
-from cloudctl.compute.tables import Keypair, Server, ServerGroup, UserLimit
+from cloudctl.compute.tables import COUNTED, Keypair, Server, ServerGroup, UserLimit
 from cloudctl.db import Connection
 from cloudctl.db.totals import total, totals
 from cloudctl.errors import OverQuota
@@ -29,8 +28,7 @@ _counted_of_user = select(
 ).where(
     Server.project_id == bindparam("of_project"),
     Server.user_id == bindparam("of_user"),
-    Server.deleted_at.is_(None),
-    Server.vm_state != SOFT_DELETED,
+    COUNTED,
 )
 
 

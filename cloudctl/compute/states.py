@@ -140,7 +140,6 @@ POWERING = (
     UNPAUSING,
     SUSPENDING,
     RESUMING,
-    RESTORING,
 )
 OFF = {"power_state": SHUTDOWN}
 ON = {"power_state": RUNNING}
@@ -209,6 +208,7 @@ DONE: Mapping[str, Move] = {
     "soft-deleted": _done((SOFT_DELETING,), SOFT_DELETED, admin_password=None, **OFF),
     "soft delete ended": _done((SOFT_DELETING,)),
     "restored": _done((RESTORING,), ACTIVE, **ON),
+    "restore ended": _done((RESTORING,)),
     # the end
     "delete failed": _done((DELETING,), ERROR),
     "deleted": Move(None, {"vm_state": DELETED, "task_state": None, "power_state": NO_STATE}),

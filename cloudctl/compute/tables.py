@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Float, Index, Integer, String, Text, UniqueConstraint, and_
+from sqlalchemy import Float, Index, Integer, String, Text, UniqueConstraint, and_, or_
 from sqlalchemy import text as sql
 
 from cloudctl.db.columns import Field, column, flag, identifier, json, optional_text, text, time
@@ -76,6 +76,7 @@ class Server(Record, table="servers"):
     terminated_at: Field[datetime | None] = time()
     deleted_at: Field[datetime | None] = time()
     # Since when it has been shelved, resized or soft-deleted, waiting for what happens after a while: see `overdue`.
+    # None once a soft-deleted one is being restored.
     waiting_since: Field[datetime | None] = time()
     # Every UPDATE raises it, so a server with the same revision is unchanged.
     revision: Field[int] = column(Integer, default=0, onupdate=sql("revision + 1"))
@@ -83,11 +84,11 @@ class Server(Record, table="servers"):
 
 Index("ix_servers_project", Server.project_id, Server.created_at, Server.id, sqlite_where=LIVE, postgresql_where=LIVE)
 Index("ix_servers_created", Server.created_at, Server.id, sqlite_where=LIVE, postgresql_where=LIVE)
-# What counts against quotas: a soft-deleted server may still come back, but its place is free.
-_COUNTED = and_(Server.deleted_at.is_(None), Server.vm_state != "soft-delete")
-Total("instances", Server.project_id, where=_COUNTED)
-Total("cores", Server.project_id, Server.vcpus, where=_COUNTED)
-Total("ram", Server.project_id, Server.memory_mib, where=_COUNTED)
+# What counts against quotas: a soft-deleted server may still come back, but its place is free until it is restored.
+COUNTED = and_(Server.deleted_at.is_(None), or_(Server.vm_state != "soft-delete", Server.waiting_since.is_(None)))
+Total("instances", Server.project_id, where=COUNTED)
+Total("cores", Server.project_id, Server.vcpus, where=COUNTED)
+Total("ram", Server.project_id, Server.memory_mib, where=COUNTED)
 Index("ix_servers_host", Server.host, sqlite_where=LIVE, postgresql_where=LIVE)
 Index("ix_servers_group", Server.group_id, sqlite_where=LIVE, postgresql_where=LIVE)
 # Deleted servers are found by the time of their deletion: changes-since, usage reports.

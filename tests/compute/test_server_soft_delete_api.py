@@ -11,7 +11,7 @@ from cloudctl.db import Connection
 from cloudctl.drivers.errors import Unfit
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.drivers.specs import Power
-from cloudctl.tasks import queue
+from cloudctl.tasks import Kind, queue
 from cloudctl.testing.cloud import MemoryCloud
 from tests.compute.asking import Asking, refusal
 from tests.there import there
@@ -30,6 +30,11 @@ def server_id(demo: Asking) -> str:
     assert demo.delete(f"/servers/{made}").status == 204
     demo.cloud.settle()
     return made
+
+
+def cancel(conn: Connection, kind: Kind) -> None:
+    (task,) = queue.listing(conn, kinds=(kind,))
+    assert queue.cancel(conn, task.id)
 
 
 def test_a_deleted_server_is_off_and_hidden(
@@ -94,6 +99,37 @@ def test_no_server_is_restored_over_the_quota(demo: Asking, admin: Asking, serve
     assert demo.status(server_id) == "SOFT_DELETED"
 
 
+def test_servers_that_are_restored_at_once_count_for_each_other(demo: Asking, admin: Asking, server_id: str) -> None:
+    other = demo.boot()
+    demo.delete(f"/servers/{other}")
+    demo.cloud.settle()
+    project = demo.server(server_id)["tenant_id"]
+    admin.put(f"/os-quota-sets/{project}", {"quota_set": {"instances": 1}})
+    assert demo.act(server_id, {"restore": None}).status == 202
+    assert refusal(demo.act(other, {"restore": None}))[:2] == (413, "entityTooLarge")
+    assert refusal(demo.create())[:2] == (413, "entityTooLarge")
+    demo.cloud.settle()
+    assert (demo.status(server_id), demo.status(other)) == ("ACTIVE", "SOFT_DELETED")
+
+
+@pytest.mark.parametrize("ended", ["it fails", "an operator cancels it"])
+def test_a_server_that_could_not_be_restored_is_gone_after_a_while(
+    demo: Asking, server_id: str, hypervisor: FakeHypervisor, ended: str
+) -> None:
+    hypervisor.behaviour.fail("ensure_running", error=Unfit("it does not") if ended == "it fails" else None)
+    assert demo.act(server_id, {"restore": None}).status == 202
+    if ended != "it fails":
+        demo.cloud.advance(0.1)
+        demo.cloud.transact(cancel, kinds.RESTORE)
+    demo.cloud.settle()
+    found = demo.server(server_id)
+    assert (found["status"], found["OS-EXT-STS:task_state"]) == ("SOFT_DELETED", None)
+    assert demo.get("/limits").json()["limits"]["absolute"]["totalInstancesUsed"] == 0
+    demo.cloud.advance(700)
+    demo.cloud.settle()
+    assert demo.status(server_id) == "gone"
+
+
 def test_only_what_was_deleted_is_restored(demo: Asking) -> None:
     server_id = demo.boot()
     said = f"Cannot 'restore' instance {server_id} while it is in vm_state active"
@@ -142,16 +178,12 @@ def test_a_second_delete_changes_nothing(demo: Asking, hypervisor: FakeHyperviso
 
 @pytest.mark.parametrize("ended", ["it fails", "an operator cancels it"])
 def test_a_server_that_could_not_be_deleted_is_as_it_was(demo: Asking, hypervisor: FakeHypervisor, ended: str) -> None:
-    def cancel(conn: Connection) -> None:
-        (task,) = queue.listing(conn, kinds=(kinds.SOFT_DELETE,))
-        assert queue.cancel(conn, task.id)
-
     server_id = demo.boot()
     hypervisor.behaviour.fail("ensure_stopped", error=Unfit("it does not") if ended == "it fails" else None)
     demo.delete(f"/servers/{server_id}")
     if ended != "it fails":
         demo.cloud.advance(0.1)
-        demo.cloud.transact(cancel)
+        demo.cloud.transact(cancel, kinds.SOFT_DELETE)
     demo.cloud.settle()
     found = demo.server(server_id)
     assert (found["status"], found["OS-EXT-STS:task_state"]) == ("ACTIVE", None)

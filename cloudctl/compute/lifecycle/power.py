@@ -30,7 +30,7 @@ def workflows(options: ComputeOptions) -> tuple[Workflow, ...]:
         _workflow(kinds.SUSPEND, suspend, "suspended"),
         _workflow(kinds.RESUME, run, "resumed"),
         _workflow(kinds.SOFT_DELETE, stop, "soft-deleted", not_deleted, deletion_cancelled),
-        _workflow(kinds.RESTORE, run, "restored"),
+        _workflow(kinds.RESTORE, run, "restored", not_restored, restore_cancelled),
         Workflow(kinds.CRASH_DUMP, (Step("interrupt", crash),), on_failure=not_interrupted),
     )
 
@@ -97,3 +97,12 @@ def not_deleted(conn: Connection, task: Task, error: str, now: datetime) -> None
 
 def deletion_cancelled(conn: Connection, task: Task, now: datetime) -> None:
     servers.try_move(conn, task.resource_id, "soft delete ended", now)
+
+
+def not_restored(conn: Connection, task: Task, error: str, now: datetime) -> None:
+    """It waits anew for the end of its time, and does not count towards the quota."""
+    servers.fail(conn, task.resource_id, "restore ended", error, now, waiting_since=now)
+
+
+def restore_cancelled(conn: Connection, task: Task, now: datetime) -> None:
+    servers.try_move(conn, task.resource_id, "restore ended", now, waiting_since=now)
