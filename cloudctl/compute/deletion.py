@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from cloudctl import tasks
-from cloudctl.compute import block_devices, kinds, migrations, networking, quotas, servers, shelving
+from cloudctl.compute import block_devices, kinds, migrations, networking, quotas, resizing, servers, shelving
 from cloudctl.compute.states import DELETING, ERROR, SOFT_DELETED, SOFT_DELETING
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
@@ -35,6 +35,13 @@ def delete(conn: Connection, caller: Caller, server_id: str, *, later: bool = Fa
         tasks.supersede(conn, kinds.SOFT_DELETE, row.id, caller)
         return
     _begin(conn, row, "delete", kinds.DELETE, caller.now, caller)
+
+
+def soft_deleted(conn: Connection, server_id: str, now: datetime) -> None:
+    """The guest is off, and can be restored for a while; a resize counts as confirmed, as with every deletion."""
+    if servers.try_move(conn, server_id, "soft-deleted", now) and migrations.unfinished(conn, server_id):
+        migrations.close_all(conn, server_id, now)
+        resizing.count_one(conn, server_id, now)
 
 
 def force(conn: Connection, caller: Caller, server_id: str) -> None:

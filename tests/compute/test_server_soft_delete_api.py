@@ -63,6 +63,38 @@ def test_a_deleted_server_can_be_restored(demo: Asking, server_id: str) -> None:
     assert demo.status(server_id) == "ACTIVE"
 
 
+def test_a_resized_server_is_restored_as_confirmed(demo: Asking, admin: Asking) -> None:
+    def promised() -> int:
+        found = admin.get("/os-hypervisors/detail").json()["hypervisors"]
+        return sum(each["memory_mb_used"] for each in found)
+
+    server_id, before = demo.boot(), promised()
+    demo.act(server_id, {"resize": {"flavorRef": "2"}})
+    demo.cloud.settle()
+    demo.delete(f"/servers/{server_id}")
+    demo.cloud.settle()
+    assert demo.status(server_id) == "SOFT_DELETED"
+    assert [each["status"] for each in admin.get("/os-migrations").json()["migrations"]] == ["confirmed"]
+    demo.act(server_id, {"restore": None})
+    demo.cloud.settle()
+    found = demo.server(server_id)
+    assert (found["status"], found["flavor"]["original_name"]) == ("ACTIVE", "m1.small")
+    assert promised() == before - 512 + 2048
+
+
+def test_a_rescued_server_is_restored_to_its_own_disk(demo: Asking, hypervisor: FakeHypervisor) -> None:
+    server_id = demo.boot()
+    demo.act(server_id, {"rescue": None})
+    demo.cloud.settle()
+    demo.delete(f"/servers/{server_id}")
+    demo.cloud.settle()
+    assert demo.status(server_id) == "SOFT_DELETED"
+    demo.act(server_id, {"restore": None})
+    demo.cloud.settle()
+    guest = there(hypervisor.guests.get(server_id))
+    assert (demo.status(server_id), guest.power, guest.rescued) == ("ACTIVE", Power.RUNNING, False)
+
+
 def test_a_deleted_server_is_gone_after_a_while(demo: Asking, server_id: str, hypervisor: FakeHypervisor) -> None:
     demo.cloud.advance(500)
     demo.cloud.settle()

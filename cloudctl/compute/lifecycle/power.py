@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
-from cloudctl.compute import kinds, servers
+from cloudctl.compute import deletion, kinds, servers
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.db import Connection
+from cloudctl.drivers.interfaces import IRescue
 from cloudctl.tasks import Context, Kind, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
 
@@ -20,6 +21,11 @@ from cloudctl.tasks.workflow import Memo, Task
 def workflows(options: ComputeOptions) -> tuple[Workflow, ...]:
     async def stop(ctx: Context) -> None:
         await ctx.drivers.hypervisor.ensure_stopped(ctx.resource_id, options.shutdown_timeout)
+
+    async def off(ctx: Context) -> Memo:
+        await stop(ctx)
+        await ctx.commit(deletion.soft_deleted, ctx.resource_id, ctx.now)
+        return None
 
     return (
         _workflow(kinds.START, run, "started"),
@@ -29,19 +35,13 @@ def workflows(options: ComputeOptions) -> tuple[Workflow, ...]:
         _workflow(kinds.UNPAUSE, run, "unpaused"),
         _workflow(kinds.SUSPEND, suspend, "suspended"),
         _workflow(kinds.RESUME, run, "resumed"),
-        _workflow(kinds.SOFT_DELETE, stop, "soft-deleted", not_deleted, deletion_cancelled),
-        _workflow(kinds.RESTORE, run, "restored", not_restored, restore_cancelled),
+        Workflow(kinds.SOFT_DELETE, (Step("soft_delete", off),), on_failure=not_deleted, on_cancel=deletion_cancelled),
+        Workflow(kinds.RESTORE, (Step("restore", restore),), on_failure=not_restored, on_cancel=restore_cancelled),
         Workflow(kinds.CRASH_DUMP, (Step("interrupt", crash),), on_failure=not_interrupted),
     )
 
 
-def _workflow(
-    kind: Kind,
-    ensure: Callable[[Context], Awaitable[None]],
-    name: str,
-    on_failure: Callable[[Connection, Task, str, datetime], None] | None = None,
-    on_cancel: Callable[[Connection, Task, datetime], None] | None = None,
-) -> Workflow:
+def _workflow(kind: Kind, ensure: Callable[[Context], Awaitable[None]], name: str) -> Workflow:
     """`name`: the move once the guest is as it should be."""
 
     async def do(ctx: Context) -> Memo:
@@ -50,7 +50,7 @@ def _workflow(
         return None
 
     step = kind.name.rpartition(".")[2]
-    return Workflow(kind, (Step(step, do),), on_failure=on_failure or failed, on_cancel=on_cancel or cancelled)
+    return Workflow(kind, (Step(step, do),), on_failure=failed, on_cancel=cancelled)
 
 
 async def crash(ctx: Context) -> Memo:
@@ -61,6 +61,15 @@ async def crash(ctx: Context) -> Memo:
 
 def not_interrupted(conn: Connection, task: Task, error: str, now: datetime) -> None:
     servers.fail(conn, task.resource_id, "fault", error, now)
+
+
+async def restore(ctx: Context) -> Memo:
+    # It may have been deleted while it ran from another image, which the state that it gets knows nothing of.
+    if IRescue.providedBy(ctx.drivers.hypervisor):
+        await ctx.drivers.hypervisor.ensure_unrescued(ctx.resource_id)
+    await run(ctx)
+    await ctx.commit(servers.try_move, ctx.resource_id, "restored", ctx.now)
+    return None
 
 
 async def run(ctx: Context) -> None:
