@@ -5,13 +5,13 @@ Reference: compute.md, sections 5.2 and 8.5.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from attrs import frozen
-from sqlalchemy import bindparam, delete, func, insert, select
+from sqlalchemy import Column, ColumnElement, bindparam, delete, exists, func, insert, select
 
 from cloudctl.compute.tables import Server, ServerInterface
 from cloudctl.db import Connection
@@ -22,7 +22,7 @@ from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.options import NetworkOptions
 from cloudctl.network.ports import NewPort
 from cloudctl.network.standard import batches
-from cloudctl.network.tables import Network, Port
+from cloudctl.network.tables import IpAllocation, Network, Port, Subnet
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Origin
 
@@ -231,6 +231,17 @@ def addresses(conn: Connection, server_ids: Sequence[str]) -> dict[str, list[Por
     plugged = ports_of(conn, server_ids)
     found = devices.addresses(conn, [port_id for mine in plugged.values() for port_id in mine])
     return {id: [each for port_id in mine for each in found.get(port_id, ())] for id, mine in plugged.items()}
+
+
+def has_address(version: int, matches: Callable[[Column[Any]], ColumnElement[bool]]) -> ColumnElement[bool]:
+    """Whether a server has a fixed address of this IP version that matches; a condition for a list of servers."""
+    mine = ServerInterface.server_id == Server.id, IpAllocation.port_id == ServerInterface.port_id
+    return (
+        exists()
+        .where(*mine, Subnet.id == IpAllocation.subnet_id, Subnet.ip_version == version)
+        .where(matches(IpAllocation.ip_address))
+        .correlate(Server.table)
+    )
 
 
 def security_groups(conn: Connection, server_ids: Sequence[str]) -> dict[str, dict[str, str]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 from urllib.parse import quote, urlsplit
 
 import pytest
 from sqlalchemy import text
 
-from cloudctl.testing.cloud import MemoryCloud
+from cloudctl.testing.cloud import MemoryCloud, connection
 from tests.compute.asking import LATEST, V21, Asking, refusal
 
 
@@ -105,6 +106,16 @@ def test_addresses_are_filtered_by_a_regular_expression(demo: Asking, three: lis
     assert demo.names(f"?ip=^{address}$") == ["beta"]
     assert demo.names("?ip=^192") == []
     assert demo.names("?ip6=::", "2.5") == []
+
+
+def test_an_address_may_match_more_servers_than_a_statement_has_parameters(demo: Asking) -> None:
+    demo.boot(min_count=10)
+    driver = connection(demo.cloud.cloud)
+    before = driver.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 10)
+    try:
+        assert len(demo.names("?ip=^[0-9]&limit=1")) == 1
+    finally:
+        driver.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, before)
 
 
 @pytest.mark.parametrize("pattern", ["(", "[", "a**", "\\1", "(?=a)", "a{999}", "x" * 300])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Column, ColumnElement, and_, case, false, func, not_, or_, select, true
+from sqlalchemy import Column, ColumnElement, and_, case, false, func, not_, or_, true
 
 from cloudctl.compute import networking, patterns
 from cloudctl.compute.api import gates
@@ -36,12 +37,13 @@ LONG_AGO = datetime(1970, 1, 1)
 def matching(column: Column[Any]) -> Filter:
     """A regular expression, not anchored."""
 
-    def make(values: Sequence[str]) -> Condition:
-        pattern = patterns.checked(column.name, values[-1])
-        plain = patterns.plain(pattern)
-        return column.regexp_match(pattern) if plain is None else plain.found_in(column)
+    return lambda values: _matches(column.name, values[-1], column)
 
-    return make
+
+def _matches(name: str, text: str, column: Column[Any]) -> Condition:
+    pattern = patterns.checked(name, text)
+    plain = patterns.plain(pattern)
+    return column.regexp_match(pattern) if plain is None else plain.found_in(column)
 
 
 def any_word(column: Column[Any]) -> Filter:
@@ -155,7 +157,7 @@ def conditions(conn: Connection, call: Call) -> list[Condition]:
         known = FILTERS.get(name)
         if known is not None and (every or (known.everyone is not None and call.version in known.everyone)):
             found.append(known.make(call.query.all(name)))
-    found += _addresses(conn, call, found, every)
+    found += _addresses(call, every)
     return found
 
 
@@ -225,26 +227,13 @@ def _status(call: Call) -> Iterator[Condition]:
     yield or_(showing(words), gone) if "DELETED" in words else showing(words)
 
 
-def _addresses(conn: Connection, call: Call, others: list[Condition], every: bool) -> Iterator[Condition]:
-    """Servers with a matching fixed address: ports are another service's, so these servers are named by their ids."""
+def _addresses(call: Call, every: bool) -> Iterator[Condition]:
+    """Servers with a matching fixed address."""
     wanted = {"ip": 4, "ip6": 6} if every or call.version in gates.IP6_FILTER else {"ip": 4}
     for name, version in wanted.items():
         text = call.query.get(name)
-        if text is None:
-            continue
-        pattern = patterns.compile(patterns.checked(name, text))
-        candidates = list(conn.execute(select(Server.id).where(*others)).scalars())
-        found = networking.addresses(conn, candidates)
-        yield Server.id.in_(
-            [
-                server_id
-                for server_id, addresses in found.items()
-                if any(
-                    address.version == version and not address.floating and pattern.search(address.ip)
-                    for address in addresses
-                )
-            ]
-        )
+        if text is not None:
+            yield networking.has_address(version, partial(_matches, name, text))
 
 
 # -- order
