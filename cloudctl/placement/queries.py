@@ -86,7 +86,7 @@ def _check(part: Any, depth: int, left: list[int]) -> None:
     if depth > DEEPEST or left[0] < 0:
         raise QueryError("it is too large")
     if isinstance(part, list):
-        if not part or part[0] not in OPERATORS:
+        if not part or not isinstance(part[0], str) or part[0] not in OPERATORS:
             raise QueryError(f"a condition begins with one of {', '.join(OPERATORS)}")
         for each in part[1:]:
             _check(each, depth + 1, left)

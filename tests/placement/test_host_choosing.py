@@ -158,7 +158,7 @@ def test_a_query_leaves_the_hosts_that_answer_it(text: str, left: str) -> None:
 
 @pytest.mark.parametrize(
     "text", ["", "{}", "[]", '["like", 1, 2]', '["and", [1, 2]]', '["=", {}, 1]', "[" * 50, '["="' + ", 1" * 300 + "]",
-             '["not", ' * 30 + '["or"]' + "]" * 30]
+             '["not", ' * 30 + '["or"]' + "]" * 30, "[[1]]", '[{"a": 1}]', '["not", [["or"]]]']
 )  # fmt: skip
 def test_a_query_that_says_nothing_is_refused(text: str) -> None:
     with pytest.raises(queries.QueryError):
