@@ -215,3 +215,4 @@ def test_extensions_are_listed(demo: Asking) -> None:
     assert aliases == sorted(aliases, key=str.lower)
     assert demo.get("/extensions/os-volumes").json()["extension"]["alias"] == "os-volumes"
     assert demo.get("/extensions/os-nonsense").status == 404
+    assert "updated" not in aliases and demo.get("/extensions/updated").status == 404

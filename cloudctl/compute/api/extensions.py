@@ -89,7 +89,6 @@ EXTENSIONS = {
     "os-volume-attachment-update": "VolumeAttachmentUpdate",
     "os-volumes": "Volumes",
     "server-start-stop": "ServerStartStop",
-    "updated": "2014-12-03T00:00:00Z",
 }
 
 
