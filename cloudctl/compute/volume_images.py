@@ -71,12 +71,12 @@ def devices(properties: Mapping[str, str]) -> tuple[NewDevice, ...]:
         return ()
     try:
         return tuple(_devices(json.loads(properties[MAPPING])))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         raise Invalid("Block Device Mapping is Invalid: that of the image cannot be read.") from None
 
 
 def _devices(described: Any) -> Iterator[NewDevice]:
-    """Raises ValueError, TypeError, KeyError, AttributeError."""
+    """Raises ValueError, TypeError, KeyError, AttributeError, OverflowError (of an infinity)."""
     if not isinstance(described, list):
         raise TypeError("it is not a list")
     for each in described:

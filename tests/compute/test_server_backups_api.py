@@ -69,8 +69,15 @@ def test_a_device_of_such_an_image_can_be_given_otherwise(demo: Asking, hypervis
     assert [each.volume_id for each in there(hypervisor.guests.get(server_id)).spec.volumes] == [volume_id]
 
 
+NUMBER = '[{{"source_type": "snapshot", "destination_type": "volume", "snapshot_id": "x", "{}": {}}}]'
+
+
 @pytest.mark.parametrize(
-    "text", ["", "{}", "[1]", '[{"source_type": "image"}]', '[{"source_type": "snapshot"}]', "[" * 9999]
+    "text",
+    [
+        *("", "{}", "[1]", '[{"source_type": "image"}]', '[{"source_type": "snapshot"}]', "[" * 9999),
+        *(NUMBER.format(name, value) for name in ("volume_size", "boot_index") for value in ("1e999", "NaN")),
+    ],
 )
 def test_what_an_image_says_of_disks_may_be_nonsense(demo: Asking, text: str) -> None:
     made = other_image(demo, block_device_mapping=text, bdm_v2="True")
