@@ -104,7 +104,8 @@ def too_much(inventory: Inventory | None, amount: int) -> str:
 
 def take(conn: Connection, owner: Owner, provider_id: str, amounts: Amounts) -> bool:
     """Add a share of a provider of which the consumer has none. If it does not fit: False, and nothing is taken."""
-    conn.execute(_lock, {"of": provider_id, "more": 1})
+    if not conn.execute(_lock, {"of": provider_id, "more": 1}).rowcount:
+        return False  # there is no such provider (any more), whatever there is of inventories
     has = {each.resource_class: each for each in conn.execute(_has, {"of": provider_id})}
     if any(too_much(has.get(name), amount) for name, amount in amounts.items()):
         conn.execute(_count, {"of": provider_id, "more": -1})

@@ -13,14 +13,17 @@ from typing import Any
 from attrs import field, frozen
 from sqlalchemy import Insert, bindparam, case, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
+from twisted.logger import Logger
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id, utc
 from cloudctl.drivers.specs import HostInventory
 from cloudctl.placement import aggregates
 from cloudctl.placement.names import DISABLED, DISK_GB, MEMORY_MB, NODE, VCPU
+from cloudctl.placement.tables import Allocation, Inventory, Provider, ProviderAggregate, ProviderTrait
 from cloudctl.placement.tables import Host as Host  # the record of this resource, for those who import from here
-from cloudctl.placement.tables import Inventory, Provider, ProviderAggregate, ProviderTrait
+
+log = Logger()
 
 # Built once: building costs more than running it.
 _all = select(Host).order_by(Host.number)
@@ -204,8 +207,9 @@ def _provide(
     has = {row[:2]: row[2:] for row in _those(conn, _promised, names)}
     for host in rows:
         changed = False
-        if host.id not in known:
-            _new_provider(conn, host, now)
+        if host.id not in known and not _new_provider(conn, host, now):
+            log.warn("host {name} gets no servers: a resource provider of a client has its name", name=host.name)
+            continue
         for name, values in wanted.get(host.name, {}).items():
             row = has.get((host.id, name))
             if row is None:
@@ -220,10 +224,14 @@ def _provide(
             conn.execute(update(Provider).where(Provider.id == host.id).values(moved))
 
 
-def _new_provider(conn: Connection, host: Host, now: datetime) -> None:
+def _new_provider(conn: Connection, host: Host, now: datetime) -> bool:
+    """False if another provider has the host's name: nothing can be taken of the host as long as that is so."""
     times = {"created_at": now, "updated_at": now}
-    _unless_there(conn, insert(Provider).values(id=host.id, name=host.name, root_id=host.id, **times))
+    new = insert(Provider).values(id=host.id, name=host.name, root_id=host.id, **times)
+    if not _unless_there(conn, new) and conn.execute(select(Provider.id).where(Provider.id == host.id)).first() is None:
+        return False
     _unless_there(conn, insert(ProviderTrait).values(provider_id=host.id, trait=NODE))
+    return True
 
 
 def _unless_there(conn: Connection, row: Insert) -> bool:
@@ -297,12 +305,19 @@ def remove(conn: Connection, host: Host) -> bool:
     """Forget a host that has no allocations; False if it has some."""
     # Check and deletion in one: nobody takes a share of it in between.
     gone = delete(Provider).where(Provider.id == host.id, Provider.shares == 0)
-    if not conn.execute(gone).rowcount:
+    if not conn.execute(gone).rowcount and _is_held(conn, host):
         return False
     for table in (Inventory, ProviderTrait, ProviderAggregate):
         conn.execute(delete(table).where(table.table.c.provider_id == host.id))
     conn.execute(delete(Host).where(Host.number == host.number))
     return True
+
+
+def _is_held(conn: Connection, host: Host) -> bool:
+    """Whether somebody may have a share of it. A host whose name a client's provider has got no provider itself."""
+    own = select(Provider.id).where(Provider.id == host.id)
+    shares = select(Allocation.consumer_id).where(Allocation.provider_id == host.id).limit(1)
+    return conn.execute(own).first() is not None or conn.execute(shares).first() is not None
 
 
 def build_failed(conn: Connection, name: str) -> None:

@@ -9,17 +9,18 @@ from threading import Barrier, Thread
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import delete, select
 from twisted.internet.task import Clock
 
 from cloudctl.db import Database
 from cloudctl.db.columns import metadata, utc
 from cloudctl.db.driver import create
 from cloudctl.drivers.specs import HostInventory
-from cloudctl.placement import claims, hosts
+from cloudctl.placement import claims, hosts, providers
 from cloudctl.placement.claims import NoValidHost
 from cloudctl.placement.hosts import Promises
-from cloudctl.placement.tables import Consumer, Host, Inventory
+from cloudctl.placement.providers import NewProvider
+from cloudctl.placement.tables import Consumer, Host, Inventory, Provider
 from cloudctl.placement.weighers import Weights
 from cloudctl.placement.wishes import Resources, Wish
 from cloudctl.testing.cloud import empty_database
@@ -94,6 +95,30 @@ def test_a_lowered_ratio_keeps_what_is_promised_and_takes_no_more(db: Database) 
     assert used(db)["a"] == (3, 300, 3)
     with pytest.raises(NoValidHost):
         claim(db, "one more")
+
+
+def test_a_host_waits_for_its_name_if_a_client_has_given_it_to_a_provider(db: Database) -> None:
+    mine = db.transact(False, providers.create, NewProvider("a"), utc(0))
+    for _ in range(2):
+        filled(db, machine("a"))
+        with pytest.raises(NoValidHost):
+            claim(db, "one")
+        (row,) = db.transact(True, hosts.every)
+        assert db.transact(False, hosts.remove, row)
+    filled(db, machine("a"))
+    db.transact(False, providers.change, mine, {"name": "mine"}, utc(0), False)
+    filled(db, machine("a"))
+    assert claim(db, "one") == "a"
+    (row,) = db.transact(True, hosts.every)
+    assert not db.transact(False, hosts.remove, row)
+
+
+def test_nothing_is_taken_of_inventories_without_a_provider(db: Database) -> None:
+    filled(db, machine("a"))
+    db.transact(False, lambda conn: conn.execute(delete(Provider)))
+    with pytest.raises(NoValidHost):
+        claim(db, "one")
+    assert not db.transact(True, claims.holding, "one")
 
 
 def test_what_the_scheduler_saw_does_not_count(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
