@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from attrs import evolve, frozen
-from sqlalchemy import false, or_, select, true
+from sqlalchemy import bindparam, delete, false, or_, select, true
 
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict
@@ -28,6 +28,7 @@ find, get, not_found = RECORDS.find, RECORDS.get, RECORDS.not_found
 # Built once: building a statement costs more than running it.
 _all = select(RuleTemplate).order_by(RuleTemplate.created_at, RuleTemplate.id)
 _group = select(SecurityGroup.id).limit(1)
+_forget = delete(RuleTemplate).where(RuleTemplate.remote_group_id == bindparam("group"))
 
 
 @frozen
@@ -82,6 +83,11 @@ def create(conn: Connection, new: NewTemplate, now: datetime) -> RuleTemplate:
 def remove(conn: Connection, template: RuleTemplate) -> None:
     """Delete a template; existing groups keep their rules."""
     RECORDS.delete(conn, template)
+
+
+def forget_group(conn: Connection, group_id: str) -> None:
+    """The locked group is about to be deleted: no new group can have a rule that names it."""
+    conn.execute(_forget, {"group": group_id})
 
 
 def write_shipped(conn: Connection, now: datetime) -> None:

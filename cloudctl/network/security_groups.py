@@ -201,7 +201,7 @@ def change(conn: Connection, row: SecurityGroup, changes: dict[str, Any], now: d
 
 
 def remove(conn: Connection, row: SecurityGroup, now: datetime, by: Origin, default_too: bool = False) -> None:
-    """Delete a locked group, and the rules of others that name it. Raises Conflict while ports are in it."""
+    """Delete a locked group, and the rules and templates that name it. Raises Conflict while ports are in it."""
     if row.is_default and not default_too:
         raise Conflict(
             "Insufficient rights for removing default security group.", type="SecurityGroupCannotRemoveDefault"
@@ -214,6 +214,7 @@ def remove(conn: Connection, row: SecurityGroup, now: datetime, by: Origin, defa
     conn.execute(delete(rules).where(or_(rules.c.security_group_id == row.id, rules.c.remote_group_id == row.id)))
     for other in others:
         _rules_changed(conn, other, now, by)
+    rule_templates.forget_group(conn, row.id)
     RECORDS.delete(conn, row)
     tasks.supersede(conn, kinds.DELETE_SECURITY_GROUP, row.id, by)
 

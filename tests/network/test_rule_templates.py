@@ -60,3 +60,16 @@ def test_without_any_a_group_lets_nothing_through(neutron: Neutron) -> None:
     for each in neutron.get(PATH)["default_security_group_rules"]:
         neutron.expect(204, "DELETE", f"{PATH}/{each['id']}", user="admin")
     assert neutron.create("security_group", name="g")["security_group_rules"] == []
+
+
+def test_one_that_names_a_group_goes_with_it(neutron: Neutron) -> None:
+    """A new group with a rule that names a group that is gone could not be made."""
+    bastion = neutron.create("security_group", "admin", name="bastion")
+    kept = template(neutron)
+    made = template(neutron, remote_group_id=bastion["id"], used_in_default_sg=True)
+    assert neutron.get(f"{PATH}/{made['id']}")[KEY]["remote_group_id"] == bastion["id"]
+    neutron.expect(204, "DELETE", f"/security-groups/{bastion['id']}", user="admin")
+    neutron.refused(404, "DefaultSecurityGroupRuleNotFound", "GET", f"{PATH}/{made['id']}")
+    neutron.get(f"{PATH}/{kept['id']}")
+    neutron.create("security_group", name="new")
+    neutron.network(user="other")

@@ -21,7 +21,7 @@ from cloudctl.rest.resource import REQUIRED, Attribute
 def create(conn: Connection, call: Call, owner: str | None, values: dict[str, Any]) -> RuleTemplate:
     for_default, for_others = values.pop("used_in_default_sg"), values.pop("used_in_non_default_sg")
     if values["remote_group_id"] not in (None, PARENT):
-        security_groups.visible(conn, call.caller, values["remote_group_id"])
+        security_groups.RECORDS.usable(conn, call.caller, values["remote_group_id"])
     if values["remote_address_group_id"] is not None:
         address_groups.RECORDS.usable(conn, call.caller, values["remote_address_group_id"])
     ethertype = "IPv4" if values["ethertype"] is None else values["ethertype"]
