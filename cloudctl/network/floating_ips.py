@@ -103,15 +103,17 @@ def create(
         port_security_enabled=False,
     )
     port = ports.create(conn, "", new, now, by)
-    (address,) = ports.fixed_ips_of(conn, [port.id])[port.id]
-    if ":" in address["ip_address"]:
-        raise bad(f"Floating IP address {address['ip_address']} is not an IPv4 address")
+    # On a network with automatic IPv6 addresses, the port has one of these, too.
+    found = [each["ip_address"] for each in ports.fixed_ips_of(conn, [port.id])[port.id]]
+    address = next((each for each in found if ":" not in each), None)
+    if address is None:
+        raise bad(f"Floating IP address {found[0]} is not an IPv4 address")
     values: dict[str, Any] = {**standard.new(project_id, now, description=wanted.description), **_leading(to)}
     made = FloatingIp(
         **values,
         status=DOWN,
         floating_network_id=network.id,
-        floating_ip_address=address["ip_address"],
+        floating_ip_address=address,
         floating_port_id=port.id,
         qos_policy_id=wanted.qos_policy_id,
         dns_name=wanted.dns_name,

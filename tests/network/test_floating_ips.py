@@ -71,6 +71,14 @@ class TestAllocation:
         assert show(neutron, made) == made
         assert floating(neutron, external)["floating_ip_address"] == "203.0.113.3"
 
+    def test_the_network_may_have_automatic_ipv6_addresses_too(self, neutron: Neutron, external: Any) -> None:
+        automatic = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
+        six = {"network_id": external["id"], "ip_version": 6, "cidr": "2001:db8::/64", **automatic}
+        v6 = neutron.create("subnet", "admin", **six)
+        assert floating(neutron, external)["floating_ip_address"] == "203.0.113.2"
+        assert floating(neutron, external, subnet_id=external["subnets"][0])["floating_ip_address"] == "203.0.113.3"
+        refused(neutron, 400, "BadRequest", external, subnet_id=v6["id"])
+
     def test_its_port_is_hidden_and_protected(self, neutron: Neutron, external: Any) -> None:
         made = floating(neutron, external)
         assert neutron.ports() == []
