@@ -136,10 +136,11 @@ def check_whole(conn: Connection, ip: FloatingIp) -> None:
 
 
 def _led(conn: Connection, ip: FloatingIp, router_id: str, now: datetime, by: Origin) -> None:
-    """The floating IP goes through this router."""
+    """The floating IP goes through this router, and no longer through the one before."""
     more = {} if ip.router_id == router_id else {"router_id": router_id, "status": DOWN}
     standard.change(conn, FloatingIp.table, ip.id, now, **more)
-    tasks.submit_once(conn, kinds.ENSURE_ROUTER, router_id, by)
+    for each in sorted({router_id, ip.router_id or router_id}):
+        tasks.submit_once(conn, kinds.ENSURE_ROUTER, each, by)
 
 
 def _left(conn: Connection, ip: FloatingIp, now: datetime, by: Origin) -> None:

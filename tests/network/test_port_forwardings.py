@@ -80,6 +80,22 @@ def test_one_is_made_changed_and_deleted(neutron: Neutron, ip: Any, port: Any, r
     neutron.expect(204, "DELETE", f"/floatingips/{ip['id']}")
 
 
+def test_the_only_one_may_move_behind_another_router(
+    neutron: Neutron, external: Any, ip: Any, port: Any, router: Any
+) -> None:
+    made = forward(neutron, ip, port)
+    elsewhere = neutron.network("10.1.0.0/24")
+    other = neutron.router(elsewhere, external=external)
+    moved = neutron.create("port", network_id=elsewhere["id"])
+    neutron.settle()
+    neutron.expect(200, "PUT", path(ip, made), {"port_forwarding": {"internal_port_id": moved["id"]}})
+    neutron.settle()
+    assert neutron.driver.routers.get(router["id"]).port_forwardings == ()
+    (held,) = neutron.driver.routers.get(other["id"]).port_forwardings
+    assert held.fixed_address == moved["fixed_ips"][0]["ip_address"]
+    assert neutron.get(f"/floatingips/{ip['id']}")["floatingip"]["router_id"] == other["id"]
+
+
 def test_ranges_are_of_one_length(neutron: Neutron, ip: Any, port: Any) -> None:
     ports = {"internal_port": None, "external_port": None}
     made = forward(neutron, ip, port, **ports, internal_port_range="100:109", external_port_range="2000:2009")
