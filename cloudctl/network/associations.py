@@ -200,10 +200,8 @@ def check_deletable(conn: Connection, port_id: str, project_id: str) -> None:
         raise Conflict(message, type="FipAssociated")
 
 
-def check_addresses_kept(conn: Connection, port_id: str) -> None:
-    """Raises Invalid if the port has lost an address that a floating IP leads to."""
-    query = select(IpAllocation.ip_address).where(IpAllocation.port_id == port_id)
-    present = set(conn.scalars(query))
+def check_addresses_kept(conn: Connection, port_id: str, present: Sequence[str]) -> None:
+    """Raises Invalid unless all addresses that floating IPs lead to are among those that the port has left."""
     for row in of_port(conn, port_id):
         if row.fixed_ip_address not in present:
             raise Invalid(

@@ -5,7 +5,9 @@ This does not depend on how local IPs are made, so that ports can use it.
 
 from __future__ import annotations
 
-from sqlalchemy import bindparam, insert, select
+from collections.abc import Sequence
+
+from sqlalchemy import bindparam, delete, insert, select
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -27,6 +29,11 @@ _of_port = (
     .join_from(LocalIpAssociation, LocalIp, LocalIp.id == LocalIpAssociation.local_ip_id)
     .where(LocalIpAssociation.fixed_port_id == bindparam("port"))
     .order_by(LocalIp.local_ip_address)
+)
+_forget = (
+    delete(LocalIpAssociation)
+    .where(LocalIpAssociation.fixed_port_id == bindparam("port"))
+    .where(LocalIpAssociation.fixed_ip.not_in(bindparam("but", expanding=True)))
 )
 # Whether a local IP leads to a port: to be queried together with the port.
 any_to_port = select(LocalIpAssociation.local_ip_id).where(LocalIpAssociation.fixed_port_id == Port.id).exists()
@@ -61,6 +68,11 @@ def dissociate(conn: Connection, row: LocalIpAssociation, port: Port, by: Origin
     c = LocalIpAssociation.table.c
     conn.execute(c.fixed_port_id.table.delete().where(c.local_ip_id == row.local_ip_id, c.fixed_port_id == port.id))
     _follow(conn, port, by)
+
+
+def forget_port(conn: Connection, port_id: str, but: Sequence[str]) -> None:
+    """The port has only the addresses `but` left: no local IP leads to others. The caller updates the port."""
+    conn.execute(_forget, {"port": port_id, "but": list(but)})
 
 
 def not_found(port_id: str) -> NotFound:

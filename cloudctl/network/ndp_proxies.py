@@ -37,7 +37,7 @@ class NewNdpProxy:
 
 # Built once: building a statement costs more than running it.
 _of_router = select(NdpProxy.ip_address).where(NdpProxy.router_id == bindparam("router")).order_by(NdpProxy.ip_address)
-_routers_of_port = select(NdpProxy.router_id).where(NdpProxy.port_id == bindparam("port")).distinct()
+_of_port = select(NdpProxy).where(NdpProxy.port_id == bindparam("port")).order_by(NdpProxy.id)
 _into = (
     select(NdpProxy.id)
     .join_from(
@@ -93,10 +93,11 @@ def remove(conn: Connection, row: NdpProxy, by: Origin) -> None:
     tasks.submit_once(conn, kinds.ENSURE_ROUTER, row.router_id, by)
 
 
-def forget_port(conn: Connection, port_id: str, by: Origin) -> None:
-    """The port is about to be deleted, and its proxies with it: update their routers."""
-    for router_id in conn.scalars(_routers_of_port, {"port": port_id}).all():
-        tasks.submit_once(conn, kinds.ENSURE_ROUTER, router_id, by)
+def forget_port(conn: Connection, port_id: str, by: Origin, but: Sequence[str] = ()) -> None:
+    """The port is about to be deleted, or has only the addresses `but` left: no router answers for others."""
+    for row in conn.execute(_of_port, {"port": port_id}).all():
+        if row.ip_address not in but:
+            remove(conn, row, by)
 
 
 # -- what needs them

@@ -119,9 +119,11 @@ def remove(conn: Connection, ip: FloatingIp, row: PortForwarding, now: datetime,
     _left(conn, ip, now, by)
 
 
-def forget_port(conn: Connection, port_id: str, now: datetime, by: Origin) -> None:
-    """The port is about to be deleted: nothing may lead to it."""
+def forget_port(conn: Connection, port_id: str, now: datetime, by: Origin, but: Sequence[str] = ()) -> None:
+    """The port is about to be deleted, or has only the addresses `but` left: nothing may lead to others."""
     for row in conn.execute(_to_port, {"port": port_id}).all():
+        if row.internal_ip_address in but:
+            continue
         conn.execute(_drop, {"wanted": row.id})
         ip = conn.execute(select(FloatingIp).where(FloatingIp.id == row.floatingip_id)).one()
         _left(conn, ip, now, by)

@@ -318,8 +318,7 @@ def change(
     standard.change(conn, Port.table, row.id, now, **changes)
     if gets:
         owner = changes.get("device_owner", row.device_owner)
-        fixed_ips.assign(conn, row.network_id, row.id, mac, owner, wish)
-        associations.check_addresses_kept(conn, row.id)
+        _keeps(conn, row, fixed_ips.assign(conn, row.network_id, row.id, mac, owner, wish), now, by)
     if groups is not None and groups != present:
         conn.execute(PortSecurityGroup.table.delete().where(PortSecurityGroup.port_id == row.id))
         _join_groups(conn, row.id, groups)
@@ -336,6 +335,21 @@ def change(
     if gives_out:
         dhcp_ports.changed(conn, row, by)
     return get(conn, row.id)
+
+
+def _keeps(conn: Connection, row: Port, addresses: Sequence[str], now: datetime, by: Origin) -> None:
+    """The port has these addresses left: nothing may lead to others, which somebody else may get.
+
+    Raises Invalid if a floating IP leads there; what leads there otherwise is deleted.
+    """
+    uses = port_uses.of(conn, row.id)
+    if uses.has_floating_ips:
+        associations.check_addresses_kept(conn, row.id, addresses)
+    if uses.has_forwardings:
+        port_forwardings.forget_port(conn, row.id, now, by, but=addresses)
+    if uses.has_proxies:
+        ndp_proxies.forget_port(conn, row.id, by, but=addresses)
+    local_ip_ports.forget_port(conn, row.id, but=addresses)
 
 
 def _check_bound(row: Port, changes: Mapping[str, Any]) -> None:

@@ -105,6 +105,19 @@ class TestLocalIps:
         neutron.expect(204, "DELETE", f"/local_ips/{made['id']}")
         neutron.expect(404, "GET", f"/ports/{own['id']}")
 
+    def test_none_leads_to_an_address_that_the_port_gives_up(self, neutron: Neutron) -> None:
+        network = neutron.network()
+        made = neutron.expect(201, "POST", "/local_ips", {"local_ip": {"network_id": network["id"]}})["local_ip"]
+        port = plugged(neutron, network)
+        path = f"/local_ips/{made['id']}/port_associations"
+        neutron.expect(201, "POST", path, {"port_association": {"fixed_port_id": port["id"]}})
+        both = [*port["fixed_ips"], {"ip_address": "10.0.0.99"}]
+        neutron.expect(200, "PUT", f"/ports/{port['id']}", {"port": {"fixed_ips": both}})
+        assert len(neutron.get(path)["port_associations"]) == 1
+        neutron.expect(200, "PUT", f"/ports/{port['id']}", {"port": {"fixed_ips": both[1:]}})
+        assert neutron.get(path)["port_associations"] == []
+        assert held(neutron, port).spec.local_ips == ()
+
     def test_one_on_a_network_of_both_families_has_an_ipv4_address(self, neutron: Neutron) -> None:
         network = neutron.network("2001:db8::/64")
         on_it = {"local_ip": {"network_id": network["id"]}}

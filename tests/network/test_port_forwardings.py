@@ -143,6 +143,29 @@ def test_what_they_need_stays_and_what_goes_takes_them_along(
     neutron.part(router, **wanted)
 
 
+def test_one_goes_with_the_address_that_it_leads_to(
+    neutron: Neutron, ip: Any, network: Any, router: Any, port: Any
+) -> None:
+    first = {"subnet_id": network["subnets"][0], "ip_address": port["fixed_ips"][0]["ip_address"]}
+    second = {"subnet_id": network["subnets"][0], "ip_address": "10.0.0.99"}
+
+    def get(*addresses: Any) -> None:
+        neutron.expect(200, "PUT", f"/ports/{port['id']}", {"port": {"fixed_ips": addresses}})
+
+    get(first, second)
+    forward(neutron, ip, port, internal_ip_address=first["ip_address"])
+    kept = forward(neutron, ip, port, internal_ip_address=second["ip_address"], external_port=3333)
+    get(second)
+    assert [each["id"] for each in neutron.get(path(ip))["port_forwardings"]] == [kept["id"]]
+    neutron.settle()
+    (held,) = neutron.driver.routers.get(router["id"]).port_forwardings
+    assert held.fixed_address == second["ip_address"]
+    get(first)
+    neutron.settle()
+    assert neutron.driver.routers.get(router["id"]).port_forwardings == ()
+    assert neutron.get(f"/floatingips/{ip['id']}")["floatingip"]["router_id"] is None
+
+
 def test_other_projects(neutron: Neutron, ip: Any, port: Any) -> None:
     made = forward(neutron, ip, port)
     for method, where, sent in (

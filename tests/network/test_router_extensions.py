@@ -153,6 +153,18 @@ class TestNdpProxies:
         assert neutron.get("/ndp_proxies")["ndp_proxies"] == []
         assert held(neutron, router).ndp_proxies == ()
 
+    def test_it_no_longer_answers_for_an_address_that_the_port_gives_up(self, neutron: Neutron, scoped: Any) -> None:
+        router, inside = scoped
+        port = neutron.create("port", network_id=inside["id"])
+        body = {"ndp_proxy": {"router_id": router["id"], "port_id": port["id"]}}
+        made = neutron.expect(201, "POST", "/ndp_proxies", body)["ndp_proxy"]
+        assert held(neutron, router).ndp_proxies == (made["ip_address"],)
+        neutron.expect(200, "PUT", f"/ports/{port['id']}", {"port": {"name": "n", "fixed_ips": port["fixed_ips"]}})
+        assert len(neutron.get("/ndp_proxies")["ndp_proxies"]) == 1
+        neutron.expect(200, "PUT", f"/ports/{port['id']}", {"port": {"fixed_ips": []}})
+        assert neutron.get("/ndp_proxies")["ndp_proxies"] == []
+        assert held(neutron, router).ndp_proxies == ()
+
     def test_what_cannot_be(self, neutron: Neutron, scoped: Any) -> None:
         router, _ = scoped
         elsewhere = neutron.network("2001:db8:9::/64")
