@@ -30,6 +30,13 @@ _of_port = (
     .where(LocalIpAssociation.fixed_port_id == bindparam("port"))
     .order_by(LocalIp.local_ip_address)
 )
+_led_from = (
+    select(Port)
+    .join_from(LocalIp, LocalIpAssociation, LocalIpAssociation.local_ip_id == LocalIp.id)
+    .join(Port, Port.id == LocalIpAssociation.fixed_port_id)
+    .where(LocalIp.local_port_id == bindparam("port"), Port.id != bindparam("port"))
+    .order_by(Port.id)
+)
 _forget = (
     delete(LocalIpAssociation)
     .where(LocalIpAssociation.fixed_port_id == bindparam("port"))
@@ -46,9 +53,18 @@ def has_any(conn: Connection, ip: LocalIp) -> bool:
 
 def is_made_for_one(conn: Connection, port: Port) -> bool:
     """Whether the port is that of a local IP. Its `device_owner` alone proves nothing: anyone may write it."""
-    if port.device_owner != OWNER:
-        return False
-    return conn.execute(_at, {"port": port.id}).first() is not None
+    return port.device_owner == OWNER and has_one(conn, port.id)
+
+
+def has_one(conn: Connection, port_id: str) -> bool:
+    """Whether an address of the port is a local IP."""
+    return conn.execute(_at, {"port": port_id}).first() is not None
+
+
+def forget_own(conn: Connection, port_id: str, by: Origin) -> None:
+    """The port is about to be deleted, and the local IPs with its addresses, too: update the ports they lead to."""
+    for port in conn.execute(_led_from, {"port": port_id}).all():
+        _follow(conn, port, by)
 
 
 def associate(conn: Connection, row: LocalIp, port: Port, fixed_ip: str | None, by: Origin) -> LocalIpAssociation:

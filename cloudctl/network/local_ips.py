@@ -75,10 +75,14 @@ def change(conn: Connection, row: LocalIp, changes: Mapping[str, Any], now: date
 
 
 def remove(conn: Connection, row: LocalIp, now: datetime, by: Origin) -> None:
-    """Delete a locked local IP, and the port that was made for it. Raises Conflict while ports are associated."""
+    """Delete a locked local IP, and with the last one of it the port that was made for one.
+
+    Raises Conflict while ports are associated.
+    """
     if local_ip_ports.has_any(conn, row):
         raise Conflict(f"Local IP {row.id} is still associated with one or more ports.", type="LocalIPInUse")
-    port = ports.find(conn, row.local_port_id)
+    # Locked, so that nobody makes another one of it meanwhile.
+    port = ports.find(conn, row.local_port_id, lock=True)
     RECORDS.delete(conn, row)
-    if port is not None and port.device_owner == local_ip_ports.OWNER:
+    if port is not None and port.device_owner == local_ip_ports.OWNER and not local_ip_ports.has_one(conn, port.id):
         ports.delete(conn, port.id, now, by)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from sqlalchemy import BindParameter, bindparam, exists, or_, select
 
 from cloudctl.db import Connection
-from cloudctl.network.extension_tables import NdpProxy
+from cloudctl.network.extension_tables import LocalIp, NdpProxy
 from cloudctl.network.tables import FloatingIp, PortForwarding, RouterPort, SubPort, Trunk
 
 _port: BindParameter[str] = bindparam("port")
@@ -19,6 +19,7 @@ _uses = select(
     or_(exists().where(Trunk.port_id == _port), exists().where(SubPort.port_id == _port)),
     exists().where(PortForwarding.internal_port_id == _port),
     exists().where(NdpProxy.port_id == _port),
+    exists().where(LocalIp.local_port_id == _port),
 )
 
 
@@ -31,6 +32,7 @@ class Uses(NamedTuple):
     is_of_trunk: bool  # it carries others, or goes through another one
     has_forwardings: bool
     has_proxies: bool
+    has_local_ips: bool  # with addresses of the port
 
 
 def of(conn: Connection, port_id: str) -> Uses:

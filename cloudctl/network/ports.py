@@ -423,6 +423,8 @@ def _delete(conn: Connection, row: Port, uses: Uses, now: datetime, by: Origin, 
         port_forwardings.forget_port(conn, row.id, now, by)
     if uses.has_proxies:
         ndp_proxies.forget_port(conn, row.id, by)
+    if uses.has_local_ips:
+        local_ip_ports.forget_own(conn, row.id, by)
     fixed_ips.release(conn, row.network_id, row.id)
     tags.forget(conn, row.id)
     conn.execute(_leave, {"port": row.id})

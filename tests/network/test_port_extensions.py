@@ -129,6 +129,37 @@ class TestLocalIps:
         assert made["local_ip_address"].startswith("10.0.0.")
         assert {"." in each["ip_address"] for each in port["fixed_ips"]} >= {True}
 
+    def test_two_may_have_the_same_port(self, neutron: Neutron) -> None:
+        """It goes with the last of them: with the first, the other one would go too, although it leads to ports."""
+        network = neutron.network()
+        first = neutron.expect(201, "POST", "/local_ips", {"local_ip": {"network_id": network["id"]}})["local_ip"]
+        own = f"/ports/{first['local_port_id']}"
+        neutron.expect(200, "PUT", own, {"port": {"fixed_ips": [
+            {"ip_address": first["local_ip_address"]}, {"ip_address": "10.0.0.99"},
+        ]}})  # fmt: skip
+        said = {"local_port_id": first["local_port_id"], "local_ip_address": "10.0.0.99"}
+        other = neutron.expect(201, "POST", "/local_ips", {"local_ip": said})["local_ip"]
+        path = f"/local_ips/{other['id']}"
+        port = plugged(neutron, network)
+        body = {"port_association": {"fixed_port_id": port["id"]}}
+        neutron.expect(201, "POST", f"{path}/port_associations", body)
+        neutron.expect(204, "DELETE", f"/local_ips/{first['id']}")
+        assert [each.address for each in held(neutron, port).spec.local_ips] == ["10.0.0.99"]
+        neutron.expect(204, "DELETE", f"{path}/port_associations/{port['id']}")
+        neutron.expect(204, "DELETE", path)
+        neutron.expect(404, "GET", own)
+
+    def test_one_that_goes_with_somebodys_port_no_longer_leads_anywhere(self, neutron: Neutron) -> None:
+        network = neutron.network()
+        own = neutron.create("port", network_id=network["id"])
+        made = neutron.expect(201, "POST", "/local_ips", {"local_ip": {"local_port_id": own["id"]}})["local_ip"]
+        port = plugged(neutron, network)
+        body = {"port_association": {"fixed_port_id": port["id"]}}
+        neutron.expect(201, "POST", f"/local_ips/{made['id']}/port_associations", body)
+        assert len(held(neutron, port).spec.local_ips) == 1
+        neutron.expect(204, "DELETE", f"/ports/{own['id']}")
+        assert held(neutron, port).spec.local_ips == ()
+
     def test_which_address_is_meant(self, neutron: Neutron) -> None:
         network = neutron.network()
         port = neutron.create(
