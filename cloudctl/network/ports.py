@@ -11,13 +11,13 @@ from datetime import datetime
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import bindparam, case, insert, or_, select, true, update
+from sqlalchemy import bindparam, case, exists, insert, or_, select, true, update
 from sqlalchemy import delete as delete_from
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl import tasks
 from cloudctl.db import Connection
-from cloudctl.drivers.specs import PortBinding
+from cloudctl.drivers.specs import PortBinding as Plug
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.network import (
     associations,
@@ -41,6 +41,7 @@ from cloudctl.network import (
     tags,
     trunk_ports,
 )
+from cloudctl.network.extension_tables import PortBinding
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.port_uses import Uses
 from cloudctl.network.tables import IpAllocation, Port, PortSecurityGroup, SecurityGroup
@@ -55,6 +56,10 @@ BINDING_FAILED = "binding_failed"
 # Built once, here and below: building a statement costs more than running it.
 _by_id = select(Port).where(Port.id == bindparam("wanted"))
 _locked_by_id = _by_id.with_for_update()
+_on_host = PortBinding.port_id == bindparam("wanted"), PortBinding.host == bindparam("on")
+# With whether it has another binding there: queried together, since each boot asks.
+_locked_for_host = _locked_by_id.add_columns(exists().where(*_on_host))
+_drop_binding = delete_from(PortBinding).where(*_on_host)
 _leaving = (
     update(Port)
     .where(Port.id.in_(bindparam("ports", expanding=True)))
@@ -310,6 +315,8 @@ def change(
     )
     if "host" in changes and changes["host"] != row.host:
         changes |= {"vif_type": UNBOUND, "vif_details": {}, "status": "DOWN"}
+        # A host has one binding of the port: this one replaces any other.
+        conn.execute(_drop_binding, {"wanted": row.id, "on": changes["host"]})
     if changes.get("admin_state_up") is False:
         changes["status"] = "DOWN"
     if row.ip_allocation == fixed_ips.DEFERRED and (wish is not None or changes.get("host")):
@@ -441,7 +448,10 @@ def bind(conn: Connection, port_id: str, device_id: str, host: str, device_owner
 
     Raises NotFound, Conflict if another device has it.
     """
-    row = get(conn, port_id, lock=True)
+    found = conn.execute(_locked_for_host, {"wanted": port_id, "on": host}).first()
+    if found is None:
+        raise not_found(port_id)
+    row, has_binding = found
     if row.device_id not in ("", device_id):
         raise Conflict(
             f"Unable to complete operation on port {row.id} for network {row.network_id}. Port already has an attached "
@@ -450,6 +460,8 @@ def bind(conn: Connection, port_id: str, device_id: str, host: str, device_owner
         )
     changes: dict[str, Any] = {"device_id": device_id, "device_owner": device_owner}
     if host and host != row.host:
+        if has_binding:
+            conn.execute(_drop_binding, {"wanted": port_id, "on": host})
         changes |= {"host": host, "vif_type": UNBOUND, "vif_details": {}, "status": "DOWN"}
         if row.ip_allocation == fixed_ips.DEFERRED:
             changes["ip_allocation"] = fixed_ips.IMMEDIATE
@@ -479,7 +491,7 @@ def leave_host(conn: Connection, port_id: str, now: datetime) -> None:
         standard.change(conn, Port.table, port_id, now, **away)
 
 
-def plugged(conn: Connection, port_id: str, host: str, binding: PortBinding) -> bool:
+def plugged(conn: Connection, port_id: str, host: str, binding: Plug) -> bool:
     """A driver holds the port on this host. False if the port is not, or no longer, bound to that host."""
     changes = {"vif_type": binding["vif_type"], "vif_details": dict(binding.get("vif_details") or {})}
     if conn.execute(_plugged, {"wanted": port_id, "on": host, **changes}).rowcount == 0:

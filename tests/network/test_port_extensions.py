@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from cloudctl.db.columns import utc
+from cloudctl.network import ports
 from tests.network.conftest import Neutron
 
 
@@ -54,6 +58,23 @@ class TestBindings:
         neutron.refused(404, "PortBindingNotFound", "GET", f"{path}/h1", user="admin")
         neutron.expect(204, "DELETE", f"{path}/h2", user="admin")
         assert held(neutron, port) is None
+
+    @pytest.mark.parametrize("by", ("request", "compute"))
+    def test_a_port_bound_to_a_host_that_it_may_move_to_has_one_binding_there(self, neutron: Neutron, by: str) -> None:
+        port = plugged(neutron, neutron.network())
+        path = f"/ports/{port['id']}/bindings"
+        neutron.expect(201, "POST", path, {"binding": {"host": "h2"}}, "admin")
+        if by == "request":
+            neutron.expect(200, "PUT", f"/ports/{port['id']}", {"port": {"binding:host_id": "h2"}}, "admin")
+        else:
+            now = utc(neutron.clock.seconds())
+            neutron.transact(ports.bind, port["id"], "s", "h2", "compute:nova", now)
+        seen = neutron.get(path, "admin")["bindings"]
+        assert [(each["host"], each["status"]) for each in seen] == [("h2", "ACTIVE")]
+        neutron.expect(201, "POST", path, {"binding": {"host": "h3"}}, "admin")
+        neutron.expect(200, "PUT", f"{path}/h3/activate", user="admin")
+        neutron.settle()
+        assert {each["host"] for each in neutron.get(path, "admin")["bindings"]} == {"h2", "h3"}
 
     def test_who_may_and_of_what(self, neutron: Neutron) -> None:
         port = neutron.create("port", network_id=neutron.network()["id"])
