@@ -110,6 +110,24 @@ def test_ranges_are_of_one_length(neutron: Neutron, ip: Any, port: Any) -> None:
     neutron.refused(400, "BadRequest", "POST", path(ip), body(port, external_port=2005, internal_port=5))
 
 
+def test_they_stay_of_one_length_when_one_of_them_changes(neutron: Neutron, ip: Any, port: Any) -> None:
+    single = forward(neutron, ip, port, internal_port=65535)
+    ports = {"internal_port": None, "external_port": None}
+    several = forward(neutron, ip, port, **ports, internal_port_range="100:109", external_port_range="2000:2009")
+    for made, fields in (
+        (single, {"external_port_range": "80:90"}), (several, {"external_port": 80}),
+        (several, {"internal_port_range": "100:108"}),
+    ):  # fmt: skip
+        neutron.refused(400, "BadRequest", "PUT", path(ip, made), {"port_forwarding": fields})
+        assert neutron.get(path(ip, made))["port_forwarding"] == made
+    fields = {"external_port_range": "3000:3009", "description": "d"}
+    changed = neutron.expect(200, "PUT", path(ip, several), {"port_forwarding": fields})["port_forwarding"]
+    assert changed == {**several, **fields}
+    fields = {"internal_port": 22, "external_port": 3000}
+    changed = neutron.expect(200, "PUT", path(ip, several), {"port_forwarding": fields})["port_forwarding"]
+    assert (changed["internal_port"], changed["external_port_range"]) == (22, "3000:3000")
+
+
 def test_they_do_not_collide(neutron: Neutron, ip: Any, network: Any, port: Any) -> None:
     other = neutron.create("port", network_id=network["id"])
     forward(neutron, ip, port)

@@ -146,9 +146,12 @@ class PortForwardings:
         port_id = sent.get("internal_port_id", row.internal_port_id)
         same = row.internal_ip_address if port_id == row.internal_port_id else None
         to = _target(conn, call, ip, port_id, sent.get("internal_ip_address", same))
-        changes = _spans(sent) | {name: sent[name] for name in ("protocol", "description") if name in sent}
+        spans = _spans(sent)
         ip = floating_ips.visible(conn, call.caller, ip_id, lock=True)
         row = port_forwardings.get(conn, ip, id)
+        if not {"internal", "external"} <= spans.keys() and spans.get("count", row.count) != row.count:
+            raise _lengths_differ()
+        changes = spans | {name: sent[name] for name in ("protocol", "description") if name in sent}
         return view(port_forwardings.change(conn, ip, row, changes, to, call.now, call.caller))
 
     @routes.delete(ONE, policy=CHANGE)
@@ -193,7 +196,7 @@ def _spans(sent: dict[str, Any]) -> dict[str, int]:
             found[side], last = _parsed(side, several)
             counts.add(last - found[side] + 1)
     if len(counts) > 1:
-        raise _bad("the ranges of internal and external ports are not of the same length")
+        raise _lengths_differ()
     return found | ({"count": counts.pop()} if counts else {})
 
 
@@ -203,6 +206,10 @@ def _parsed(side: str, text: str) -> tuple[int, int]:
     if len(ends) != 2 or not 1 <= ends[0] <= ends[1] <= 65535:
         raise _bad(f"{side}_port_range {text} is not of the form 80:90")
     return ends[0], ends[1]
+
+
+def _lengths_differ() -> Invalid:
+    return _bad("the ranges of internal and external ports are not of the same length")
 
 
 def _bad(reason: str) -> Invalid:
