@@ -100,9 +100,10 @@ def remove(conn: Connection, policy: RbacPolicy, now: datetime) -> None:
     record = _object(conn, policy)
     shares.check_unused(conn, policy.object_type, record, policy.action, policy.target, _in_use(policy))
     RECORDS.delete(conn, policy)
-    # A network that nobody may put a router on is not external.
+    # A network that nobody may put a router on is not external, and so not the default one either.
     inside = policy.action == EXTERNAL and not shares.with_whom(conn, record.id, EXTERNAL)
-    standard.change(conn, type(record).table, record.id, now, **({"external": False} if inside else {}))
+    more = {"external": False, "is_default": False} if inside else {}
+    standard.change(conn, type(record).table, record.id, now, **more)
 
 
 def _object(conn: Connection, policy: RbacPolicy) -> Standard:

@@ -84,6 +84,12 @@ class TestNetworks:
         neutron.expect(204, "DELETE", f"/rbac-policies/{policy['id']}", user="admin")
         assert neutron.get(f"/networks/{network['id']}", "admin")["network"]["router:external"] is False
 
+    def test_one_that_is_no_longer_external_is_not_the_default_one(self, neutron: Neutron) -> None:
+        network = neutron.external(is_default=True)
+        (policy,) = neutron.get(f"/rbac-policies?object_id={network['id']}", "admin")["rbac_policies"]
+        neutron.expect(204, "DELETE", f"/rbac-policies/{policy['id']}", user="admin")
+        assert neutron.external("198.51.100.0/24", is_default=True)["is_default"] is True
+
     def test_who_uses_an_external_network_may_become_the_only_one(self, neutron: Neutron) -> None:
         network = neutron.external()
         (policy,) = neutron.get(f"/rbac-policies?object_id={network['id']}", "admin")["rbac_policies"]
