@@ -251,7 +251,8 @@ def _check_scope(
     if stays and scope.project_id != caller.project_id and not standard.sees_all(caller):
         message = f"Illegal subnetpool association: the address scope {scope_id} is of another project."
         raise Invalid(message, type="IllegalSubnetPoolAssociationToAddressScope")
-    if scope.ip_version != wanted[0].version:
+    # A pool may have lost all its prefixes; a new one has some.
+    if scope.ip_version != (wanted[0].version if pool is None else pool.ip_version):
         message = f"Illegal subnetpool association: subnetpool is not of address scope {scope_id}'s IP version."
         raise Invalid(message, type="IllegalSubnetPoolIpVersionAssociationToAddressScope")
     # Concurrent requests that put pools into the scope take turns.

@@ -210,6 +210,18 @@ class TestScopes:
         body = {"subnetpool": {"prefixes": ["10.8.0.0/13"]}}
         neutron.refused(409, "AddressScopePrefixConflict", "PUT", f"/subnetpools/{other['id']}", body)
 
+    def test_a_pool_without_prefixes_may_be_in_one(self, neutron: Neutron) -> None:
+        made = pool(neutron)
+        path = f"/subnetpools/{made['id']}"
+        assert neutron.expect(200, "PUT", f"{path}/remove_prefixes", {"prefixes": made["prefixes"]}) == {"prefixes": []}
+        six = {"subnetpool": {"address_scope_id": scope(neutron, ip_version=6)["id"]}}
+        neutron.refused(400, "IllegalSubnetPoolIpVersionAssociationToAddressScope", "PUT", path, six)
+        four = {"subnetpool": {"address_scope_id": scope(neutron)["id"]}}
+        neutron.expect(200, "PUT", path, four)
+        neutron.refused(409, "SubnetAllocationError", "POST", "/subnets", {"subnet": {
+            "network_id": neutron.network(None)["id"], "ip_version": 4, "subnetpool_id": made["id"],
+        }})  # fmt: skip
+
     def test_the_family_of_a_scope_may_be_text(self, neutron: Neutron) -> None:
         assert scope(neutron, ip_version="6")["ip_version"] == 6
         body = {"address_scope": {"ip_version": "5"}}
