@@ -59,6 +59,12 @@ def _users(project: Column[str], *by: Any) -> Select[str]:
 _of: BindParameter[str] = bindparam("of")
 _in_group = select(PortSecurityGroup.port_id).where(PortSecurityGroup.security_group_id == _of)
 _on_network = select(RouterPort.router_id).where(RouterPort.network_id == _of, RouterPort.is_gateway.is_(True))
+# A router's gateway belongs to no project.
+_limited = (
+    select(RouterPort.router_id)
+    .join_from(RouterPort, Port, Port.id == RouterPort.port_id)
+    .where(Port.qos_policy_id == _of, RouterPort.is_gateway.is_(True))
+)
 # (type, action) → the projects that use an object.
 USERS: Mapping[tuple[str, str], tuple[Select[str], ...]] = {
     (NETWORK, SHARED): (
@@ -72,6 +78,8 @@ USERS: Mapping[tuple[str, str], tuple[Select[str], ...]] = {
     (QOS_POLICY, SHARED): (
         _users(Network.project_id, Network.qos_policy_id == _of),
         _users(Port.project_id, Port.qos_policy_id == _of),
+        _users(FloatingIp.project_id, FloatingIp.qos_policy_id == _of),
+        _users(Router.project_id, Router.id.in_(_limited)),
     ),
     (SECURITY_GROUP, SHARED): (
         _users(Port.project_id, Port.id.in_(_in_group)),

@@ -140,6 +140,20 @@ class TestOthers:
         neutron.expect(200, "PUT", f"/ports/{port['id']}", body, "other")
         neutron.refused(409, "RbacPolicyInUse", "DELETE", f"/rbac-policies/{made['id']}", user="admin")
 
+    def test_a_qos_policy_stays_shared_with_who_has_it_on_a_floating_ip_or_a_router(self, neutron: Neutron) -> None:
+        policy, external = qos_policy(neutron), neutron.external()
+        made = share(neutron, "qos_policy", policy["id"], "other", "admin")
+        path = f"/rbac-policies/{made['id']}"
+        ip = neutron.create("floatingip", "other", floating_network_id=external["id"], qos_policy_id=policy["id"])
+        neutron.refused(409, "RbacPolicyInUse", "DELETE", path, user="admin")
+        none: Any = {"floatingip": {"qos_policy_id": None}}
+        neutron.expect(200, "PUT", f"/floatingips/{ip['id']}", none, "other")
+        gateway = {"network_id": external["id"], "qos_policy_id": policy["id"]}
+        router = neutron.create("router", "other", external_gateway_info=gateway)
+        neutron.refused(409, "RbacPolicyInUse", "DELETE", path, user="admin")
+        neutron.expect(204, "DELETE", f"/routers/{router['id']}", user="other")
+        neutron.expect(204, "DELETE", path, user="admin")
+
     def test_a_security_group_is_used_and_not_changed_by_the_target(self, neutron: Neutron) -> None:
         group, network = neutron.create("security_group", name="g"), neutron.network(user="other")
         wanted = {"port": {"network_id": network["id"], "security_groups": [group["id"]]}}
