@@ -451,6 +451,7 @@ def bind(conn: Connection, port_id: str, device_id: str, host: str, device_owner
     found = conn.execute(_locked_for_host, {"wanted": port_id, "on": host}).first()
     if found is None:
         raise not_found(port_id)
+    row: Port
     row, has_binding = found
     if row.device_id not in ("", device_id):
         raise Conflict(
