@@ -21,6 +21,7 @@ from cloudctl.network.owned import Owned
 from cloudctl.network.ports import NewPort
 from cloudctl.network.tables import FloatingIp, Network, Port, Subnet
 from cloudctl.rest import quota
+from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Origin
 
 PENDING = "PENDING"
@@ -41,12 +42,9 @@ class NewFloatingIp:
 
 # Built once: building a statement costs more than running it.
 _ports = select(Port).where(Port.id.in_(bindparam("ports", expanding=True)))
-_unused = (
-    select(FloatingIp)
-    .where(FloatingIp.floating_network_id == bindparam("network"), FloatingIp.router_id.is_(None))
-    .order_by(FloatingIp.id)
-    .with_for_update()
-)
+_leads_nowhere = FloatingIp.floating_network_id == bindparam("network"), FloatingIp.router_id.is_(None)
+_unused = select(FloatingIp).where(*_leads_nowhere).order_by(FloatingIp.id).with_for_update()
+_owners = select(FloatingIp.project_id).where(*_leads_nowhere).distinct().order_by(FloatingIp.project_id)
 _ipv4 = select(Subnet.id).where(Subnet.network_id == bindparam("network"), Subnet.ip_version == 4).limit(1)
 _belongs = update(Port).where(Port.id == bindparam("port"))
 
@@ -58,6 +56,16 @@ find, get, visible, visible_to, not_found = (
     RECORDS.visible_to,
     RECORDS.not_found,
 )
+
+
+def to_remove(conn: Connection, caller: Caller, id: str) -> FloatingIp:
+    """The floating IP, locked for `remove`: after the port that it leads to, which shows it. Raises NotFound."""
+    return quotas.after_turn(conn, caller, id, visible, _lock_port)
+
+
+def _lock_port(conn: Connection, row: FloatingIp) -> None:
+    if row.port_id is not None:
+        ports.find(conn, row.port_id, lock=True)
 
 
 def ports_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, Port]:
@@ -157,9 +165,8 @@ def change(conn: Connection, row: FloatingIp, changes: dict[str, Any], now: date
 
 
 def remove(conn: Connection, row: FloatingIp, now: datetime, by: Origin) -> None:
-    """Delete a locked floating IP; its address is free at once. Raises Conflict while it has port forwardings."""
+    """Delete a floating IP from `to_remove`; its address is free at once. Raises Conflict (port forwardings)."""
     port_forwardings.check_whole(conn, row)
-    quotas.gives_back(conn, row.project_id)
     shown.port_changed(conn, row.port_id)
     RECORDS.delete(conn, row)
     ports.delete(conn, row.floating_port_id, now, by)
@@ -168,6 +175,8 @@ def remove(conn: Connection, row: FloatingIp, now: datetime, by: Origin) -> None
 
 def remove_unused(conn: Connection, network_id: str, now: datetime, by: Origin) -> None:
     """Delete the floating IPs that lead nowhere, on a network that is about to be deleted."""
+    for project_id in conn.scalars(_owners, {"network": network_id}).all():
+        quotas.gives_back(conn, project_id)
     for row in conn.execute(_unused, {"network": network_id}).all():
         remove(conn, row, now, by)
 

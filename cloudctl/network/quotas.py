@@ -1,6 +1,13 @@
-"""Limits of a project. Reference: network.md, section 12."""
+"""Limits of a project. Reference: network.md, section 12.
+
+Code that needs several rows locks them in this order, to avoid deadlocks: routers, ports and networks; the project's
+turn (`rest.quota.turn`); and then subnets, floating IPs, security groups and their rules, to which creation comes last.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
 
 from cloudctl.db import Connection
 from cloudctl.db.totals import total
@@ -12,12 +19,16 @@ from cloudctl.network.tables import (
     Router,
     SecurityGroup,
     SecurityGroupRule,
+    Standard,
     Subnet,
     SubnetPool,
     Trunk,
 )
 from cloudctl.rest import quota
+from cloudctl.rest.caller import Caller
 from cloudctl.rest.quota import UNLIMITED, Limited, Quotas
+
+R = TypeVar("R", bound=Standard)
 
 
 def _told(resource: str, asked: int, used: int, limit: int) -> str:
@@ -46,3 +57,22 @@ def gives_back(conn: Connection, project_id: str) -> None:
     """Take the project's turn before deleting something of it: see `rest.quota.turn`. Without a project, none."""
     if project_id:
         quota.turn(conn, QUOTAS, project_id)
+
+
+def after_turn(
+    conn: Connection,
+    caller: Caller,
+    id: str,
+    visible: Callable[..., R],
+    before: Callable[[Connection, R], None] | None = None,
+) -> R:
+    """A record that is locked after its project's turn, for deletion and the like. Raises what `visible` raises.
+
+    `before(conn, record)` takes the locks that precede the turn. SQLite has one writer, who needs no order.
+    """
+    if conn.dialect.name != "sqlite":
+        seen = visible(conn, caller, id)
+        if before is not None:
+            before(conn, seen)
+        gives_back(conn, seen.project_id)
+    return visible(conn, caller, id, lock=True)

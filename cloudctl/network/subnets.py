@@ -104,6 +104,15 @@ def visible(conn: Connection, caller: Caller, subnet_id: str, lock: bool = False
     return row
 
 
+def to_remove(conn: Connection, caller: Caller, subnet_id: str) -> Subnet:
+    """The subnet, locked for `remove`: after its network, which changes with it. Raises NotFound."""
+    return quotas.after_turn(conn, caller, subnet_id, visible, _lock_network)
+
+
+def _lock_network(conn: Connection, row: Subnet) -> None:
+    networks.find(conn, row.network_id, lock=True)
+
+
 def get(conn: Connection, subnet_id: str, lock: bool = False) -> Subnet:
     """Raises NotFound. `lock`: nobody else changes it, or takes an address of it, before this transaction ends."""
     row = conn.execute(_locked_by_id if lock else _by_id, {"wanted": subnet_id}).first()
@@ -207,11 +216,10 @@ def change(conn: Connection, row: Subnet, changes: dict[str, Any], now: datetime
 
 
 def remove(conn: Connection, row: Subnet, now: datetime, by: Origin) -> None:
-    """Delete a locked subnet. Raises Conflict while ports have addresses on it.
+    """Delete a subnet from `to_remove`. Raises Conflict while ports have addresses on it.
 
     Addresses that guests give themselves (SLAAC) are taken away instead.
     """
-    quotas.gives_back(conn, row.project_id)
     if addresses.is_automatic(row.ipv6_address_mode):
         fixed_ips.take_from_everybody(conn, row, now)
     dhcp_ports.leave(conn, row, now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import Any
 
 import pytest
@@ -40,11 +41,19 @@ from cloudctl.network.routers import NewRouter
 from cloudctl.network.security_groups import NewGroup
 from cloudctl.network.subnets import NewSubnet
 from cloudctl.network.tables import IpAllocation, Network, Port, SecurityGroup
-from cloudctl.rest import quota
+from cloudctl.rest import policy, quota
+from cloudctl.rest.caller import Caller
+from cloudctl.rest.identity import Identity
 from cloudctl.tasks import Unasked
 
 NOW = utc(1_800_000_000)
 BY = Unasked("p")
+ME = Caller(
+    Identity(user_id="u", project_id="p", roles=frozenset({"member", "reader"})),
+    policy.load(["network"], None),
+    NOW,
+    "r",
+)
 AT_ONCE = 8
 
 
@@ -255,6 +264,20 @@ class TestRouters:
         found = Counter(at_once(db, *(self.join(id, each) for each in both)))
         assert found["BadRequest"] == 1
 
+    def test_a_port_and_a_floating_ip_that_leads_to_it_go_at_once(
+        self, db: Database, outside: str, inside: str, way: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        some = [db.transact(False, new_port(inside)) for _ in range(AT_ONCE)]
+        ips = [db.transact(False, self.lead(port, outside)) for port in some]
+        monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+
+        def away(id: str) -> Callable[[Connection], None]:
+            return lambda conn: floating_ips.remove(conn, floating_ips.to_remove(conn, ME, id), NOW, BY)
+
+        deletions = [lambda conn, id=id: ports.delete(conn, id, NOW, BY) for id in some]
+        at_once(db, *(act for pair in zip(deletions, map(away, ips), strict=True) for act in pair))
+        assert db.transact(True, lambda conn: list(conn.scalars(select(Port.id).where(Port.id.in_(some))))) == []
+
     def test_one_fixed_address_gets_one_floating_ip(self, db: Database, outside: str, inside: str, way: str) -> None:
         port = db.transact(False, new_port(inside))
         found = Counter(at_once(db, *[self.lead(port, outside)] * 8))
@@ -317,7 +340,7 @@ def test_who_makes_and_who_takes_away_do_not_wait_in_a_circle(db: Database, monk
 
     def address_comes_and_goes(conn: Connection, gone: list[str]) -> None:
         for each in gone:
-            floating_ips.remove(conn, floating_ips.get(conn, each, lock=True), NOW, BY)
+            floating_ips.remove(conn, floating_ips.to_remove(conn, ME, each), NOW, BY)
         gone[:] = [floating_ips.create(conn, "p", NewFloatingIp(outside), None, NOW, BY).id]
 
     def turns(act: Callable[[Connection, list[str]], None]) -> None:
@@ -330,3 +353,28 @@ def test_who_makes_and_who_takes_away_do_not_wait_in_a_circle(db: Database, monk
     monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
     with ThreadPoolExecutor(AT_ONCE) as threads:
         list(threads.map(turns, [port_comes_and_goes, address_comes_and_goes] * (AT_ONCE // 2)))
+
+
+def test_ports_and_subnets_of_a_network_come_and_go_at_once(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    id, numbers = db.transact(False, network), count(1)
+
+    def new_subnet(conn: Connection) -> str:
+        # The ports get no address of it.
+        wanted = NewSubnet(f"10.{next(numbers)}.0.0/24", 4, service_types=("compute:elsewhere",))
+        return str(subnets.create(conn, held(conn, id), "p", wanted, NOW, BY).id)
+
+    def subnet_goes(conn: Connection, made: str) -> None:
+        subnets.remove(conn, subnets.to_remove(conn, ME, made), NOW, BY)
+
+    def port_goes(conn: Connection, made: str) -> None:
+        ports.delete(conn, made, NOW, BY)
+
+    def turns(acts: tuple[Callable[[Connection], str], Callable[[Connection, str], None]]) -> None:
+        comes, goes = acts
+        for _ in range(10):
+            db.transact(False, goes, db.transact(False, comes))
+
+    db.transact(False, new_port(id))
+    monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        list(threads.map(turns, [(new_port(id), port_goes), (new_subnet, subnet_goes)] * (AT_ONCE // 2)))

@@ -166,4 +166,4 @@ def _allocate(conn: Connection, call: Call, pool: str | None) -> dict[str, Any]:
 
 
 def _release(conn: Connection, call: Call, id: str) -> None:
-    floating_ips.remove(conn, floating_ips.visible(conn, call.caller, id, lock=True), call.now, call.caller)
+    floating_ips.remove(conn, floating_ips.to_remove(conn, call.caller, id), call.now, call.caller)

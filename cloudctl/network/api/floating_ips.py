@@ -141,6 +141,7 @@ FLOATING_IPS = Declared(
     check=check,
     locks_first=True,
     change=change,
+    to_remove=floating_ips.to_remove,
     remove=remove,
     says={
         "list": "List floating IPs.",

@@ -66,6 +66,7 @@ class Declared(Generic[R]):
     project that the body names, if any; `create_all` makes those of one request, where they depend on each other.
     `check` runs before the revision is compared: it refuses changes, or converts them to what the domain takes;
     `locks_first`: it takes the locks that must precede the record's. `change` and `remove` get a locked record.
+    `to_remove(conn, caller, id)`: `visible` for a deletion that takes other locks before the record's.
     `may_remove` decides who may delete. `before_list` makes what a list creates. `says`: summaries in docs/api.md for
     the Operations whose name does not suffice.
     """
@@ -81,6 +82,7 @@ class Declared(Generic[R]):
     check: Callable[[Connection, Call, R, dict[str, Any]], dict[str, Any]] | None = None
     locks_first: bool = False
     change: Callable[[Connection, Call, R, dict[str, Any]], R] | None = None
+    to_remove: Callable[[Connection, Caller, str], R] | None = None
     may_remove: Callable[[Call, R], None] = _require_owner
     remove: Callable[[Connection, Call, R], None] | None = None
     before_list: Callable[[Database, Call], Awaitable[None]] | None = None
@@ -306,10 +308,14 @@ class Resource(Generic[R]):
         await self.db.run(self._delete, call, path[self.declared.id])
 
     def _delete(self, conn: Connection, call: Call, id: str) -> None:
-        record = self.declared.visible(conn, call.caller, id, lock=True)
-        self.declared.may_remove(call, record)
+        declared = self.declared
+        if declared.to_remove is not None:
+            record = declared.to_remove(conn, call.caller, id)
+        else:
+            record = declared.visible(conn, call.caller, id, lock=True)
+        declared.may_remove(call, record)
         check_match(call, record)
-        resource.offered(self.declared.remove)(conn, call, record)
+        resource.offered(declared.remove)(conn, call, record)
 
     def views(self, conn: Connection, call: Call, records: Sequence[R]) -> Sequence[Json]:
         return resource.views(conn, call, self.declared.attributes, records)

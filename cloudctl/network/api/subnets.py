@@ -189,6 +189,7 @@ SUBNETS = Declared(
     not_found=subnets.not_found,
     create=create,
     change=change,
+    to_remove=subnets.to_remove,
     remove=remove,
     says={
         "list": "List subnets: one's own, and those of shared and external networks.",
