@@ -1,14 +1,21 @@
-"""What uses a port. Most ports have no such use, so all uses are queried at once before anything looks closer."""
+"""What uses a port, and what becomes of that when the port goes, or an address of it.
+
+Most ports have no such use, so all uses are queried at once before anything looks closer.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from sqlalchemy import BindParameter, bindparam, exists, or_, select
 
 from cloudctl.db import Connection
+from cloudctl.network import associations, local_ip_ports, ndp_proxies, port_forwardings, trunk_ports
 from cloudctl.network.extension_tables import LocalIp, NdpProxy
 from cloudctl.network.tables import FloatingIp, PortForwarding, RouterPort, SubPort, Trunk
+from cloudctl.tasks import Origin
 
 _port: BindParameter[str] = bindparam("port")
 # Built once: building a statement costs more than running it.
@@ -38,3 +45,32 @@ class Uses(NamedTuple):
 def of(conn: Connection, port_id: str) -> Uses:
     """The uses of a locked port: none is added or removed meanwhile."""
     return Uses(*conn.execute(_uses, {"port": port_id}).one())
+
+
+def keep(conn: Connection, port_id: str, addresses: Sequence[str], now: datetime, by: Origin) -> None:
+    """The port has these addresses left: nothing may lead to others, which somebody else may get.
+
+    Raises Invalid if a floating IP leads there; what leads there otherwise is deleted.
+    """
+    uses = of(conn, port_id)
+    if uses.has_floating_ips:
+        associations.check_addresses_kept(conn, port_id, addresses)
+    if uses.has_forwardings:
+        port_forwardings.forget_port(conn, port_id, now, by, but=addresses)
+    if uses.has_proxies:
+        ndp_proxies.forget_port(conn, port_id, by, but=addresses)
+    local_ip_ports.forget_port(conn, port_id, but=addresses)
+
+
+def end(conn: Connection, port_id: str, uses: Uses, now: datetime, by: Origin) -> None:
+    """The port is about to be deleted: nothing uses it."""
+    if uses.has_floating_ips:
+        associations.forget_port(conn, port_id, now, by)
+    if uses.is_of_trunk:
+        trunk_ports.forget(conn, port_id, by)
+    if uses.has_forwardings:
+        port_forwardings.forget_port(conn, port_id, now, by)
+    if uses.has_proxies:
+        ndp_proxies.forget_port(conn, port_id, by)
+    if uses.has_local_ips:
+        local_ip_ports.forget_own(conn, port_id, by)

@@ -28,9 +28,7 @@ from cloudctl.network import (
     kinds,
     local_ip_ports,
     macs,
-    ndp_proxies,
     networks,
-    port_forwardings,
     port_security,
     port_uses,
     private_vlans,
@@ -325,7 +323,8 @@ def change(
     standard.change(conn, Port.table, row.id, now, **changes)
     if gets:
         owner = changes.get("device_owner", row.device_owner)
-        _keeps(conn, row, fixed_ips.assign(conn, row.network_id, row.id, mac, owner, wish), now, by)
+        left = fixed_ips.assign(conn, row.network_id, row.id, mac, owner, wish)
+        port_uses.keep(conn, row.id, left, now, by)
     if groups is not None and groups != present:
         conn.execute(PortSecurityGroup.table.delete().where(PortSecurityGroup.port_id == row.id))
         _join_groups(conn, row.id, groups)
@@ -342,21 +341,6 @@ def change(
     if gives_out:
         dhcp_ports.changed(conn, row, by)
     return get(conn, row.id)
-
-
-def _keeps(conn: Connection, row: Port, addresses: Sequence[str], now: datetime, by: Origin) -> None:
-    """The port has these addresses left: nothing may lead to others, which somebody else may get.
-
-    Raises Invalid if a floating IP leads there; what leads there otherwise is deleted.
-    """
-    uses = port_uses.of(conn, row.id)
-    if uses.has_floating_ips:
-        associations.check_addresses_kept(conn, row.id, addresses)
-    if uses.has_forwardings:
-        port_forwardings.forget_port(conn, row.id, now, by, but=addresses)
-    if uses.has_proxies:
-        ndp_proxies.forget_port(conn, row.id, by, but=addresses)
-    local_ip_ports.forget_port(conn, row.id, but=addresses)
 
 
 def _check_bound(row: Port, changes: Mapping[str, Any]) -> None:
@@ -422,16 +406,7 @@ def delete(conn: Connection, port_id: str, now: datetime, by: Origin, *, has_lef
 
 def _delete(conn: Connection, row: Port, uses: Uses, now: datetime, by: Origin, *, has_left: bool = False) -> None:
     quotas.gives_back(conn, row.project_id)
-    if uses.has_floating_ips:
-        associations.forget_port(conn, row.id, now, by)
-    if uses.is_of_trunk:
-        trunk_ports.forget(conn, row.id, by)
-    if uses.has_forwardings:
-        port_forwardings.forget_port(conn, row.id, now, by)
-    if uses.has_proxies:
-        ndp_proxies.forget_port(conn, row.id, by)
-    if uses.has_local_ips:
-        local_ip_ports.forget_own(conn, row.id, by)
+    port_uses.end(conn, row.id, uses, now, by)
     fixed_ips.release(conn, row.network_id, row.id)
     tags.forget(conn, row.id)
     conn.execute(_leave, {"port": row.id})
