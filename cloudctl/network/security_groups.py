@@ -211,7 +211,9 @@ def remove(conn: Connection, row: SecurityGroup, now: datetime, by: Origin, defa
     rules = SecurityGroupRuleRecord.table
     naming = select(rules.c.security_group_id).where(rules.c.remote_group_id == row.id).distinct()
     others = [each for each in conn.scalars(naming) if each != row.id]
-    conn.execute(delete(rules).where(or_(rules.c.security_group_id == row.id, rules.c.remote_group_id == row.id)))
+    gone = or_(rules.c.security_group_id == row.id, rules.c.remote_group_id == row.id)
+    tags.forget_all(conn, select(rules.c.id).where(gone))
+    conn.execute(delete(rules).where(gone))
     for other in others:
         _rules_changed(conn, other, now, by)
     rule_templates.forget_group(conn, row.id)

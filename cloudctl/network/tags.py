@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Column, and_, bindparam, delete, exists, insert, not_, select
+from sqlalchemy import Column, Select, and_, bindparam, delete, exists, insert, not_, select
 
 from cloudctl.db import Connection
 from cloudctl.errors import Invalid, NotFound
@@ -55,6 +55,11 @@ def remove(conn: Connection, id: str, tag: str) -> None:
     """Raises NotFound."""
     if conn.execute(delete(NetworkTag).where(NetworkTag.resource_id == id, NetworkTag.tag == tag)).rowcount == 0:
         raise not_found(tag)
+
+
+def forget_all(conn: Connection, ids: Select[str]) -> None:
+    """The records that `ids` selects are about to be deleted."""
+    conn.execute(delete(NetworkTag).where(NetworkTag.resource_id.in_(ids)))
 
 
 def forget(conn: Connection, id: str) -> None:

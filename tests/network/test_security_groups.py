@@ -6,9 +6,11 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from sqlalchemy import select
 
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.network import security_groups
+from cloudctl.network.tables import NetworkTag
 from tests.network.conftest import Neutron
 
 
@@ -84,6 +86,14 @@ def test_rules_that_name_a_group_go_with_it(neutron: Neutron) -> None:
     neutron.expect(204, "DELETE", f"/security-groups/{web['id']}")
     neutron.refused(404, "SecurityGroupRuleNotFound", "GET", f"/security-group-rules/{named['id']}")
     assert neutron.get(f"/security-groups/{db['id']}")["security_group"]["revision_number"] > before
+
+
+def test_the_tags_of_its_rules_go_with_a_group(neutron: Neutron) -> None:
+    group, other = neutron.create("security_group", name="a"), neutron.create("security_group", name="b")
+    for made in (rule(neutron, group), rule(neutron, other, remote_group_id=group["id"])):
+        neutron.expect(201, "PUT", f"/security-group-rules/{made['id']}/tags/t")
+    neutron.expect(204, "DELETE", f"/security-groups/{group['id']}")
+    assert neutron.transact(lambda conn: conn.execute(select(NetworkTag)).all()) == []
 
 
 def test_a_rule_looks_as_documented(neutron: Neutron) -> None:
