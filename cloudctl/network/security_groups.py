@@ -20,6 +20,7 @@ from cloudctl.network.rules import NewRule, columns
 from cloudctl.network.tables import AddressGroup, Port, PortSecurityGroup, SecurityGroup
 from cloudctl.network.tables import SecurityGroupRule as SecurityGroupRuleRecord
 from cloudctl.rest import quota
+from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Origin
 
 DEFAULT = "default"
@@ -41,6 +42,17 @@ RECORDS = Owned(
 visible, visible_to, not_found = RECORDS.visible, RECORDS.visible_to, RECORDS.not_found
 RULES = Owned(SecurityGroupRuleRecord, "Security group rule {} does not exist", "SecurityGroupRuleNotFound")
 visible_rule, rules_visible_to, rule_not_found = RULES.visible, RULES.visible_to, RULES.not_found
+
+
+def in_turn(conn: Connection, caller: Caller, id: str) -> SecurityGroup:
+    """The group, locked for `remove` and `add_rules`: after the turn, as by who puts a new port into it."""
+    return quotas.after_turn(conn, caller, id, visible)
+
+
+def rule_in_turn(conn: Connection, caller: Caller, id: str) -> SecurityGroupRuleRecord:
+    """The rule, locked for `remove_rule`."""
+    return quotas.after_turn(conn, caller, id, visible_rule)
+
 
 # Built once: building a statement costs more than running it.
 _by_id = select(SecurityGroup).where(SecurityGroup.id == bindparam("wanted"))
@@ -201,7 +213,7 @@ def change(conn: Connection, row: SecurityGroup, changes: dict[str, Any], now: d
 
 
 def remove(conn: Connection, row: SecurityGroup, now: datetime, by: Origin, default_too: bool = False) -> None:
-    """Delete a locked group, and the rules and templates that name it. Raises Conflict while ports are in it."""
+    """Delete a group from `in_turn`, and rules and templates that name it. Raises Conflict while ports are in it."""
     if row.is_default and not default_too:
         raise Conflict(
             "Insufficient rights for removing default security group.", type="SecurityGroupCannotRemoveDefault"
@@ -240,7 +252,7 @@ def _in_use(group_id: str) -> Conflict:
 def add_rules(
     conn: Connection, group: SecurityGroup, wanted: Sequence[NewRule], now: datetime, by: Origin
 ) -> list[SecurityGroupRuleRecord]:
-    """Add rules to a locked group, all or none. Raises Invalid, OverQuota, Conflict (an equivalent one exists)."""
+    """Add rules to a group from `in_turn`, all or none. Raises Invalid, OverQuota, Conflict (one is there already)."""
     found = [columns(rule) for rule in wanted]
     meanings = [rule["meaning"] for rule in found]
     if len(set(meanings)) < len(meanings):

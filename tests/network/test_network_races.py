@@ -38,6 +38,7 @@ from cloudctl.network.options import NetworkOptions
 from cloudctl.network.ports import NewPort
 from cloudctl.network.router_gateways import Gateway
 from cloudctl.network.routers import NewRouter
+from cloudctl.network.rules import NewRule
 from cloudctl.network.security_groups import NewGroup
 from cloudctl.network.subnets import NewSubnet
 from cloudctl.network.tables import IpAllocation, Network, Port, SecurityGroup
@@ -189,8 +190,6 @@ def test_a_group_goes_or_gets_a_port(db: Database, round: int) -> None:
 
 
 def test_one_rule_is_there_once(db: Database) -> None:
-    from cloudctl.network.rules import NewRule
-
     group = db.transact(False, lambda conn: security_groups.create(conn, "p", NewGroup("g"), NOW).id)
 
     def add(conn: Connection) -> str:
@@ -355,6 +354,22 @@ def test_who_makes_and_who_takes_away_do_not_wait_in_a_circle(db: Database, monk
         list(threads.map(turns, [port_comes_and_goes, address_comes_and_goes] * (AT_ONCE // 2)))
 
 
+def come_and_go(db: Database, *kinds: tuple[Callable[[Connection], str], Callable[[Connection, str], None]]) -> None:
+    """Records of several kinds are made and deleted again, in several threads each."""
+
+    def turns(kind: tuple[Callable[[Connection], str], Callable[[Connection, str], None]]) -> None:
+        comes, goes = kind
+        for _ in range(10):
+            db.transact(False, goes, db.transact(False, comes))
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        list(threads.map(turns, kinds * (AT_ONCE // len(kinds))))
+
+
+def port_goes(conn: Connection, made: str) -> None:
+    ports.delete(conn, made, NOW, BY)
+
+
 def test_ports_and_subnets_of_a_network_come_and_go_at_once(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     id, numbers = db.transact(False, network), count(1)
 
@@ -366,15 +381,35 @@ def test_ports_and_subnets_of_a_network_come_and_go_at_once(db: Database, monkey
     def subnet_goes(conn: Connection, made: str) -> None:
         subnets.remove(conn, subnets.to_remove(conn, ME, made), NOW, BY)
 
-    def port_goes(conn: Connection, made: str) -> None:
-        ports.delete(conn, made, NOW, BY)
-
-    def turns(acts: tuple[Callable[[Connection], str], Callable[[Connection, str], None]]) -> None:
-        comes, goes = acts
-        for _ in range(10):
-            db.transact(False, goes, db.transact(False, comes))
-
     db.transact(False, new_port(id))
     monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
-    with ThreadPoolExecutor(AT_ONCE) as threads:
-        list(threads.map(turns, [(new_port(id), port_goes), (new_subnet, subnet_goes)] * (AT_ONCE // 2)))
+    come_and_go(db, (new_port(id), port_goes), (new_subnet, subnet_goes))
+
+
+def test_security_groups_their_rules_and_ports_come_and_go_at_once(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id, numbers = db.transact(False, network), count(1)
+    for resource in ("security_group", "security_group_rule"):
+        db.transact(False, quota.set_limits, quotas.QUOTAS, "p", {resource: -1})
+    db.transact(False, rule_templates.write_shipped, NOW)
+    shared = db.transact(False, lambda conn: security_groups.create(conn, "p", NewGroup("shared"), NOW).id)
+
+    def new_group(conn: Connection) -> str:
+        return str(security_groups.create(conn, "p", NewGroup("g"), NOW).id)
+
+    def group_goes(conn: Connection, made: str) -> None:
+        security_groups.remove(conn, security_groups.in_turn(conn, ME, made), NOW, BY)
+
+    def new_rule(conn: Connection) -> str:
+        wanted = NewRule("ingress", protocol="tcp", port_range_min=next(numbers), port_range_max=60000)
+        (made,) = security_groups.add_rules(conn, security_groups.in_turn(conn, ME, shared), [wanted], NOW, BY)
+        return str(made.id)
+
+    def rule_goes(conn: Connection, made: str) -> None:
+        security_groups.remove_rule(conn, security_groups.rule_in_turn(conn, ME, made), NOW, BY)
+
+    monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+    come_and_go(
+        db, (new_group, group_goes), (new_rule, rule_goes), (new_port(id, security_groups=(shared,)), port_goes)
+    )

@@ -126,7 +126,7 @@ def bad(error: CloudError) -> Invalid:
 
 def _own(conn: Connection, call: Call, group_id: str) -> SecurityGroup:
     """The group, locked, if the caller may change it: sharing only lets others use it. Raises Forbidden, NotFound."""
-    group = security_groups.visible(conn, call.caller, checked(group_id), lock=True)
+    group = security_groups.in_turn(conn, call.caller, checked(group_id))
     refuse_foreign(call.caller, group, "network:security_groups:update")
     return group
 
@@ -200,6 +200,6 @@ def wanted_rule(body: CreateRule, remote: str | None) -> NewRule:
 
 
 def _remove_rule(conn: Connection, call: Call, rule_id: str) -> None:
-    found = security_groups.visible_rule(conn, call.caller, checked(rule_id, "Security group rule id"), lock=True)
+    found = security_groups.rule_in_turn(conn, call.caller, checked(rule_id, "Security group rule id"))
     refuse_foreign(call.caller, found, "network:security_group_rules:delete")
     security_groups.remove_rule(conn, found, call.now, call.caller)

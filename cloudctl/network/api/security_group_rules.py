@@ -83,7 +83,7 @@ def create_all(conn: Connection, call: Call, wanted: Sequence[Wanted]) -> list[S
     if len({each.values["security_group_id"] for each in wanted}) > 1:
         message = "Only allowed to update rules for one security profile at a time"
         raise Invalid(message, type="SecurityGroupNotSingleGroupRules")
-    group = security_groups.visible(conn, call.caller, wanted[0].values["security_group_id"], lock=True)
+    group = security_groups.in_turn(conn, call.caller, wanted[0].values["security_group_id"])
     call.require(project_id=group.project_id)
     for each in wanted:
         if each.owner is not None:
@@ -119,6 +119,7 @@ SECURITY_GROUP_RULES = Declared(
     visible_to=security_groups.rules_visible_to,
     not_found=security_groups.rule_not_found,
     create_all=create_all,
+    to_remove=security_groups.rule_in_turn,
     remove=remove,
     says={
         "list": "List the rules of one's security groups.",

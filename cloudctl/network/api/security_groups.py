@@ -75,6 +75,7 @@ SECURITY_GROUPS = Declared(
     not_found=security_groups.not_found,
     create=create,
     change=change,
+    to_remove=security_groups.in_turn,
     remove=remove,
     before_list=ensure_default,
     says={
