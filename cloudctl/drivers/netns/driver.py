@@ -273,11 +273,12 @@ class NetnsBackend:
             kept = self.records.ports.get(port.id)
             index = kept.index if kept else free_index(each.index for each in self.records.ports.values())
             hosts = tuple(sorted({host, *(kept.hosts if kept else ())}))
+            if kept is not None and flows.port_narrowed(kept.spec, port):
+                self.records.narrow(port.id, kept.spec)
             self.records.ports.put(port.id, Port(evolve(port, binding=None), hosts, index))
             await self.dnsmasq.ensure_port(port, network.spec, self.names.network_namespace(port.network_id))
             await self._ensure_hosts(port.network_id, port.id)
-            if kept is not None and flows.port_narrowed(kept.spec, port):
-                await self._forget_flows(kept.spec)
+            await self._forget_flows(port.id)
         details = {"tap": self.names.tap(port.id), "namespace": where.namespace}
         return {"vif_type": "tap", "vif_details": details}
 
@@ -289,15 +290,19 @@ class NetnsBackend:
         for host in self.hosts.values():
             await host.ensure(*ids)
 
-    async def _forget_flows(self, *ports: PortSpec) -> None:
-        """Forget connections of these ports, as the ports were."""
+    async def _forget_flows(self, id: str) -> None:
+        """Forget the connections of what this port or group was, if it has become narrower."""
+        narrowed = self.records.narrowed.get(id)
+        if narrowed is None:
+            return
         lines = [
             line
-            for port in ports
+            for port in narrowed.ports
             for line in flows.forget_lines(flows.zones(self.records, port), spoofing.addresses(port))
         ]
         for host in self.hosts.values():
             await host.forget_flows(lines)
+        self.records.narrowed.delete(id)
 
     async def ensure_port_absent(self, id: str, host: str | None = None) -> None:
         await self._restore()
@@ -310,15 +315,17 @@ class NetnsBackend:
                 if left:
                     self.records.ports.put(id, evolve(kept, hosts=left))
                 else:
+                    self.records.narrow(id, kept.spec)
                     self.records.ports.delete(id)
                     namespace = self.names.network_namespace(kept.spec.network_id)
                     await self.dnsmasq.ensure_port_absent(id, kept.spec.network_id, namespace)
+            is_gone = self.records.ports.get(id) is None
             for each in self.hosts.values():
                 leaves = host in (None, each.name)
                 await each.ensure_links_absent([self.names.tap(id)] if leaves else [])
-            if kept is not None and self.records.ports.get(id) is None:
+            if is_gone:
                 # Another port may soon have its addresses.
-                await self._forget_flows(kept.spec)
+                await self._forget_flows(id)
 
     # -- routers
 
@@ -350,20 +357,24 @@ class NetnsBackend:
     async def ensure_security_group(self, spec: SecurityGroupSpec) -> None:
         await self._restore()
         rules.check_group(spec)
-        kept = self.records.groups.get(spec.id)
-        self.records.groups.put(spec.id, spec)
-        ports = self.records.ports_in(spec.id)
-        # Even if nothing has changed: an earlier call may have been interrupted halfway.
-        if ports:
-            await self._ensure_hosts()
-        if kept is not None and flows.group_narrowed(kept, spec):
-            await self._forget_flows(*(port.spec for port in ports))
+        async with self._locks.hold("group", spec.id):
+            kept = self.records.groups.get(spec.id)
+            ports = self.records.ports_in(spec.id)
+            if ports and kept is not None and flows.group_narrowed(kept, spec):
+                self.records.narrow(spec.id, *(port.spec for port in ports))
+            self.records.groups.put(spec.id, spec)
+            # Even if nothing has changed: an earlier call may have been interrupted halfway.
+            if ports:
+                await self._ensure_hosts()
+            await self._forget_flows(spec.id)
 
     async def ensure_security_group_absent(self, id: str) -> None:
         await self._restore()
         if self.records.ports_in(id):
             raise InUse(f"security group {id} has ports")
         self.records.groups.delete(id)
+        # Its ports were narrowed when they left it.
+        self.records.narrowed.delete(id)
 
     # -- metadata
 

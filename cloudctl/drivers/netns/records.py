@@ -44,6 +44,13 @@ class Port:
     index: int  # in packet marks, on all hosts
 
 
+@frozen
+class Narrowed:
+    """A port or a group that allows less than before, or is gone; what was left behind is still to be removed."""
+
+    ports: tuple[PortSpec, ...]  # as they were: the port, or those of the group
+
+
 @define(eq=False)
 class Table(Generic[T]):
     """Records of one type by id, in `path` if there is one."""
@@ -130,12 +137,20 @@ class Records:
     ports: Ports
     routers: Table[RouterSpec]
     groups: Table[SecurityGroupSpec]
+    narrowed: Table[Narrowed]  # by the id of the port or the group
 
     def load(self) -> None:
         self.networks.load()
         self.ports.load()
         self.routers.load()
         self.groups.load()
+        self.narrowed.load()
+
+    def narrow(self, id: str, *ports: PortSpec) -> None:
+        """To be called before the record is changed: a repeat of the call no longer sees what was there."""
+        known = self.narrowed.get(id)
+        before = known.ports if known is not None else ()
+        self.narrowed.put(id, Narrowed((*before, *(each for each in ports if each not in before))))
 
     def ports_of(self, network_id: str) -> list[Port]:
         """Sorted by id, as those of the next two methods."""
@@ -167,6 +182,7 @@ def records(root: Path | None) -> Records:
         ports=Ports(Port, None if root is None else root / "ports"),
         routers=table(RouterSpec, "routers"),
         groups=table(SecurityGroupSpec, "security-groups"),
+        narrowed=table(Narrowed, "narrowed"),
     )
 
 

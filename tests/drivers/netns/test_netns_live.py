@@ -13,11 +13,13 @@ from twisted.internet.defer import Deferred, gatherResults
 
 from cloudctl.drivers.errors import Unfit
 from cloudctl.drivers.netns.daemons import Daemons
+from cloudctl.drivers.netns.hosts import Host
 from cloudctl.drivers.programs import ProgramFailed
 from cloudctl.drivers.specs import (
     BandwidthLimit,
     FixedIp,
     SecurityGroupRule,
+    SecurityGroupSpec,
 )
 from tests.drivers.netns.lab import Lab
 from tests.drivers.netns.probes import arp_request
@@ -214,6 +216,40 @@ async def test_an_established_connection_ends_with_the_rule_that_let_it_in(lab: 
         assert echoes()
         await ensure(lab, QUIET)
         assert not echoes(SILENCE)
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+@pytest.mark.parametrize("change", ["rule", "group", "port"])
+async def test_an_established_connection_ends_even_if_the_first_call_that_forbids_it_breaks_off(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, change: str, restarts: bool
+) -> None:
+    ping = SecurityGroupRule("ingress", "IPv4", "icmp")
+    pinged = SecurityGroupSpec("99999999-aaaa-4000-8000-000000000009", (ping,))
+    await ensure(lab, NETWORK, OPEN, QUIET, pinged)
+    spec = port(9, groups=(QUIET, pinged))
+    _, other = await guest(lab, spec), await guest(lab, port(10))
+
+    async def forbid() -> None:
+        if change == "rule":
+            await ensure(lab, evolve(pinged, rules=()))
+        elif change == "group":
+            await lab.driver.ensure_port(port(9, groups=(QUIET,)), "host-1")
+        else:
+            await lab.driver.ensure_port_absent(spec.id)
+
+    with other.pinging("10.7.0.9") as echoes:
+        assert echoes()
+        monkeypatch.setattr(Host, "forget_flows", _killed)
+        with pytest.raises(ZeroDivisionError):
+            await forbid()
+        monkeypatch.undo()
+        if restarts:
+            lab.restart()
+        await forbid()
+        if change == "port":
+            await guest(lab, evolve(spec, id=spec.id[::-1], security_groups=(QUIET.id,)))
+        assert not echoes(SILENCE)
+    assert not lab.driver.records.narrowed.rows
 
 
 @pytest.mark.parametrize("direction", ["egress", "ingress"])
