@@ -317,9 +317,10 @@ class NetnsBackend:
                 else:
                     self.records.narrow(id, kept.spec)
                     self.records.ports.delete(id)
-                    namespace = self.names.network_namespace(kept.spec.network_id)
-                    await self.dnsmasq.ensure_port_absent(id, kept.spec.network_id, namespace)
             is_gone = self.records.ports.get(id) is None
+            narrowed = self.records.narrowed.get(id) if is_gone else None
+            for network_id in {each.network_id for each in narrowed.ports} if narrowed is not None else ():
+                await self.dnsmasq.ensure_port_absent(id, network_id, self.names.network_namespace(network_id))
             for each in self.hosts.values():
                 leaves = host in (None, each.name)
                 await each.ensure_links_absent([self.names.tap(id)] if leaves else [])
