@@ -11,15 +11,25 @@ import treq
 from attrs import field, frozen
 from treq.client import HTTPClient
 from twisted.internet.defer import CancelledError, Deferred, TimeoutError
-from twisted.internet.error import ConnectError, ConnectionLost
+from twisted.internet.error import ConnectError, ConnectionClosed, DNSLookupError
 from twisted.internet.ssl import Certificate, trustRootFromCertificates
-from twisted.web.client import Agent, BrowserLikePolicyForHTTPS, ResponseFailed
+from twisted.web.client import Agent, BrowserLikePolicyForHTTPS, RequestTransmissionFailed, ResponseFailed
 from twisted.web.http_headers import Headers
 
 from cloudctl.drivers.errors import DriverError, Unreachable, Unusable
 from cloudctl.drivers.power import PowerFencer
 from cloudctl.drivers.specs import DriverResources
 
+# A name that does not resolve is an OSError, but not a ConnectError.
+TROUBLE = (
+    ConnectError,
+    ConnectionClosed,
+    DNSLookupError,
+    RequestTransmissionFailed,
+    ResponseFailed,
+    TimeoutError,
+    CancelledError,
+)
 RESET = "#ComputerSystem.Reset"
 LIMIT = 1 << 20  # bytes of an answer
 
@@ -121,7 +131,7 @@ class System:
                 unbuffered=True,
             )
             text = await _content(answer).addTimeout(self.config.timeout, self.reactor)
-        except (ConnectError, ConnectionLost, ResponseFailed, TimeoutError, CancelledError) as error:
+        except TROUBLE as error:
             raise Unreachable(f"{self.name} does not answer: {error or type(error).__name__}") from error
         if answer.code in (401, 403):
             raise DriverError(f"{self.name} refuses user {self.options.user} ({answer.code})")

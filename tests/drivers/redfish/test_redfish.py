@@ -130,9 +130,10 @@ async def test_a_wrong_password_an_unknown_host_and_a_dead_controller(table: Any
     Path(table["hosts"]["compute-1"]["password_file"]).write_text("wrong")
     with pytest.raises(DriverError, match="refuses user root"):
         await made(table, reactor).ensure_fenced("compute-1")
-    table["hosts"]["compute-1"]["url"] = f"http://127.0.0.1:9{SYSTEM}"
-    with pytest.raises(Unreachable, match="does not answer"):
-        await made(table, reactor).ensure_fenced("compute-1")
+    for dead in ("127.0.0.1:9", "no-such-host.invalid"):
+        table["hosts"]["compute-1"]["url"] = f"http://{dead}{SYSTEM}"
+        with pytest.raises(Unreachable, match="does not answer"):
+            await made(table, reactor).ensure_fenced("compute-1")
 
 
 def test_what_cannot_be_is_told_at_the_start(table: Any) -> None:
