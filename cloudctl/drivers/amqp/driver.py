@@ -14,9 +14,9 @@ from attrs import define, field, frozen
 from pika.adapters.twisted_connection import TwistedProtocolConnection
 from pika.exceptions import AMQPError
 from twisted.application.internet import ClientService
-from twisted.internet.defer import CancelledError, Deferred, TimeoutError, ensureDeferred
+from twisted.internet.defer import CancelledError, Deferred, DeferredLock, TimeoutError, ensureDeferred
 from twisted.internet.endpoints import clientFromString
-from twisted.internet.error import ConnectError, ConnectionClosed
+from twisted.internet.error import ConnectError, ConnectionClosed, DNSLookupError
 from twisted.internet.protocol import Factory
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
@@ -32,7 +32,8 @@ log = Logger()
 
 HEARTBEAT = 30  # seconds
 CONTENT = "application/json"
-TROUBLE = (AMQPError, ConnectError, ConnectionClosed, TimeoutError, CancelledError)
+# A name that does not resolve is an OSError, but not a ConnectError.
+TROUBLE = (AMQPError, ConnectError, ConnectionClosed, DNSLookupError, TimeoutError, CancelledError)
 
 
 @frozen
@@ -89,6 +90,7 @@ class AmqpBus:
     reactor: Any  # None in a cloud in memory
     _service: ClientService | None = None
     _channel: Any = None  # for outgoing messages, while there is a connection
+    _opening: DeferredLock = field(factory=DeferredLock)
     _hear: Hear | None = None
     _hearing: Deferred[None] | None = None
     is_hearing: bool = False  # its queue is there
@@ -117,7 +119,7 @@ class AmqpBus:
         if not self.config.publish:
             return
         try:
-            channel = await self._open()
+            channel = await ensureDeferred(self._open()).addTimeout(self.config.timeout, self.reactor)
             properties = pika.BasicProperties(
                 content_type=CONTENT, content_encoding="utf-8", delivery_mode=2, message_id=message.id, priority=0
             )
@@ -125,20 +127,24 @@ class AmqpBus:
             confirmed = channel.basic_publish(self.config.exchange, key, pack(message.body), properties)
             await confirmed.addTimeout(self.config.timeout, self.reactor)
         except TROUBLE as error:
-            self._channel = None
+            channel, self._channel = self._channel, None
+            _close(channel)
             raise Unreachable(_told(error)) from error
 
     async def _open(self) -> Any:
-        if self._channel is not None and self._channel.is_open:
-            return self._channel
-        connection: Any = (
-            await self._connected().whenConnected(failAfterFailures=1).addTimeout(self.config.timeout, self.reactor)
-        )
-        channel = await connection.channel()
-        await self._declare(channel)
-        await channel.confirm_delivery()
-        self._channel = channel
-        return channel
+        async with self._opening:
+            if self._channel is not None and self._channel.is_open:
+                return self._channel
+            connection: Any = await self._connected().whenConnected(failAfterFailures=1)
+            channel = await connection.channel()
+            try:
+                await self._declare(channel)
+                await channel.confirm_delivery()
+            except BaseException:
+                _close(channel)
+                raise
+            self._channel = channel
+            return channel
 
     async def _declare(self, channel: Any) -> None:
         await channel.exchange_declare(self.config.exchange, "topic", durable=self.config.durable_exchange)
@@ -212,6 +218,12 @@ def _message(received: Any) -> BusMessage:
     if not isinstance(id, str) or not id:
         raise ValueError("it has no message_id")
     return BusMessage(id, str(body.get("priority", "")).lower(), body)
+
+
+def _close(channel: Any) -> None:
+    """Otherwise it would stay open as long as its connection."""
+    if channel is not None and channel.is_open:
+        channel.close()
 
 
 def _told(error: Any) -> str:

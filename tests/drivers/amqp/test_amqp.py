@@ -6,12 +6,14 @@ import os
 import subprocess
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 from uuid import uuid4
 
 import pytest
+from twisted.internet.defer import Deferred, ensureDeferred, succeed
 from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import deferLater
+from twisted.internet.task import Clock, deferLater
 
 from cloudctl.drivers.amqp.driver import AmqpBus, Config, create
 from cloudctl.drivers.amqp.envelope import pack, unpack
@@ -120,11 +122,80 @@ async def test_what_could_not_be_taken_comes_again(broker: Broker, name: str, lo
     await sender.close()
 
 
-async def test_a_broker_that_is_away_is_told_as_such(name: str) -> None:
-    sender = bus(("127.0.0.1", 1), name, timeout=1.0)
+@pytest.mark.parametrize("host", ["127.0.0.1", "no-such-host.invalid"])
+async def test_a_broker_that_is_away_is_told_as_such(name: str, host: str) -> None:
+    sender = bus((host, 1), name, timeout=5.0)
     with pytest.raises(Unreachable):
         await sender.publish(message(1))
     await sender.close()
+
+
+class Channels:
+    """A connection to a broker that answers when it is told to. Its channels, in the order of their opening."""
+
+    def __init__(self) -> None:
+        self.opening: list[Deferred[Any]] = []
+        self.opened: list[Any] = []
+
+    def whenConnected(self, failAfterFailures: int) -> Any:
+        return succeed(self)
+
+    def channel(self) -> Any:
+        self.opening.append(Deferred())
+        return self.opening[-1]
+
+    def answer(self, **methods: Any) -> None:
+        """Open the channel that was asked for."""
+        names = ("exchange_declare", "confirm_delivery", "basic_publish")
+        done = {name: lambda *_, **__: succeed(None) for name in names}
+        made = SimpleNamespace(is_open=True, **done | methods)
+        made.close = lambda: setattr(made, "is_open", False)
+        self.opened.append(made)
+        self.opening[-1].callback(made)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def channels(monkeypatch: pytest.MonkeyPatch) -> Channels:
+    made = Channels()
+    monkeypatch.setattr(AmqpBus, "_connected", lambda _: made)
+    return made
+
+
+def test_messages_at_once_share_a_channel(clock: Clock, channels: Channels) -> None:
+    sender = create(Config(), DriverResources(clock=clock, name="amqp", reactor=clock))
+    going = [ensureDeferred(sender.publish(message(number))) for number in range(2)]
+    channels.answer()
+    assert [each.called for each in going] == [True, True]
+    assert len(channels.opening) == 1
+
+
+@pytest.mark.parametrize("silent", ["channel", "exchange_declare", "confirm_delivery", "basic_publish"])
+def test_a_broker_that_stops_answering_is_told_as_such_and_keeps_no_channel(
+    clock: Clock, channels: Channels, silent: str
+) -> None:
+    sender = create(Config(timeout=5.0), DriverResources(clock=clock, name="amqp", reactor=clock))
+    told = failure_of(sender.publish(message(1)))
+    if silent != "channel":
+        channels.answer(**{silent: lambda *_, **__: Deferred()})
+    clock.advance(6.0)
+    assert told == [Unreachable]
+    assert not any(each.is_open for each in channels.opened)
+    again = ensureDeferred(sender.publish(message(1)))
+    channels.answer()
+    assert again.called
+
+
+def failure_of(going: Any) -> list[type[BaseException]]:
+    """What it raises, once it does."""
+    told: list[type[BaseException]] = []
+    waiting: Any = ensureDeferred(going)
+    waiting.addErrback(lambda failure: told.append(failure.type))
+    return told
 
 
 @pytest.mark.slow
