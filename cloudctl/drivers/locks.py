@@ -24,8 +24,9 @@ class Locks:
             yield
         finally:
             lock.release()
-            if not lock.locked:
-                self._locks.pop(key, None)
+            # The next holder may have run to its end meanwhile, and another one may hold a lock made after that.
+            if not lock.locked and self._locks.get(key) is lock:
+                del self._locks[key]
 
     @property
     def held(self) -> frozenset[tuple[str, ...]]:

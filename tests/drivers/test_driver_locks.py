@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from twisted.internet.defer import CancelledError, Deferred, ensureDeferred
+from twisted.internet.defer import CancelledError, Deferred, ensureDeferred, succeed
 
 from cloudctl.drivers.locks import Locks
 
@@ -64,6 +64,23 @@ def test_who_gives_up_waiting_does_not_get_the_lock_and_nobody_is_kept_from_it()
     assert len(entered) == 2
     last.callback(None)
     assert locks.held == frozenset()
+
+
+def test_a_holder_does_not_drop_the_lock_that_was_taken_while_it_let_go_of_its_own() -> None:
+    locks = Locks()
+    entered: list[tuple[str, ...]] = []
+    first: Deferred[None] = Deferred()
+    last: Deferred[None] = Deferred()
+    holder(locks, ("a",), entered, first)
+    # It runs to its end while the first lets go, and so does what it calls.
+    waiting = holder(locks, ("a",), entered, succeed(None))
+    waiting.addCallback(lambda _: holder(locks, ("a",), entered, last))
+    first.callback(None)
+    assert len(entered) == 3 and locks.held == {("a",)}
+    holder(locks, ("a",), entered, succeed(None))
+    assert len(entered) == 3
+    last.callback(None)
+    assert len(entered) == 4 and locks.held == frozenset()
 
 
 @pytest.mark.parametrize("keys", [[("a", "b"), ("ab",)], [("a",), ("a", "")]])
