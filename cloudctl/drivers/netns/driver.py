@@ -127,6 +127,8 @@ class NetnsBackend:
     routers: Routers
     metadata: MetadataService
     _fulfilled: dict[str, NetworkSpec] = field(factory=dict)  # networks that this process has made
+    # Routers that were not updated yet after a subnet of a gateway changed. After a start all are.
+    _outdated: set[str] = field(factory=set)
     _restored: bool = False
     _locks: Locks = field(factory=Locks)
 
@@ -210,13 +212,27 @@ class NetnsBackend:
         async with self._locks.hold("network", spec.id):
             kept = self.records.networks.get(spec.id)
             index = kept.index if kept else free_index(each.index for each in self.records.networks.values())
+            if kept is not None and kept.spec.subnets != spec.subnets:
+                self._outdated.update(router.id for router in self._routers_out(spec.id))
             self.records.networks.put(spec.id, Network(spec, index))
             if not self._is_fulfilled(spec):
                 await self._fulfil(spec)
-        if kept is not None and kept.spec.subnets != spec.subnets:
-            for router in self.records.routers.values():
-                if any(way.network_id == spec.id for way in router.ways_out):
-                    await self.ensure_router(router)
+        for router in self._routers_out(spec.id):
+            if router.id in self._outdated:
+                await self._update_router(router.id)
+
+    def _routers_out(self, network_id: str) -> list[RouterSpec]:
+        """Those with a gateway on the network."""
+        routers = self.records.routers.values()
+        return [each for each in routers if any(way.network_id == network_id for way in each.ways_out)]
+
+    async def _update_router(self, id: str) -> None:
+        """Its gateways' subnets have changed. The router may have, too, while others were updated."""
+        async with self._locks.hold("router", id):
+            spec = self.records.routers.get(id)
+            if spec is not None:
+                await self.routers.ensure(spec)
+            self._outdated.discard(id)
 
     def _is_fulfilled(self, spec: NetworkSpec) -> bool:
         """Compute ensures the network of each port that it plugs: that must cost nothing."""
@@ -336,11 +352,13 @@ class NetnsBackend:
             self.routers.check(spec)
             self.records.routers.put(spec.id, spec)
             await self.routers.ensure(spec)
+            self._outdated.discard(spec.id)
 
     async def ensure_router_absent(self, id: str) -> None:
         await self._restore()
         async with self._locks.hold("router", id):
             self.records.routers.delete(id)
+            self._outdated.discard(id)
             await self.routers.ensure_absent(id)
 
     async def metered(self) -> tuple[Metered, ...]:
