@@ -26,8 +26,8 @@ def counter(meter_id: str) -> str:
 
 
 def ruleset(name: str, outside: str | None, meters: Iterable[Meter], gone: Iterable[str] = ()) -> str:
-    """`outside`: the interfaces of gateways in nftables' notation; None: nothing is counted. `gone`: ids of meters that
-    no longer exist.
+    """`outside`: the interfaces of gateways in nftables' notation; None: nothing is counted. `gone`: names of
+    counters whose meters no longer exist.
 
     Raises Unfit.
     """
@@ -44,8 +44,8 @@ def ruleset(name: str, outside: str | None, meters: Iterable[Meter], gone: Itera
         lines.append("  }")
     lines.append("  chain metered { type filter hook forward priority 10; policy accept;")
     lines += [*(f"    jump of_{counter(meter.id)}" for meter in wanted), "  }", "}"]
-    for id in gone:
-        lines += [f"delete chain {own} of_{counter(id)}", f"delete counter {own} {counter(id)}"]
+    for name in gone:
+        lines += [f"delete chain {own} of_{name}", f"delete counter {own} {name}"]
     return "\n".join(lines) + "\n"
 
 

@@ -25,7 +25,7 @@ class Routers:
     records: Records
     host: Host
     advertisers: Advertisers
-    _metered: dict[str, set[str]] = field(factory=dict)  # by router: ids of the meters that this process has made
+    _counters: dict[str, set[str]] = field(factory=dict)  # by router: names of its meters' counters, once known
     _announced: dict[str, set[tuple[str, str, str]]] = field(factory=dict)  # by router
 
     def legs(self, spec: RouterSpec) -> list[Leg]:
@@ -50,6 +50,7 @@ class Routers:
         if not self.kernel.has_namespace(namespace):
             await self.kernel.ensure_namespace(namespace)
             self._announced.pop(spec.id, None)
+            self._counters.pop(spec.id, None)
         await self.kernel.sysctl(namespace, *routing.SYSCTLS)
         # NAT first: what arrives at a floating address is always for its server, never for the router itself.
         await self.kernel.rules(namespace, routing.ruleset(self.names.prefix, self.names, spec, legs))
@@ -76,7 +77,7 @@ class Routers:
         return [Metered(spec.id, id, *numbers) for id, numbers in sorted(counted) if numbers is not None]
 
     async def ensure_absent(self, id: str) -> None:
-        self._metered.pop(id, None)
+        self._counters.pop(id, None)
         namespace = self.names.router_namespace(id)
         await self.advertisers.ensure_absent(id)
         # The ends in the bridges would go with the namespace, but only some time later.
@@ -95,11 +96,15 @@ class Routers:
 
     async def _count(self, spec: RouterSpec, namespace: str) -> None:
         outside = self._outside(spec)
-        wanted = {meter.id for meter in spec.meters} if outside else set()
+        wanted = {meters.counter(meter.id) for meter in spec.meters} if outside else set()
+        known = self._counters.get(spec.id)
+        if known is None:
+            # An earlier process may have made some.
+            known = set(await self.kernel.counters(namespace)) if wanted else set()
         # Without any meter the whole table goes.
-        gone = sorted(self._metered.get(spec.id, set()) - wanted) if wanted else []
+        gone = sorted(known - wanted) if wanted else []
         await self.kernel.rules(namespace, meters.ruleset(self.names.prefix, outside, spec.meters, gone))
-        self._metered[spec.id] = wanted
+        self._counters[spec.id] = wanted
 
     def _outside(self, spec: RouterSpec) -> str | None:
         """The interfaces to the networks of gateways, in nftables' notation; None: there are none."""

@@ -13,6 +13,7 @@ import pytest
 from attrs import evolve
 
 from cloudctl.drivers.netns import inside, meters
+from cloudctl.drivers.netns.routers import Routers
 from cloudctl.drivers.network_specs import Meter, Metered, MeterRule
 from cloudctl.drivers.specs import (
     BandwidthLimit,
@@ -115,6 +116,22 @@ async def test_what_guests_send_outside_is_counted(lab: Lab) -> None:
     assert await lab.driver.metered() == told
     await ensure(lab, router(meters=(everything,)))
     assert counted(lab) == {meters.counter(everything.id): (400, 400 * 1028)}
+
+
+async def test_a_meter_goes_even_if_its_removal_was_killed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    left, gone = (Meter(f"{digit * 8}-dddd-4000-8000-000000000001", ()) for digit in "ab")
+    await ensure(lab, NETWORK, PUBLIC, router(meters=(left, gone)))
+
+    async def killed(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Routers, "ensure", killed)
+    with pytest.raises(ZeroDivisionError):
+        await ensure(lab, router(meters=(left,)))
+    monkeypatch.undo()
+    lab.restart()
+    await ensure(lab, router(meters=(left,)))
+    assert counted(lab) == {meters.counter(left.id): (0, 0)}
 
 
 def counted(lab: Lab) -> dict[str, tuple[int, int]]:
