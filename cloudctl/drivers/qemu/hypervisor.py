@@ -167,7 +167,7 @@ class Qemu:
         )
 
     async def inventory(self) -> tuple[GuestState, ...]:
-        found = [record for id in self.records.ids() if (record := self.records.get(id))]
+        found = self.records.readable()
         states: list[GuestState | None] = await gatherResults(
             [ensureDeferred(self._state(record)) for record in found if self._has(record.spec.host)],
             consumeErrors=True,
@@ -282,7 +282,7 @@ class Qemu:
             # The record goes first: what a crash leaves behind is no longer a guest.
             self.records.remove(id)
             await self.disks.remove(id, *seats)
-        self.disks.sweep(self.records.image_ids())
+        self.machines.sweep_images()
 
     # -- power
 

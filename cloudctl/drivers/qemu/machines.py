@@ -28,7 +28,7 @@ from cloudctl.drivers.qemu.monitors import Monitors
 from cloudctl.drivers.qemu.options import Config
 from cloudctl.drivers.qemu.plugging import AWAY
 from cloudctl.drivers.qemu.qmp import Gone, Monitor, Silent, drop
-from cloudctl.drivers.qemu.records import Files, Record, Records
+from cloudctl.drivers.qemu.records import SEATS, Files, Record, Records
 from cloudctl.drivers.qemu.switches import Switches
 from cloudctl.drivers.specs import GuestSpec, Power
 
@@ -358,6 +358,16 @@ class Machines:
         # It has no backing file, so "top" skips what was never written: a full copy would allocate zeros in a raw file.
         await capture.backup(monitor, self.clock, node, target, self.config.copy_timeout, format="raw", whole=False)
 
+    def sweep_images(self) -> None:
+        """Drop cached images that no guest needs."""
+        try:
+            used = self.records.image_ids()
+        except DriverError as error:
+            # A guest whose record is damaged may need any of them.
+            _log.error("no images are removed from the cache: {error}", error=error)
+        else:
+            self.disks.sweep(used)
+
     # -- parts
 
     def user(self, record: Record) -> Account:
@@ -375,12 +385,20 @@ class Machines:
         # Testing for None first: a range is searched from end to end for what is not a number.
         if record.uid is not None and record.uid in numbers:
             return record
-        others = (self.records.get(id) for id in self.records.ids() if id != record.spec.id)
-        taken = {each.uid for each in others if each is not None and each.uid is not None}
+        known = {each.spec.id: each.uid for each in self.records.readable()}
+        taken = {uid for uid in known.values() if uid is not None}
+        for damaged in set(self.records.ids()) - known.keys():
+            taken |= self._likely_users(damaged)
         found = own_number(numbers, self.records.files(record.spec.id).runtime.name, taken)
         if found is None:
             raise NoCapacity(f"more guests than there are users in uids = {self.config.uids!r}")
         return evolve(record, uid=found)
+
+    def _likely_users(self, id: str) -> set[int]:
+        """Those that a guest whose record is damaged may have: that of its process, and the first choice for its id."""
+        seats = [self.records.files(id, seat) for seat in SEATS]
+        first = own_number(self.config.numbers, seats[0].runtime.name, ())
+        return {uid for uid in (first, *(processes.owner(files.pid) for files in seats)) if uid is not None}
 
     def keep_out(self, record: Record, spec: GuestSpec) -> None:
         """The guest can no longer reach those of its volumes that `spec` does not have.
@@ -390,8 +408,8 @@ class Machines:
         kept = _volume_ids(spec)
         for each in doors.guarded(record.spec.volumes):
             if each.volume_id not in kept:
-                others = (self.records.get(id) for id in self.records.ids() if id != spec.id)
-                having = [other for other in others if other is not None and each.volume_id in _volume_ids(other.spec)]
+                others = (other for other in self.records.readable() if other.spec.id != spec.id)
+                having = [other for other in others if each.volume_id in _volume_ids(other.spec)]
                 doors.keep_out(each, self._users(record).difference(*map(self._users, having)))
 
     def _users(self, record: Record) -> set[int | None]:

@@ -285,7 +285,7 @@ class Moves:
     async def tidied(self) -> None:
         """No process runs in a seat that its guest does not have: it was started just before we were killed."""
         records = self.machines.records
-        for record in [each for id in records.ids() if (each := records.get(id)) is not None]:
+        for record in records.readable():
             for seat in {*SEATS} - {record.seat, record.arrived.seat}:
                 files = records.files(record.spec.id, seat)
                 if processes.find(files.pid) is not None:

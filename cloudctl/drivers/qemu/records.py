@@ -27,6 +27,7 @@ import orjson
 from attrs import evolve, field, frozen
 from cattrs import Converter
 from cattrs.errors import BaseValidationError
+from twisted.logger import Logger
 
 from cloudctl.drivers.errors import DriverError, NoCapacity
 from cloudctl.drivers.rbd.disk import RbdDisk
@@ -36,6 +37,7 @@ RECORD = "guest.json"
 SEATS = ("", "-2")  # suffixes of the names of a process's files
 
 _converter = Converter()
+_log = Logger()
 
 
 @frozen
@@ -217,6 +219,18 @@ class Records:
             return _converter.structure(orjson.loads(data), Record)
         except (orjson.JSONDecodeError, BaseValidationError) as error:
             raise DriverError(f"{file} is damaged: {error}") from error
+
+    def readable(self) -> list[Record]:
+        """Of all guests, sorted by id. A damaged one is logged and left out: other guests must not suffer from it."""
+        found = []
+        for id in self.ids():
+            try:
+                record = self.get(id)
+            except DriverError as error:
+                _log.error("guest {id} is left out: {error}", id=id, error=error)
+            else:
+                found += [record] if record is not None else []
+        return found
 
     def image_ids(self) -> set[str]:
         """The ids of all images that guests need. Raises DriverError for a damaged file."""
