@@ -18,7 +18,8 @@ class IDriverMaker(Interface):
         """Import and return the driver's module. Raises whatever its import raises.
 
         The module has `Config`, a frozen attrs class whose fields are the options of the driver's TOML table, and
-        `create(config, resources)`, which returns the driver and touches nothing outside the process.
+        `create(config, resources)`, which returns the driver and touches nothing outside the process. It may raise
+        ValueError: these options do not go together.
         """
 
 

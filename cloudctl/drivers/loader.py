@@ -110,7 +110,7 @@ def load(
     """The driver, not yet checked. `table` is the TOML table `[driver.KIND.OPTIONS]`; `options` defaults to `name`.
 
     Raises ConfigError: there is no such driver, its plugin or module cannot be imported, options are wrong (it lists
-    all of them), or the driver lacks a method that it declares.
+    all of them) or do not go together, or the driver lacks a method that it declares.
     """
     path = f"driver.{kind}.{options or name}"
     maker = _find(kind, name, path)
@@ -118,7 +118,11 @@ def load(
         module = maker.load()
     except Exception as error:  # a third-party module may raise anything; the operator needs to see what
         raise ConfigError([f"{path}: cannot be imported: {type(error).__name__}: {error}"]) from error
-    driver = module.create(structure(module.Config, table, path), resources)
+    config = structure(module.Config, table, path)
+    try:
+        driver = module.create(config, resources)
+    except ValueError as error:
+        raise ConfigError([f"{path}: {error}"]) from error
     core = CAPABILITIES[kind][0]
     if not core.providedBy(driver):
         raise ConfigError([f"{path}: {type(driver).__name__} does not declare {core.__name__}"])

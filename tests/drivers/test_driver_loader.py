@@ -104,6 +104,23 @@ def test_all_wrong_options_are_told_at_once() -> None:
     assert "unknown methods: ensure_runing; valid methods: check, close" in found[3]
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "table", "problem"),
+    [
+        ("objects", "s3", {}, "the driver needs an endpoint (http:// or https://) and a bucket"),
+        ("objects", "file", {}, "the driver needs a directory"),
+        (
+            "network",
+            "netns",
+            {"hosts": {"a": "a", "b": "b", "c": "c"}, "underlay": "10.0.0.0/30"},
+            "the underlay 10.0.0.0/30 has no room for 3 hosts",
+        ),
+    ],
+)
+def test_options_that_do_not_go_together_are_told(kind: str, name: str, table: Any, problem: str) -> None:
+    assert problems(kind, name, table) == [f"driver.{kind}.{name}: {problem}"]
+
+
 def test_available_lists_by_kind_and_name() -> None:
     have = [(each.kind, each.name) for each in available() if each.name == "fake"]
     assert have == [("fencer", "fake"), ("hypervisor", "fake"), ("network", "fake"), ("volume", "fake")]
