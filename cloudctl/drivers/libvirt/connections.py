@@ -60,7 +60,7 @@ def _run_events() -> None:
 
 
 def in_thread(reactor: Any, name: str, fn: Callable[..., T], *args: Any, **kwargs: Any) -> Deferred[T]:
-    """The result of a call in a new thread, which is abandoned if nobody waits for it any more."""
+    """The result of a call in a new thread, which is abandoned if nobody waits for it any more. Raises Unreachable."""
     answer: Deferred[T] = Deferred()
     run = copy_context().run
 
@@ -75,7 +75,10 @@ def in_thread(reactor: Any, name: str, fn: Callable[..., T], *args: Any, **kwarg
             result = Failure()
         reactor.callFromThread(deliver, result)
 
-    Thread(target=work, name=name, daemon=True).start()
+    try:
+        Thread(target=work, name=name, daemon=True).start()
+    except RuntimeError as error:
+        raise Unreachable(f"{name}: {error}") from error
     return answer
 
 
@@ -179,7 +182,12 @@ class HostConnection:
         taking.addTimeout(seconds, self.clock)
         await taking
         calling = partial(self._in_place, idle, fn, *args, **kwargs)
-        working: Deferred[T] = in_thread(self.reactor, f"libvirt {self.name}", calling)
+        try:
+            working: Deferred[T] = in_thread(self.reactor, f"libvirt {self.name}", calling)
+        except BaseException:
+            # There is no thread that would release the place.
+            self._calls.release()
+            raise
         working.addTimeout(seconds, self.clock)
         return await working
 

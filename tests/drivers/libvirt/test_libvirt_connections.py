@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from threading import Barrier
+from threading import Barrier, Thread
 from typing import Any
 
 import pytest
 from attrs import define
 from twisted.internet.defer import ensureDeferred, gatherResults
 
-from cloudctl.drivers.errors import HostDown
+from cloudctl.drivers.errors import HostDown, Unreachable
 
 libvirt: Any = pytest.importorskip("libvirt")
 
@@ -62,6 +62,24 @@ async def test_calls_at_the_same_time_have_a_connection_each_which_later_ones_us
     assert len(made) == 3
     await host.close()
     assert [each.alive for each in made] == [False] * 3
+
+
+async def test_a_call_that_no_thread_could_be_started_for_occupies_no_place(
+    made: list[Played], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = a_host()
+    await host.run(lambda connection: connection)
+
+    def fail(_: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Thread, "start", fail)
+    for _ in range(host.config.calls):
+        with pytest.raises(Unreachable, match="can't start new thread"):
+            await host.run(lambda connection: connection)
+    monkeypatch.undo()
+    assert await host.run_within(30.0, lambda connection: connection) in made
+    await host.close()
 
 
 async def test_of_a_connection_that_broke_nothing_is_used_again(made: list[Played]) -> None:
