@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cloudctl.drivers.errors import UnknownContent
+from cloudctl.drivers.errors import DriverError, UnknownContent
 from cloudctl.drivers.interfaces import IManyContents
 from cloudctl.testing.driver_checks import Contract, Make, Move, at_once, driving, need, refused, twice
 
@@ -90,6 +90,11 @@ def objects_suite(make: Make, many: int = 52, data: bytes = DATA) -> type[Any]:
             async with driving(make, tmp_path) as driver:
                 await refused(UnknownContent, driver.open, ID)
                 await driver.ensure_absent(ID)
+
+        async def test_a_file_that_is_not_there_is_not_kept(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                await refused(DriverError, driver.ensure_kept, ID, str(tmp_path / "none"))
+                assert await self.see(driver) == {}
 
         async def test_nothing_is_a_content_too(self, tmp_path: Path) -> None:
             async with driving(make, tmp_path) as driver:

@@ -23,7 +23,7 @@ from attrs import field, frozen
 from attrs.validators import ge, matches_re
 from zope.interface import implementer
 
-from cloudctl.drivers.errors import NoCapacity, UnknownContent, Unreachable
+from cloudctl.drivers.errors import DriverError, NoCapacity, UnknownContent, Unreachable
 from cloudctl.drivers.interfaces import IElsewhere, IFarData, IObjectData
 from cloudctl.drivers.objects_interface import ContentState
 from cloudctl.drivers.programs import ProgramFailed, require, run_blocking
@@ -81,14 +81,20 @@ class RadosContents:
     def ensure_kept(self, id: str, path: str) -> None:
         if self._found(id):
             return
-        key = f"{id} {time.time():.3f} {os.stat(path).st_size}"
+        try:
+            with open(path, "rb") as source:
+                self._keep(id, source)
+        except OSError as error:
+            raise DriverError(f"{path}: {error.strerror}") from error
+
+    def _keep(self, id: str, source: IO[bytes]) -> None:
+        key = f"{id} {time.time():.3f} {os.stat(source.fileno()).st_size}"
         if id[0] not in self._indexed:
             self._rados("setomapval", INDEX, id[0], "")
             self._indexed.add(id[0])
         self._rados("setomapval", _index(id), ARRIVING + key, "")
-        with open(path, "rb") as source:
-            for number, piece in enumerate(iter(lambda: source.read(self._piece), b"")):
-                self._rados("put", f"{id}.{number}", "-", stdin=piece)
+        for number, piece in enumerate(iter(lambda: source.read(self._piece), b"")):
+            self._rados("put", f"{id}.{number}", "-", stdin=piece)
         self._rados("setomapval", _index(id), key, "")
         self._rados("rmomapkey", _index(id), ARRIVING + key)
 
@@ -96,7 +102,10 @@ class RadosContents:
         found = self._found(id)
         if not found:
             raise UnknownContent(id)
-        file = cast(IO[bytes], tempfile.TemporaryFile(dir=self.directory))  # noqa: SIM115  # the caller closes it
+        try:
+            file = cast(IO[bytes], tempfile.TemporaryFile(dir=self.directory))  # noqa: SIM115  # the caller closes it
+        except OSError as error:
+            raise Unreachable(f"{self.directory}: {error.strerror}") from error
         try:
             for number in range(self._pieces(found[0])):
                 file.write(self._rados("get", f"{id}.{number}", "-"))
