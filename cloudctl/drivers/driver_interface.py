@@ -10,7 +10,7 @@ from zope.interface import Attribute, Interface
 class IDriverMaker(Interface):
     """A plugin: a driver that can be configured by name. The module must be cheap to import until `load` is called."""
 
-    kind = Attribute("'hypervisor', 'volume', 'network', 'fencer' or 'objects'.")
+    kind = Attribute("'hypervisor', 'volume', 'network', 'fencer', 'objects' or 'bus'.")
     name = Attribute("What the configuration calls it.")
     description = Attribute("One line for `cloudctl drivers`.")
 
