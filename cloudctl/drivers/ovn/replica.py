@@ -25,8 +25,6 @@ TABLES = (
 )  # fmt: skip
 # A number in its only row that is passed on when it grows: by the databases' daemon, then by each chassis.
 GLOBAL, ASKED = "NB_Global", "nb_cfg"
-# Not ours to write; OVN's daemons report there what they have done.
-OTHERS = ("HA_Chassis_Group", "HA_Chassis", "Meter", "Mirror")
 
 
 @define(eq=False)
@@ -60,7 +58,8 @@ class Replica(Copy):
             raise DriverError(f"the northbound database has no table {', '.join(missing)}")
         for table in TABLES:
             columns = schema["tables"][table]["columns"]
-            wanted = [name for name, column in columns.items() if not _refers(column, OTHERS)]
+            # What refers to rows that cannot be ours is not ours to write.
+            wanted = [name for name, column in columns.items() if not _refers_to_others(column)]
             helper.register_columns(table, wanted)
         helper.register_columns(GLOBAL, [ASKED])
         super().__init__(remotes, helper, probe_interval=probe_seconds * 1000)
@@ -129,7 +128,7 @@ class Replica(Copy):
         known.named = named
 
 
-def _refers(column: dict[str, Any], tables: Iterable[str]) -> bool:
+def _refers_to_others(column: dict[str, Any]) -> bool:
     key = column["type"].get("key") if isinstance(column["type"], dict) else None
     return isinstance(key, dict) and key.get("refTable") is not None and key["refTable"] not in TABLES
 
