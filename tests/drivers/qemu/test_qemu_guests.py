@@ -455,29 +455,6 @@ async def test_a_full_disk_is_no_capacity_and_leaves_nothing(
     await driver.close()
 
 
-async def test_a_damaged_record_concerns_no_other_guest(tmp_path: Path, runtime_dir: Path) -> None:
-    driver, spec = driver_in(tmp_path, runtime_dir, image_cache_seconds=0.0), tiny(tmp_path)
-    other = evolve(spec, id=f"{ID[:-1]}b", volumes=(volume(tmp_path),))
-    await run(driver, spec)
-    record = driver.records.get(ID)
-    assert record is not None and record.uid is not None
-    file = driver.records.files(ID).record
-    whole = file.read_bytes()
-    file.write_bytes(b"{")
-    await driver.watch_guests(lambda _: None)
-    await run(driver, other)
-    assert [state.id for state in await driver.inventory()] == [other.id]
-    assert driver.machines._likely_users(ID) == {record.uid}
-    await driver.ensure_defined(evolve(other, volumes=()))
-    await driver.ensure_absent(other.id)
-    assert list(driver.disks.cache.iterdir()), "the damaged guest may need it"
-    with pytest.raises(DriverError, match=r"guest\.json is damaged"):
-        await driver.observe(ID)
-    file.write_bytes(whole)
-    assert await power(driver) is Power.RUNNING
-    await driver.close()
-
-
 async def test_an_image_that_unpacks_to_more_than_the_disk_is_given_up(tmp_path: Path, runtime_dir: Path) -> None:
     driver = driver_in(tmp_path, runtime_dir)
     (tmp_path / "bomb").write_bytes(b"\1" * (40 << 20))
