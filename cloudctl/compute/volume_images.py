@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from cloudctl import tasks
 from cloudctl.compute import block_devices, kinds
@@ -20,6 +20,7 @@ from cloudctl.db import Connection
 from cloudctl.errors import Invalid
 from cloudctl.image import images
 from cloudctl.image.images import SAVING, NewImage
+from cloudctl.rest.body import BodyError, Check, Length, LooseInt, extra, structure
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Origin
 from cloudctl.volume import snapshots, states, uploads, volumes
@@ -80,22 +81,49 @@ def _devices(described: Any) -> Iterator[NewDevice]:
     if not isinstance(described, list):
         raise TypeError("it is not a list")
     for each in described:
-        if each.get("source_type") != SNAPSHOT or each.get("destination_type") != VOLUME:
-            raise ValueError("only snapshots of volumes are known")
-        size, boot_index = each.get("volume_size"), each.get("boot_index")
-        yield NewDevice(
-            SNAPSHOT,
-            VOLUME,
-            source_id=str(each["snapshot_id"])[:64],
-            boot_index=None if boot_index is None or int(boot_index) < 0 else int(boot_index),
-            volume_size=None if size is None else int(size),
-            delete_on_termination=each.get("delete_on_termination") is True,
-            **{name: _text(each.get(name)) for name in TEXTS},
-        )
+        yield _device(each)
 
 
-def _text(value: Any) -> str | None:
-    return value[:60] if isinstance(value, str) and value else None
+def _plain(text: str) -> str:
+    """Raises ValueError for characters that no database stores, or that nobody sees."""
+    if not text.isprintable():
+        raise ValueError("it has unprintable characters")
+    return text
+
+
+@frozen
+class Described:
+    """One disk, as an image describes it."""
+
+    source_type: Literal["snapshot"]  # nothing else is known
+    destination_type: Literal["volume"]
+    snapshot_id: Annotated[str, Length(1, 64), Check(_plain)]
+    boot_index: LooseInt | None = None
+    volume_size: LooseInt | None = None
+    delete_on_termination: Any = None
+    device_name: Annotated[str, Length(0, 64), Check(_plain)] | None = None
+    disk_bus: Annotated[str, Length(0, 16), Check(_plain)] | None = None
+    device_type: Annotated[str, Length(0, 16), Check(_plain)] | None = None
+    guest_format: Annotated[str, Length(0, 64), Check(_plain)] | None = None
+    tag: Annotated[str, Length(0, 60), Check(_plain)] | None = None
+    others: dict[str, Any] = extra()
+
+
+def _device(described: Any) -> NewDevice:
+    """Raises ValueError."""
+    try:
+        told: Described = structure(described, Described)
+    except BodyError as error:
+        raise ValueError(str(error)) from None
+    return NewDevice(
+        SNAPSHOT,
+        VOLUME,
+        source_id=told.snapshot_id,
+        boot_index=None if told.boot_index is None or told.boot_index < 0 else told.boot_index,
+        volume_size=told.volume_size,
+        delete_on_termination=told.delete_on_termination is True,
+        **{name: getattr(told, name) or None for name in TEXTS},
+    )
 
 
 def override(of_image: tuple[NewDevice, ...], asked: tuple[NewDevice, ...]) -> tuple[NewDevice, ...]:

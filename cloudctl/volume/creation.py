@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from attrs import evolve, field, frozen
@@ -14,6 +13,7 @@ from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.image import images
 from cloudctl.image.images import Image
+from cloudctl.rest.body import BodyError, parse
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import backups, encryption, groups, kinds, quotas, snapshots, states, types, volumes
 from cloudctl.volume.options import VolumeOptions
@@ -230,8 +230,8 @@ def boot_snapshot(properties: Mapping[str, str]) -> str | None:
     The image's owner may write anything there: what cannot be read is ignored.
     """
     try:
-        described = json.loads(properties.get(DEVICES, "[]"))
-    except (ValueError, RecursionError):
+        described = parse(properties.get(DEVICES, "[]").encode())
+    except BodyError:
         return None
     for each in described if isinstance(described, list) else ():
         if isinstance(each, dict) and each.get("source_type") == "snapshot" and each.get("boot_index") == 0:

@@ -84,6 +84,19 @@ def test_what_an_image_says_of_disks_may_be_nonsense(demo: Asking, text: str) ->
     assert refusal(demo.create(imageRef=made))[:2] == (400, "badRequest")
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [{"tag": "\ud800"}, {"tag": "\0"}, {"disk_bus": "x" * 17}, {"volume_size": 2**63}, {"snapshot_id": "\ud800"}],
+    ids=str,
+)
+def test_what_an_image_says_of_a_disk_is_checked_as_if_it_had_been_asked_for(demo: Asking, odd: Any) -> None:
+    made = snapshot(demo, demo.boot(**root_volume(demo)))
+    demo.cloud.settle()
+    text = json.dumps([json.loads(image(demo, made)["block_device_mapping"])[0] | odd])
+    other = other_image(demo, block_device_mapping=text, bdm_v2="True")
+    assert refusal(demo.create(imageRef=other))[:2] == (400, "badRequest")
+
+
 def test_nothing_is_left_of_such_an_image_that_fails(demo: Asking, volumes: FakeVolumeBackend) -> None:
     server_id = demo.boot(**root_volume(demo))
     volumes.behaviour.fail("ensure_snapshot", times=None, error=DriverError("it is broken"))

@@ -423,6 +423,8 @@ def test_a_volume_of_an_image_of_volumes_is_made_of_its_boot_volume(demo: Asking
         ("[1]", None),
         ('{"a": 1}', None),
         ('[{"source_type": "snapshot", "boot_index": 1, "snapshot_id": "b"}]', None),
+        ('[{"source_type": "snapshot", "boot_index": 0, "snapshot_id": "\\ud800"}]', None),
+        ('[{"source_type": "snapshot", "boot_index": 0, "snapshot_id": "\\u0000"}]', None),
         ('[{"source_type": "snapshot", "boot_index": 0, "snapshot_id": "a"}]', "a"),
     ],
 )
