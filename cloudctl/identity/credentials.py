@@ -23,6 +23,7 @@ from cloudctl.identity import records, totp
 from cloudctl.identity.payload import Keys
 from cloudctl.identity.records import own_attributes
 from cloudctl.identity.tables import Credential, Project, User
+from cloudctl.rest.body import BodyError, parse
 from cloudctl.rest.identity import Identity
 from cloudctl.rest.listing import Condition, Listing, equals
 
@@ -132,8 +133,8 @@ def ec2_id(access: str) -> str:
 def _ec2_blob(text: str) -> dict[str, Any]:
     """Raises Invalid unless it is a JSON object with `access` and `secret`."""
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = parse(text.encode())
+    except BodyError:
         found = None
     if not isinstance(found, dict) or not all(isinstance(found.get(key), str) for key in ("access", "secret")):
         raise Invalid("The blob of an ec2 credential is a JSON object with access and secret.")

@@ -142,6 +142,9 @@ def _quoted(text: str) -> str:
 
 def _unquoted(text: str) -> str:
     try:
-        return unquote(text, errors="strict")
+        found = unquote(text, errors="strict")
     except ValueError:
         raise BadSignature("the header is not UTF-8") from None
+    if "\0" in found:
+        raise BadSignature("the header contains a NUL character")
+    return found

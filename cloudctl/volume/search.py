@@ -56,9 +56,14 @@ def pairs(name: str, text: str) -> dict[str, str]:
         found = ast.literal_eval(text) if len(text) <= LONGEST_LITERAL else None
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         found = None
-    if not isinstance(found, dict) or not all(isinstance(k, str) and isinstance(v, str) for k, v in found.items()):
+    if not isinstance(found, dict) or not all(_is_text(each) for pair in found.items() for each in pair):
         raise Invalid(f"Invalid value {text[:64]!r} for the filter {name!r}: a dict of strings is expected.")
     return found
+
+
+def _is_text(value: object) -> bool:
+    """Whether a database stores it: an escape may stand for NUL, or for half of a character."""
+    return isinstance(value, str) and "\0" not in value and value.encode(errors="ignore").decode() == value
 
 
 def holds(column: Column[Any]) -> Filter:

@@ -225,7 +225,7 @@ async def test_what_is_uploaded_at_once_stays_within_the_quota_of_its_container(
 
 
 HOSTILE = ("%00", "%ED%A0%80", "9" * 40, "((((){255}){255}){255}){255}", "in:" + ",".join([UNKNOWN] * 200),
-           "0001-01-01T00:00:00%2B23:00", "9999-12-31T23:59:59-23:00", "1e400")  # fmt: skip
+           "0001-01-01T00:00:00%2B23:00", "9999-12-31T23:59:59-23:00", "1e400", "{'a':'%5Cx00'}")  # fmt: skip
 COMMON = ("marker", "name")
 
 
@@ -253,3 +253,15 @@ async def test_no_value_of_a_list_is_an_error_of_the_database(asking: Asking) ->
                 ]
     assert len(asked) > 100
     assert wrong == []
+
+
+@pytest_twisted.ensureDeferred
+async def test_nobody_signs_with_the_key_or_the_token_nul(asking: Asking) -> None:
+    said = {
+        "oauth_consumer_key": "x", "oauth_token": "x", "oauth_nonce": "x", "oauth_signature_method": "PLAINTEXT",
+        "oauth_timestamp": str(int(asking.reactor.seconds())), "oauth_signature": "%26",
+    }  # fmt: skip
+    for name in ("oauth_consumer_key", "oauth_token"):
+        signed = "OAuth " + ",".join(f'{each}="{value}"' for each, value in {**said, name: "%00"}.items())
+        answer = await asking.ask("POST", f"{V3}/OS-OAUTH1/access_token", b"", Authorization=signed)
+        assert answer.status == 401, answer

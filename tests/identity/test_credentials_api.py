@@ -65,6 +65,8 @@ def test_nobody_sees_or_makes_the_credentials_of_others(keystone: Any, demo: str
         {"type": "ec2", "blob": "[", "project_id": "P"},
         {"type": "ec2", "blob": "[" * 5000, "project_id": "P"},
         {"type": "ec2", "blob": '{"access": 1, "secret": "s"}', "project_id": "P"},
+        {"type": "ec2", "blob": '{"access": "\\ud800", "secret": "s"}', "project_id": "P"},
+        {"type": "ec2", "blob": '{"access": "a", "secret": "\\ud800"}', "project_id": "P"},
         {"type": "ec2", "blob": '{"access": "a", "secret": "s"}'},
         {"type": "", "blob": "x"},
         {"type": "cert"},

@@ -152,6 +152,7 @@ def test_whatever_is_wrong_is_said_in_the_same_words(keystone: Any, consumer: Co
         "OAuth nonsense",
         'OAuth oauth_nonce="a", oauth_nonce="b"',
         'OAuth oauth_nonce="%ff"',
+        'OAuth oauth_consumer_key="%00"',
         consumer.header(path, right, "wrong"),
         consumer.header(path, "unknown", secret),
         consumer.header(path, right, secret, oauth_consumer_key="unknown"),

@@ -90,7 +90,7 @@ def test_a_list_is_filtered_sorted_and_cut(three: Client, query: str, names: lis
     [
         "limit=-1", "limit=x", "limit=1.5", "offset=-1", "offset=x", "offset=2147483648", "sort=colour", "sort=name:up",
         "sort_key=colour", "sort_key=name&sort_dir=up", "sort=name&sort_key=name", "metadata=x", "metadata=[1]",
-        "metadata={'a':1}", "metadata=" + "(" * 200,
+        "metadata={'a':1}", "metadata=" + "(" * 200, "metadata={'a':'%5Cud800'}", "metadata={'%5Cx00':'a'}",
     ],
 )  # fmt: skip
 def test_a_wrong_query_is_refused(three: Client, query: str) -> None:
