@@ -110,7 +110,9 @@ def attach(
     volumes.visible(conn, caller, volume_id)
     attachments.check_server(conn, caller, server_id)
     volume = volumes.get(conn, volume_id, lock=True)
-    taken = volume.status == states.IN_USE and not volume.multiattach
+    # What is being attached by others has a record; after `reserve` there is none yet.
+    begun = volume.status == states.ATTACHING and volumes.is_held(conn, volume_id)
+    taken = (begun or volume.status == states.IN_USE) and not volume.multiattach
     if taken or volume.status not in (states.AVAILABLE, states.ATTACHING, states.IN_USE):
         raise Conflict(
             "Error attaching volume - InvalidVolume: volume is already attached and multiple attachments are not "

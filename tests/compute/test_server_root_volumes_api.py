@@ -185,3 +185,42 @@ def test_no_server_has_numa_nodes(demo: Asking, stranger: Asking, server_id: str
     path = f"/servers/{server_id}/topology"
     assert demo.get(path, "2.78").json() == {"nodes": [], "pagesize_kb": None}
     assert (demo.get(path, "2.77").status, stranger.get(path, "2.78").status) == (404, 404)
+
+
+# -- a volume that is about to be attached
+
+
+OTHERS = {"os-attach": {"instance_uuid": "1f2d3c4b-5a69-4788-9a0b-1c2d3e4f5061", "mountpoint": "/dev/vdb"}}
+
+
+def booting(demo: Asking, volumes: FakeVolumeBackend) -> tuple[str, str]:
+    """A server that boots, and the path of its volume, which its host is being connected to."""
+    volume_id = demo.volume(imageRef=demo.image)
+    volumes.behaviour.delay("connect", 10.0)
+    device = {"source_type": "volume", "uuid": volume_id, "destination_type": "volume", "boot_index": 0}
+    made = demo.create(imageRef=None, block_device_mapping_v2=[device])
+    demo.cloud.advance(1)
+    assert demo.volume_status(volume_id) == "attaching"
+    return str(made.json()["server"]["id"]), f"/volume/v3/volumes/{volume_id}"
+
+
+def test_nobody_else_gets_the_volume_of_a_server_that_boots(demo: Asking, volumes: FakeVolumeBackend) -> None:
+    server_id, path = booting(demo, volumes)
+    assert demo.client.post(f"{path}/action", OTHERS).status == 409
+    demo.cloud.settle()
+    assert [each["server_id"] for each in demo.client.get(path).json()["volume"]["attachments"]] == [server_id]
+
+
+def test_a_server_can_be_deleted_while_somebody_else_has_got_its_volume(
+    demo: Asking, admin: Asking, volumes: FakeVolumeBackend
+) -> None:
+    server_id, path = booting(demo, volumes)
+    reset = {"os-reset_status": {"status": "available"}}
+    assert admin.client.post(f"{path}/action", reset).status == 202
+    assert demo.client.post(f"{path}/action", OTHERS).status == 202
+    assert demo.delete(f"/servers/{server_id}").status == 204
+    demo.cloud.advance(60)
+    assert demo.status(server_id) == "gone"
+    assert [each["server_id"] for each in demo.client.get(path).json()["volume"]["attachments"]] == [
+        OTHERS["os-attach"]["instance_uuid"]
+    ]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
 from cloudctl.compute import block_devices, servers
 from cloudctl.compute.tables import BlockDevice
 from cloudctl.db import Connection
-from cloudctl.errors import CloudError
+from cloudctl.errors import CloudError, Conflict
 from cloudctl.tasks import Context, Wait
 from cloudctl.tasks.tables import DONE, OPEN
 from cloudctl.tasks.workflow import Cancelled, Memo
@@ -96,7 +97,9 @@ def keep_for_another_host(conn: Connection, server_id: str, now: datetime) -> No
     """Reserve the volumes again, without a moment in which somebody else could take them."""
     for device in block_devices.of_server(conn, server_id):
         if device.attachment_id is not None and attachments.find(conn, device.attachment_id) is not None:
-            _reserve_again(conn, server_id, device, now)
+            # Somebody else may have it, after a reset of its status: `keep` reports that, if the server boots again.
+            with suppress(Conflict):
+                _reserve_again(conn, server_id, device, now)
 
 
 # -- servers that move
