@@ -152,6 +152,21 @@ def test_a_volume_with_snapshots_goes_only_with_them(
     assert backend.frozen.values() == [] and backend.volumes.values() == []
 
 
+def test_snapshots_do_not_stay_in_deletion_if_their_volume_cannot_be_deleted(
+    make: Any, freeze: Any, demo: Any, admin: Any, cloud: Any, backend: Any
+) -> None:
+    id = make()["id"]
+    snapshot = freeze(id)
+    backend.behaviour.fail("ensure_snapshot_absent", error=DriverError("it is broken"))
+    assert demo.delete(f"{V3}/volumes/{id}?cascade=true").status == 202
+    cloud.settle()
+    assert demo.get(f"{V3}/volumes/{id}").json()["volume"]["status"] == "error_deleting"
+    assert shown(demo, snapshot["id"])["status"] == "error_deleting"
+    assert admin.delete(f"{V3}/volumes/{id}?cascade=true&force=true", headers=LATEST).status == 202
+    cloud.settle()
+    assert demo.get(f"{V3}/snapshots").json()["snapshots"] == []
+
+
 def test_what_fails_says_so(make: Any, demo: Any, cloud: Any, backend: Any) -> None:
     id = make()["id"]
     backend.behaviour.fail("ensure_snapshot", error=DriverError("it is broken"))

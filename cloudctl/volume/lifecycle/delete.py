@@ -65,6 +65,9 @@ async def forget(ctx: Context) -> Memo:
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
+    # Those that were to be deleted with it have no task of their own.
+    for row in snapshots.of_volume(conn, task.resource_id):
+        states.SNAPSHOT.try_move(conn, row.id, "delete failed", now)
     volume = volumes.find(conn, task.resource_id)
     if volume is not None and states.try_move(conn, volume.id, "delete failed", now):
         messages.record(conn, messages.DELETE_FAILED, volume.project_id, task.request_id, volume.id, now)
