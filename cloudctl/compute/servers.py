@@ -148,10 +148,11 @@ def members(conn: Connection, group_ids: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
-def hosts_of(conn: Connection, server_ids: Sequence[str]) -> frozenset[str]:
-    """The hosts that these servers are on; unknown servers and those without a host do not count."""
-    live = Server.id.in_(server_ids), Server.deleted_at.is_(None), Server.host.is_not(None)
-    return frozenset(host for host in conn.scalars(select(Server.host).where(*live)) if host is not None)
+def hosts_of(conn: Connection, server_ids: Sequence[str], project_id: str) -> frozenset[str]:
+    """The hosts that these servers of a project are on; unknown servers and those without a host do not count."""
+    mine = Server.id.in_(server_ids), Server.project_id == project_id
+    live = Server.deleted_at.is_(None), Server.host.is_not(None)
+    return frozenset(host for host in conn.scalars(select(Server.host).where(*mine, *live)) if host is not None)
 
 
 def host_id(project_id: str, host: str | None) -> str:

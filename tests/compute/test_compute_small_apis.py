@@ -189,6 +189,13 @@ def test_other_servers_are_followed_or_avoided(demo: Asking, admin: Asking) -> N
         assert (admin.server(server_id)["OS-EXT-SRV-ATTR:host"] == host) is same
 
 
+def test_nobody_gets_beside_another_projects_server(demo: Asking, stranger: Asking) -> None:
+    body = {"server": {**demo.body()["server"], "networks": "none"}, "os:scheduler_hints": {"same_host": demo.boot()}}
+    server_id = stranger.post("/servers", body, LATEST).json()["server"]["id"]
+    demo.cloud.settle()
+    assert stranger.status(server_id) == "ERROR"
+
+
 # -- the images proxy, extensions
 
 
