@@ -147,10 +147,10 @@ def totals(conn: Connection, *where: Condition) -> tuple[int, int]:
 
 def metadata_values(conn: Connection, *where: Condition) -> dict[str, list[str]]:
     """Key → its values in the volumes that meet `where`, in the order of the volumes."""
-    found: dict[str, list[str]] = {}
+    # Keys in the order of their coming: a project may have very many volumes, each with a value of its own.
+    found: dict[str, dict[str, None]] = {}
     ordered = select(Volume.metadata).where(*where).order_by(Volume.created_at, Volume.id)
     for metadata in conn.execute(ordered).scalars():
         for key, value in metadata.items():
-            if value not in found.setdefault(key, []):
-                found[key].append(value)
-    return found
+            found.setdefault(key, {})[value] = None
+    return {key: list(values) for key, values in found.items()}
