@@ -6,7 +6,7 @@ from datetime import datetime
 
 from cloudctl import tasks
 from cloudctl.compute import block_devices, kinds, migrations, networking, quotas, resizing, servers, shelving
-from cloudctl.compute.states import DELETING, ERROR, SOFT_DELETED, SOFT_DELETING
+from cloudctl.compute.states import DELETING, MOVES, SOFT_DELETING
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.placement import claims
@@ -17,6 +17,8 @@ from cloudctl.volume import attachments, volumes
 from cloudctl.volume.kinds import DELETE_VOLUME
 
 DELETES = (kinds.DELETE, kinds.FORCE_DELETE)
+# Cut short, these leave no guest where the server's record says it is: one that can be restored waits for their end.
+NOT_CUT_SHORT = (kinds.REVERT_RESIZE, kinds.REBUILD, kinds.EVACUATE)
 
 
 def delete(conn: Connection, caller: Caller, server_id: str, *, later: bool = False) -> None:
@@ -32,7 +34,7 @@ def delete(conn: Connection, caller: Caller, server_id: str, *, later: bool = Fa
         if row.task_state == SOFT_DELETING and tasks.has_open(conn, kinds.SERVER, row.id, (kinds.SOFT_DELETE,)):
             return
         servers.move(conn, row.id, "soft delete", caller.now, waiting_since=caller.now)
-        tasks.supersede(conn, kinds.SOFT_DELETE, row.id, caller)
+        tasks.supersede(conn, kinds.SOFT_DELETE, row.id, caller, keep=NOT_CUT_SHORT)
         return
     _begin(conn, row, "delete", kinds.DELETE, caller.now, caller)
 
@@ -69,7 +71,7 @@ def overdue(conn: Connection, row: Server, now: datetime) -> None:
 
 def _can_wait(row: Server) -> bool:
     """Whether there is a guest that could run again."""
-    return row.launched_at is not None and row.host is not None and row.vm_state not in (SOFT_DELETED, ERROR)
+    return row.launched_at is not None and row.host is not None and MOVES["soft delete"].wrong(row) is None
 
 
 def _is_under_way(conn: Connection, row: Server) -> bool:

@@ -82,7 +82,14 @@ ASKED: Mapping[str, Move] = {
     "shelve": _asked(WRITABLE, SHELVING),
     "shelveOffload": _asked(sources(SHELVED), OFFLOADING),
     "unshelve": _asked(sources(SHELVED, SHELVED_OFFLOADED), UNSHELVING),
-    "soft delete": Move(None, {"task_state": SOFT_DELETING}),
+    # Of others no guest is, or will be, left that could run again: their deletion is one for good.
+    "soft delete": Move(
+        {
+            "vm_state": all_but(SOFT_DELETED, ERROR, SHELVED_OFFLOADED),
+            "task_state": all_but(DELETING, OFFLOADING),
+        },
+        {"task_state": SOFT_DELETING},
+    ),
     "forceDelete": Move(None, {"task_state": DELETING}),
     "restore": _asked(sources(SOFT_DELETED), RESTORING),
     "os-migrateLive": _asked(sources(ACTIVE, PAUSED), MIGRATING),

@@ -222,3 +222,66 @@ def test_a_server_that_could_not_be_deleted_is_as_it_was(demo: Asking, hyperviso
     assert demo.delete(f"/servers/{server_id}").status == 204
     demo.cloud.settle()
     assert demo.status(server_id) == "SOFT_DELETED"
+
+
+def state(demo: Asking, server_id: str) -> tuple[str, str, str | None]:
+    """(vm_state, flavor, task_state)."""
+    found = demo.server(server_id)
+    return found["OS-EXT-STS:vm_state"], found["flavor"]["original_name"], found["OS-EXT-STS:task_state"]
+
+
+def test_a_deletion_waits_for_a_revert(demo: Asking, admin: Asking, hypervisor: FakeHypervisor) -> None:
+    server_id = demo.boot()
+    host = admin.server(server_id)["OS-EXT-SRV-ATTR:host"]
+    demo.act(server_id, {"resize": {"flavorRef": "2"}})
+    demo.cloud.settle()
+    hypervisor.behaviour.delay("ensure_stopped", 5)
+    demo.act(server_id, {"revertResize": None})
+    demo.cloud.advance(1)
+    assert demo.delete(f"/servers/{server_id}").status == 204
+    assert state(demo, server_id) == ("resized", "m1.small", "soft-deleting")
+    demo.cloud.settle()
+    assert state(demo, server_id) == ("soft-delete", "m1.tiny", None)
+    guest = there(hypervisor.guests.get(server_id))
+    assert (guest.power, guest.spec.host, guest.spec.memory_mib) == (Power.STOPPED, host, 512)
+    assert [each["status"] for each in admin.get("/os-migrations").json()["migrations"]] == ["reverted"]
+    assert demo.act(server_id, {"restore": None}).status == 202
+    demo.cloud.settle()
+    assert demo.status(server_id) == "ACTIVE"
+
+
+def test_a_deletion_waits_for_a_rebuild(demo: Asking, hypervisor: FakeHypervisor) -> None:
+    server_id = demo.boot()
+    hypervisor.behaviour.delay("ensure_absent", 5)
+    demo.act(server_id, {"rebuild": {"imageRef": demo.image}})
+    demo.cloud.advance(1)
+    assert demo.delete(f"/servers/{server_id}").status == 204
+    demo.cloud.settle()
+    assert demo.status(server_id) == "SOFT_DELETED"
+    assert demo.act(server_id, {"restore": None}).status == 202
+    demo.cloud.settle()
+    assert demo.status(server_id) == "ACTIVE"
+
+
+def test_a_server_that_is_leaving_its_host_is_deleted_for_good(demo: Asking, hypervisor: FakeHypervisor) -> None:
+    server_id = demo.boot()
+    hypervisor.behaviour.delay("ensure_absent", 5)
+    demo.act(server_id, {"shelve": None})
+    demo.cloud.advance(1)
+    assert demo.server(server_id)["OS-EXT-STS:task_state"] == "shelving_offloading"
+    assert demo.delete(f"/servers/{server_id}").status == 204
+    demo.cloud.settle()
+    assert demo.status(server_id) == "gone"
+
+
+def test_a_server_that_is_being_unshelved_is_deleted_for_good(demo: Asking, hypervisor: FakeHypervisor) -> None:
+    server_id = demo.boot()
+    demo.act(server_id, {"shelve": None})
+    demo.cloud.settle()
+    hypervisor.behaviour.delay("ensure_defined", 5)
+    demo.act(server_id, {"unshelve": None})
+    demo.cloud.advance(1)
+    assert demo.server(server_id)["OS-EXT-STS:task_state"] == "spawning"
+    assert demo.delete(f"/servers/{server_id}").status == 204
+    demo.cloud.settle()
+    assert demo.status(server_id) == "gone" and not hypervisor.guests.values()
