@@ -93,7 +93,7 @@ ASKED: Mapping[str, Move] = {
     "forceDelete": Move(None, {"task_state": DELETING}),
     "restore": _asked(sources(SOFT_DELETED), RESTORING),
     "os-migrateLive": _asked(sources(ACTIVE, PAUSED), MIGRATING),
-    "evacuate": _asked(sources(ACTIVE, STOPPED, ERROR), REBUILDING[0], LIVELY),
+    "evacuate": _asked(sources(ACTIVE, STOPPED, ERROR), REBUILDING[0], STAYING),
     "trigger_crash_dump": _asked(sources(ACTIVE, PAUSED, RESCUED, RESIZED, ERROR)),
     "force_complete": _asked(sources(ACTIVE, PAUSED), idle=sources(MIGRATING)),
     "abort live migration": Move({"task_state": sources(MIGRATING)}, None),

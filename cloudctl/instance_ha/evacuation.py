@@ -17,13 +17,13 @@ from cloudctl.compute.moving import Destination
 from cloudctl.compute.states import (
     ACTIVE,
     BUILDING,
-    DELETING,
     ERROR,
     RESIZED,
     SHELVED,
     SHELVED_OFFLOADED,
     SHUTDOWN,
     SOFT_DELETED,
+    STAYING,
     STOPPED,
     SUSPENDED,
 )
@@ -85,7 +85,7 @@ def _is_off(server: Server) -> bool:
 
 
 def _stays(server: Server, options: InstanceHaOptions) -> str | None:
-    if server.task_state == DELETING:
+    if server.task_state not in STAYING:
         return "it is being deleted"
     if server.launched_at is None or server.vm_state in STAYS:
         return STAYS.get(server.vm_state, STAYS[BUILDING])
@@ -180,7 +180,7 @@ def _note_end(
         arrived = {"status": vmoves.SUCCEEDED, "dest_host": server.host, "end_time": now, "message": None}
         vmoves.change(conn, vmove, {**arrived, "roomless": False}, now)
         return
-    if server is None or server.deleted_at is not None or server.task_state == DELETING:
+    if server is None or server.deleted_at is not None or server.task_state not in STAYING:
         vmoves.change(conn, vmove, {"status": vmoves.IGNORED, "message": "it was deleted", "end_time": now}, now)
         return
     roomless = child.memo.get(ERROR_CLASS) == NoValidHost.__name__
@@ -211,7 +211,7 @@ def _begin(
 ) -> bool:
     """Returns whether it is under way."""
     server = servers.find(conn, vmove.server_id)
-    if server is None or server.deleted_at is not None or server.task_state == DELETING:
+    if server is None or server.deleted_at is not None or server.task_state not in STAYING:
         vmoves.change(conn, vmove, {"status": vmoves.IGNORED, "message": "it was deleted"}, now)
         return False
     if server.host != vmove.source_host and not vmove.attempts and not vmove.tried:

@@ -13,7 +13,7 @@ from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.drivers.specs import Power
 from cloudctl.tasks import Kind, queue
 from cloudctl.testing.cloud import MemoryCloud
-from tests.compute.asking import Asking, refusal
+from tests.compute.asking import LATEST, Asking, refusal
 from tests.there import there
 
 
@@ -285,3 +285,15 @@ def test_a_server_that_is_being_unshelved_is_deleted_for_good(demo: Asking, hype
     assert demo.delete(f"/servers/{server_id}").status == 204
     demo.cloud.settle()
     assert demo.status(server_id) == "gone" and not hypervisor.guests.values()
+
+
+def test_a_server_that_is_being_deleted_is_not_evacuated(
+    demo: Asking, admin: Asking, hypervisor: FakeHypervisor
+) -> None:
+    server_id = demo.boot()
+    hypervisor.fail_host(admin.server(server_id)["OS-EXT-SRV-ATTR:host"])
+    demo.cloud.advance(60)
+    demo.delete(f"/servers/{server_id}")
+    said = f"Cannot 'evacuate' instance {server_id} while it is in task_state soft-deleting"
+    assert refusal(admin.act(server_id, {"evacuate": {}}, LATEST)) == (409, "conflictingRequest", said)
+    assert demo.server(server_id)["OS-EXT-STS:task_state"] == "soft-deleting"

@@ -10,7 +10,7 @@ from sqlalchemy import insert, select
 from twisted.internet.task import Clock
 
 from cloudctl.compute.servers import check
-from cloudctl.compute.states import MOVES
+from cloudctl.compute.states import ASKED, DELETING, MOVES, RESTORING, SOFT_DELETED, SOFT_DELETING
 from cloudctl.compute.status import STATUS, STATUSES, showing, status
 from cloudctl.compute.tables import Server
 from cloudctl.db.columns import utc
@@ -124,3 +124,19 @@ def test_every_move_is_made_somewhere() -> None:
         if isinstance(node, ast.Constant)
     }
     assert set(MOVES) - said == set()
+
+
+@pytest.mark.parametrize(
+    ("task_state", "replacing"),
+    [
+        (SOFT_DELETING, {"delete", "forceDelete", "soft delete"}),
+        (RESTORING, {"delete", "forceDelete"}),
+        (DELETING, {"delete", "forceDelete"}),
+    ],
+)
+def test_a_deletion_gives_way_only_to_another_one(task_state: str, replacing: set[str]) -> None:
+    rows = [row(vm_state=vm_state, task_state=task_state) for vm_state in STATUS]
+    if task_state == RESTORING:
+        rows = [row(vm_state=SOFT_DELETED, task_state=task_state)]
+    doing = {name: move for name, move in ASKED.items() if "task_state" in move.target}
+    assert {name for name, move in doing.items() if any(move.wrong(each) is None for each in rows)} == replacing

@@ -372,3 +372,23 @@ def test_a_host_with_a_stale_copy_is_not_used(
     hypervisor.guests.delete("copy")
     ha.cloud.settle()
     assert service(ha, "fake-1")["status"] == "enabled"
+
+
+def test_what_is_being_deleted_stays_so() -> None:
+    cloud = MemoryCloud({"compute": {"reclaim_instance_interval": 600}})
+    ha = Ha(cloud.client("admin"))
+    ha.host(ha.segment(), "fake-1")
+    frozen, server = on(ha, "fake-1"), on(ha, "fake-1")
+    ha.compute.act(frozen, {"pause": None})
+    cloud.settle()
+    hypervisor = cloud.cloud.drivers.hypervisor
+    assert isinstance(hypervisor, FakeHypervisor)
+    hypervisor.behaviour.fail("ensure_stopped", times=None)
+    for each in (frozen, server):
+        assert ha.compute.delete(f"/servers/{each}").status == 204
+    uuid = ha.reported()
+    cloud.advance(60)
+    said = [(each["status"], each["message"]) for each in ha.vmoves(uuid)]
+    assert said == [("ignored", "it is being deleted")] * 2
+    assert {ha.compute.server(each)["OS-EXT-STS:task_state"] for each in (frozen, server)} == {"soft-deleting"}
+    cloud.close()
