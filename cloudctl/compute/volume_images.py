@@ -20,7 +20,7 @@ from cloudctl.db import Connection
 from cloudctl.errors import Invalid
 from cloudctl.image import images
 from cloudctl.image.images import SAVING, NewImage
-from cloudctl.rest.body import BodyError, Check, Length, LooseInt, extra, structure
+from cloudctl.rest.body import BodyError, Check, Length, LooseInt, extra, parse, structure
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Origin
 from cloudctl.volume import snapshots, states, uploads, volumes
@@ -71,13 +71,13 @@ def devices(properties: Mapping[str, str]) -> tuple[NewDevice, ...]:
     if MAPPING not in properties:
         return ()
     try:
-        return tuple(_devices(json.loads(properties[MAPPING])))
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        return tuple(_devices(parse(properties[MAPPING].encode())))
+    except (BodyError, ValueError, TypeError):
         raise Invalid("Block Device Mapping is Invalid: that of the image cannot be read.") from None
 
 
 def _devices(described: Any) -> Iterator[NewDevice]:
-    """Raises ValueError, TypeError, KeyError, AttributeError, OverflowError (of an infinity)."""
+    """Raises ValueError, TypeError."""
     if not isinstance(described, list):
         raise TypeError("it is not a list")
     for each in described:

@@ -13,7 +13,7 @@ from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.image import images
 from cloudctl.image.images import Image
-from cloudctl.rest.body import BodyError, parse
+from cloudctl.rest.body import INTEGER_MOST, BodyError, parse
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import backups, encryption, groups, kinds, quotas, snapshots, states, types, volumes
 from cloudctl.volume.options import VolumeOptions
@@ -270,13 +270,15 @@ def remembered(found: Image) -> dict[str, str]:
 
 
 def _size(wanted: NewVolume, source: Source) -> int:
-    if wanted.size is None:
-        if source.exists:
-            return source.least
+    if wanted.size is None and not source.exists:
         raise Invalid("Invalid input received: Volume size 'None' must be an integer and greater than 0")
-    if wanted.size < source.least:
-        raise Invalid(f"Invalid input received: {source.why.format(size=wanted.size, least=source.least)}")
-    return wanted.size
+    size = source.least if wanted.size is None else wanted.size
+    if size < source.least:
+        raise Invalid(f"Invalid input received: {source.why.format(size=size, least=source.least)}")
+    # The disk of an image, or what its properties say of disks, may have any size.
+    if size > INTEGER_MOST:
+        raise Invalid(f"Invalid input received: Volume size '{size}' is greater than the maximum of {INTEGER_MOST}")
+    return size
 
 
 def _type(conn: Connection, caller: Caller, wanted: NewVolume, source: Source, options: VolumeOptions) -> VolumeType:

@@ -97,6 +97,29 @@ def test_what_an_image_says_of_a_disk_is_checked_as_if_it_had_been_asked_for(dem
     assert refusal(demo.create(imageRef=other))[:2] == (400, "badRequest")
 
 
+@pytest.mark.parametrize(("size", "status"), [("1e30", 400), (str(2**31), 400), ("-1", 400), ("null", 202), ("1", 202)])
+def test_what_an_image_says_of_a_disks_size_may_be_nonsense(
+    demo: Asking, admin: Asking, size: str, status: int
+) -> None:
+    made = snapshot(demo, demo.boot(**root_volume(demo)))
+    demo.cloud.settle()
+    project = demo.server(demo.boot())["tenant_id"]
+    unlimited = {"quota_set": {"gigabytes": -1}}
+    assert admin.client.put(f"/volume/v3/os-quota-sets/{project}", unlimited).status == 200
+    (disk,) = json.loads(image(demo, made)["block_device_mapping"])
+    text = json.dumps([{**disk, "volume_size": json.loads(size)}])
+    other = other_image(demo, block_device_mapping=text, bdm_v2="True")
+    assert demo.create(imageRef=other).status == status
+
+
+@pytest.mark.parametrize("odd", ["\\ud800", "\\u0000"])
+def test_what_an_image_says_of_disks_may_be_no_text(demo: Asking, odd: str) -> None:
+    for name in ("snapshot_id", "device_name", "tag"):
+        each = {"source_type": "snapshot", "destination_type": "volume", "snapshot_id": "x", "boot_index": 0, name: "?"}
+        made = other_image(demo, block_device_mapping=json.dumps([each]).replace("?", odd), bdm_v2="True")
+        assert refusal(demo.create(imageRef=made))[:2] == (400, "badRequest")
+
+
 def test_nothing_is_left_of_such_an_image_that_fails(demo: Asking, volumes: FakeVolumeBackend) -> None:
     server_id = demo.boot(**root_volume(demo))
     volumes.behaviour.fail("ensure_snapshot", times=None, error=DriverError("it is broken"))

@@ -426,6 +426,7 @@ def test_a_volume_of_an_image_of_volumes_is_made_of_its_boot_volume(demo: Asking
         ('[{"source_type": "snapshot", "boot_index": 0, "snapshot_id": "\\ud800"}]', None),
         ('[{"source_type": "snapshot", "boot_index": 0, "snapshot_id": "\\u0000"}]', None),
         ('[{"source_type": "snapshot", "boot_index": 0, "snapshot_id": "a"}]', "a"),
+        ('[{"source_type": "snapshot", "boot_index": 0, "snapshot_id": "\\ud800"}]', None),
     ],
 )
 def test_which_snapshot_an_image_names(text: str, found: str | None) -> None:
