@@ -25,6 +25,7 @@ from cloudctl.volume.tables import Attachment, Volume
 
 RESERVED, ATTACHING, ATTACHED, DETACHING = "reserved", "attaching", "attached", "detaching"
 ERROR_ATTACHING, ERROR_DETACHING = "error_attaching", "error_detaching"
+FAILING = {ERROR_ATTACHING: ATTACHING, ERROR_DETACHING: DETACHING}
 
 # A volume takes the strongest status of its attachments.
 STRENGTH = (ATTACHED, ATTACHING, DETACHING, RESERVED)
@@ -229,7 +230,7 @@ def complete(
     now: datetime,
     device: str | None = None,
 ) -> None:
-    """`attached`, and the volume `in-use`. `connection`: the backend's answer; None: the stored one stays.
+    """`attached`, and the volume `in-use`; `detaching` stays. `connection`: the backend's answer; None: the stored one.
 
     Repeating it changes nothing. Raises NotFound.
     """
@@ -237,18 +238,20 @@ def complete(
     values: dict[str, Any] = {"host": host or attachment.host, "device": device or attachment.device}
     if connection is not None:
         values["connection"] = dict(connection)
-    if attachment.status != ATTACHED:
+    # As long as it is being ended, nobody may connect its host anew.
+    if attachment.status not in (ATTACHED, DETACHING):
         values |= {"status": ATTACHED, "attached_at": now}
     _set(conn, attachment_id, **values)
     follow(conn, attachment.volume_id, now)
 
 
 def fail(conn: Connection, attachment_id: str, now: datetime, status: str = ERROR_ATTACHING) -> None:
-    """Set `error_…`: the attachment no longer holds the volume. One that is gone is not an error."""
+    """Set `error_…`: the attachment no longer holds the volume. One that is gone, or does something else, stays so."""
     attachment = find(conn, attachment_id)
     if attachment is not None:
         volumes.get(conn, attachment.volume_id, lock=True)
-        _set(conn, attachment_id, status=status)
+        mine = (Attachment.id == attachment_id) & (Attachment.status == FAILING[status])
+        conn.execute(update(Attachment).where(mine).values(status=status))
         follow(conn, attachment.volume_id, now)
 
 

@@ -131,6 +131,25 @@ def test_an_attachment_that_ends_while_its_host_is_being_connected_leaves_no_con
     assert backend.volumes.get(id).hosts == () and volume(demo, id)["status"] == "available"
 
 
+def test_an_attachment_that_is_ended_stays_detaching_whatever_comes_of_its_connection(
+    make: Any, cloud: Any, demo: Any, backend: Any, meanwhile: Any, do: Any
+) -> None:
+    id = make()["id"]
+    made = reserve(demo, id).json()["attachment"]["id"]
+
+    def end() -> None:
+        assert demo.delete(f"{URL}/{made}", headers=LATEST).status == 200
+        backend.behaviour.fail("connect", error=DriverError("no"))
+
+    meanwhile(end)
+    answer = demo.put(f"{URL}/{made}", {"attachment": {"connector": {"host": "h1"}}}, headers=LATEST)
+    assert (answer.status, volume(demo, id)["status"]) == (503, "detaching")
+    do(attachments.complete, made, None, None)
+    assert demo.get(f"{URL}/{made}", headers=LATEST).json()["attachment"]["status"] == "detaching"
+    cloud.settle()
+    assert volume(demo, id)["status"] == "available"
+
+
 def test_a_host_that_another_attachment_needs_stays_connected_when_one_ends_meanwhile(
     make: Any, cloud: Any, demo: Any, admin: Any, backend: Any, meanwhile: Any
 ) -> None:
