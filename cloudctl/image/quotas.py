@@ -46,6 +46,12 @@ def begun(conn: Connection, project_id: str, status: str) -> int:
     return _sum(conn, select(func.sum(Image.staged_size)).where(*mine))
 
 
+def begun_count(conn: Connection, project_id: str) -> int:
+    """How many uploads have arrived and are not finished yet. They are counted already."""
+    mine = (Image.owner == project_id, Image.status.in_(BUSY), Image.upload_id.is_not(None))
+    return conn.execute(select(func.count()).select_from(Image).where(*mine)).scalar_one()
+
+
 def _sum(conn: Connection, query: Select[Any]) -> int:
     """PostgreSQL adds up 64-bit numbers to a Decimal, which `mebibytes` would round down, and which is no JSON."""
     return int(conn.execute(query).scalar_one() or 0)

@@ -22,7 +22,7 @@ from cloudctl.image import images as domain
 from cloudctl.image import properties, signatures
 from cloudctl.image.data import ImageData
 from cloudctl.image.images import QUEUED, SAVING, UPLOADING
-from cloudctl.image.quotas import MIB, QUOTAS, begun, mebibytes
+from cloudctl.image.quotas import MIB, QUOTAS, begun, begun_count, mebibytes
 from cloudctl.image.store import ImageStore, held
 from cloudctl.image.tables import Image
 from cloudctl.rest import quota
@@ -35,6 +35,7 @@ log = Logger()
 
 RULES = {SAVING: "image:images:upload", UPLOADING: "image:images:stage"}
 TOTALS = {SAVING: "image_size_total", UPLOADING: "image_stage_total"}
+COUNT = "image_count_uploading"
 # The moves that lead there; `… failed` leads back.
 BEGINS = {SAVING: "save", UPLOADING: "stage"}
 
@@ -61,14 +62,16 @@ def check(
     owner = image.owner or ""
     caller.require(RULES[status], project_id=owner)
     wanted = _wanted(conn, image, size, status)
-    wanted["image_count_uploading"] += under_way(owner)
     limits = quota.check(conn, QUOTAS, owner, wanted)
+    # Those that have begun are counted already, and flow until they are answered.
+    if limits[COUNT] != UNLIMITED and (flowing := under_way(owner) - begun_count(conn, owner)) > 0:
+        quota.check(conn, QUOTAS, owner, {COUNT: wanted[COUNT] + flowing})
     total = TOTALS[status]
     if limits[total] == UNLIMITED:
         return Admitted(owner, total)
     used = quota.used(conn, QUOTAS, total, owner)
     room = max(0, limits[total] - used) * MIB
-    # Those that have begun are in `used`, and flow until they are answered: they must not be held against it twice.
+    # These, too, must not be held against it twice.
     most = room + begun(conn, owner, status)
     return Admitted(owner, total, most, QUOTAS.told(total, mebibytes(room) + 1, used, limits[total]))
 
@@ -80,7 +83,7 @@ def _wanted(conn: Connection, image: Image, size: int, status: str) -> dict[str,
     signatures.refuse(properties.of(conn, [image.id])[image.id])
     if status == SAVING:
         domain.formats(image)
-    return {TOTALS[status]: mebibytes(size), "image_count_uploading": 1}
+    return {TOTALS[status]: mebibytes(size), COUNT: 1}
 
 
 def end_staging(conn: Connection, image_id: str, upload_id: str, now: datetime) -> bool:

@@ -257,6 +257,29 @@ def test_uploads_that_are_still_flowing_count_as_uploads(cloud: MemoryCloud, dem
     assert upload(demo, ids[1]).status == 204
 
 
+def test_an_upload_that_has_arrived_counts_once(
+    cloud: MemoryCloud, demo: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud.transact(limited, project_of(demo), "image_count_uploading", 2)
+    ids = [create(demo)["id"] for _ in range(3)]
+    first = Upload(cloud, f"{IMAGES}/{ids[0]}/file", demo.token, None)
+    rename = Path.replace
+    others: list[Upload] = []
+
+    def upload_others(source: Path, target: Path) -> Path:
+        monkeypatch.undo()
+        for image_id in ids[1:]:
+            others.append(Upload(cloud, f"{IMAGES}/{image_id}/file", demo.token, None))
+            others[-1].send_chunks(12)
+        return rename(source, target)
+
+    monkeypatch.setattr(Path, "replace", upload_others)
+    first.send_chunks(15, 0)
+    for each in others:
+        each.send_chunks(0, 0)
+    assert [parse(each.transport.value(), "PUT").status for each in (first, *others)] == [204, 204, 413]
+
+
 def test_the_spool_may_be_elsewhere(tmp_path: Any) -> None:
     cloud = MemoryCloud({"image": {"spool_directory": str(tmp_path / "spool")}})
     demo = cloud.client("demo")
