@@ -20,7 +20,7 @@ from cloudctl.db.columns import new_id, utc
 from cloudctl.drivers.specs import HostInventory
 from cloudctl.placement import aggregates
 from cloudctl.placement.names import DISABLED, DISK_GB, MEMORY_MB, NODE, VCPU
-from cloudctl.placement.tables import Allocation, Inventory, Provider, ProviderAggregate, ProviderTrait
+from cloudctl.placement.tables import NAME_MOST, Allocation, Inventory, Provider, ProviderAggregate, ProviderTrait
 from cloudctl.placement.tables import Host as Host  # the record of this resource, for those who import from here
 
 log = Logger()
@@ -207,8 +207,8 @@ def _provide(
     has = {row[:2]: row[2:] for row in _those(conn, _promised, names)}
     for host in rows:
         changed = False
-        if host.id not in known and not _new_provider(conn, host, now):
-            log.warn("host {name} gets no servers: a resource provider of a client has its name", name=host.name)
+        if host.id not in known and (why := _new_provider(conn, host, now)):
+            log.warn("host {name} gets no servers: {why}", name=host.name, why=why)
             continue
         for name, values in wanted.get(host.name, {}).items():
             row = has.get((host.id, name))
@@ -224,14 +224,16 @@ def _provide(
             conn.execute(update(Provider).where(Provider.id == host.id).values(moved))
 
 
-def _new_provider(conn: Connection, host: Host, now: datetime) -> bool:
-    """False if another provider has the host's name: nothing can be taken of the host as long as that is so."""
+def _new_provider(conn: Connection, host: Host, now: datetime) -> str | None:
+    """Why the host gets no provider of its own: nothing can be taken of it as long as that is so."""
+    if len(host.name) > NAME_MOST:
+        return f"the name of a resource provider has at most {NAME_MOST} characters"
     times = {"created_at": now, "updated_at": now}
     new = insert(Provider).values(id=host.id, name=host.name, root_id=host.id, **times)
     if not _unless_there(conn, new) and conn.execute(select(Provider.id).where(Provider.id == host.id)).first() is None:
-        return False
+        return "a resource provider of a client has its name"
     _unless_there(conn, insert(ProviderTrait).values(provider_id=host.id, trait=NODE))
-    return True
+    return None
 
 
 def _unless_there(conn: Connection, row: Insert) -> bool:
@@ -314,7 +316,7 @@ def remove(conn: Connection, host: Host) -> bool:
 
 
 def _is_held(conn: Connection, host: Host) -> bool:
-    """Whether somebody may have a share of it. A host whose name a client's provider has got no provider itself."""
+    """Whether somebody may have a share of it. A host may have got no provider: see `_new_provider`."""
     own = select(Provider.id).where(Provider.id == host.id)
     shares = select(Allocation.consumer_id).where(Allocation.provider_id == host.id).limit(1)
     return conn.execute(own).first() is not None or conn.execute(shares).first() is not None

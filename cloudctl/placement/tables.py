@@ -38,12 +38,16 @@ class Host(Record, table="hosts"):
     up_since: Field[datetime | None] = time()  # when the machine was started, if its driver can tell
 
 
+# The longest name of a provider, as in placement's API. Hosts may have longer ones.
+NAME_MOST = 200
+
+
 class Provider(Record, table="resource_providers"):
     """Anything that consumers take a share of: a host, a part of one, a pool that hosts share."""
 
     number: Field[int] = column(Integer, primary_key=True, autoincrement=True)
     id: Field[str] = identifier(unique=True)  # for a host: the host's
-    name: Field[str] = column(String(200), unique=True)
+    name: Field[str] = column(String(NAME_MOST), unique=True)
     # Raised by every change to what it has, what is taken of it, and what is said about it.
     generation: Field[int] = column(Integer, default=0)
     parent_id: Field[str | None] = optional_text(64)

@@ -113,6 +113,16 @@ def test_a_host_waits_for_its_name_if_a_client_has_given_it_to_a_provider(db: Da
     assert not db.transact(False, hosts.remove, row)
 
 
+def test_a_host_with_a_name_that_no_provider_can_have_gets_no_servers(db: Database) -> None:
+    for _ in range(2):
+        filled(db, machine("a" * 201), machine("b" * 200))
+    assert claim(db, "one") == "b" * 200
+    with pytest.raises(NoValidHost):
+        claim(db, "two", Wish(WISH.resources, requested="a" * 201))
+    long = next(row for row in db.transact(True, hosts.every) if len(row.name) == 201)
+    assert db.transact(False, hosts.remove, long)
+
+
 def test_nothing_is_taken_of_inventories_without_a_provider(db: Database) -> None:
     filled(db, machine("a"))
     db.transact(False, lambda conn: conn.execute(delete(Provider)))

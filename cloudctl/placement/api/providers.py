@@ -13,7 +13,7 @@ from cloudctl.errors import Invalid
 from cloudctl.placement import allocations, candidates, providers
 from cloudctl.placement.api import gates, queries
 from cloudctl.placement.providers import NewProvider
-from cloudctl.placement.tables import Consumer, Provider
+from cloudctl.placement.tables import NAME_MOST, Consumer, Provider
 from cloudctl.rest.body import MISSING, Body, Items, Length, Missing, Pattern, Range, Uuid, gated
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
@@ -38,7 +38,7 @@ LINKS = {
     "allocations": since(1, 11, "a provider links to its allocations"),
 }
 
-ProviderName = Annotated[str, Length(1, 200)]
+ProviderName = Annotated[str, Length(1, NAME_MOST)]
 Generation = Annotated[int, Range(0)]
 # An aggregate is shown as it was written, with dashes or without.
 AggregateId = Annotated[str, Pattern(r"[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}", "a 'uuid'")]
