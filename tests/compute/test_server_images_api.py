@@ -109,6 +109,22 @@ def test_nothing_is_left_of_an_image_that_fails(demo: Asking, server_id: str, hy
     assert (found["status"], found["OS-EXT-STS:task_state"]) == ("ACTIVE", None)
 
 
+@pytest.mark.parametrize("action", [{"createImage": {"name": "x"}}, {"shelve": None}])
+def test_an_image_over_the_limit_of_what_is_stored_is_not_kept(
+    demo: Asking, admin: Asking, server_id: str, action: dict[str, Any]
+) -> None:
+    before = images(demo)
+    service = admin.client.get("/identity/v3/services?type=image").json()["services"][0]["id"]
+    limit = {"service_id": service, "resource_name": "image_size_total", "default_limit": 0}
+    assert admin.client.post("/identity/v3/registered_limits", {"registered_limits": [limit]}).status == 201
+    assert demo.act(server_id, action).status == 202
+    demo.cloud.settle()
+    found = demo.server(server_id)
+    assert images(demo) == before and (found["status"], found["OS-EXT-STS:task_state"]) == ("ACTIVE", None)
+    told = demo.get(f"/servers/{server_id}/os-instance-actions").json()["instanceActions"]
+    assert [(each["action"], each["message"]) for each in told] == [(*action, "Error"), ("create", None)]
+
+
 @pytest.mark.parametrize("seconds", [0.0, 0.5, 1.0])
 def test_nothing_is_left_of_an_image_that_is_deleted_meanwhile(
     demo: Asking, server_id: str, hypervisor: FakeHypervisor, seconds: float

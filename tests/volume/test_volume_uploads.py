@@ -121,6 +121,19 @@ def test_an_upload_that_fails_leaves_no_image(make: Any, demo: Any, cloud: Any, 
     assert not cloud.cloud.made(ImageStore).path(told["image_id"]).exists()
 
 
+def test_what_is_over_the_limit_of_images_is_not_kept(
+    make: Any, demo: Any, admin: Any, cloud: Any, backend: Any
+) -> None:
+    service = admin.get("/identity/v3/services?type=image").json()["services"][0]["id"]
+    limit = {"service_id": service, "resource_name": "image_size_total", "default_limit": 0}
+    assert admin.post("/identity/v3/registered_limits", {"registered_limits": [limit]}).status == 201
+    id = make()["id"]
+    fill(backend, id, "what it holds")
+    image_id = upload(demo, id).json()["os-volume_upload_image"]["image_id"]
+    cloud.settle()
+    assert (volume(demo, id)["status"], image(demo, image_id)) == ("available", None)
+
+
 def test_a_volume_that_is_uploaded_is_left_alone(make: Any, demo: Any) -> None:
     id = make()["id"]
     assert upload(demo, id).status == 202

@@ -10,8 +10,10 @@ from cloudctl.image import images as domain
 from cloudctl.image import kinds
 from cloudctl.image.data import ImageData, Measured
 from cloudctl.image.images import SAVING
+from cloudctl.image.quotas import QUOTAS, mebibytes
 from cloudctl.image.store import ImageStore
 from cloudctl.image.tables import Image
+from cloudctl.rest import quota
 from cloudctl.tasks import Context, Step, Transient, Workflow
 from cloudctl.tasks.workflow import Task
 
@@ -43,5 +45,8 @@ def activation(db: Database, data: ImageData) -> Workflow:
 
 
 def _active(conn: Connection, image: Image, measured: Measured, now: datetime) -> None:
+    """Raises OverQuota, Gone."""
+    # How much there is was not known before.
+    quota.take(conn, QUOTAS, image.owner or "", {"image_size_total": mebibytes(measured.size)})
     if not domain.activate(conn, image.id, "saved", measured, now):
         raise Gone(f"The image {image.id} was deleted.")
