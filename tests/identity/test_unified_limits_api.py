@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from cloudctl.identity import limits
+
 
 @pytest.fixture
 def admin(keystone: Any) -> str:
@@ -29,6 +31,20 @@ def registered(keystone: Any, admin: str, service: str) -> Any:
     response = post(keystone, admin, "registered_limits", item)
     assert response.status == 201, response
     return response.json()["registered_limits"][0]
+
+
+@pytest.mark.parametrize("one", [True, False])
+def test_a_limit_that_goes_while_it_is_read_is_not_shown(
+    keystone: Any, admin: str, service: str, registered: Any, monkeypatch: pytest.MonkeyPatch, one: bool
+) -> None:
+    """With PostgreSQL each read sees what is there by then."""
+    limit = {"service_id": service, "resource_name": "cores", "resource_limit": 1}
+    limit["project_id"] = keystone.made.demo_project_id
+    made = post(keystone, admin, "limits", limit).json()["limits"][0]
+    # As if both had been deleted after the first read.
+    monkeypatch.setattr(limits, "registered_of", lambda conn, rows: {})
+    answer = keystone.ask("GET", f"/limits/{made['id']}" if one else "/limits", token=admin)
+    assert (answer.status, answer.json().get("limits")) == ((404, None) if one else (200, []))
 
 
 def test_registered_limits_are_made_together_or_not_at_all(keystone: Any, admin: str, service: str) -> None:

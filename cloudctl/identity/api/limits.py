@@ -8,7 +8,7 @@ from attrs import frozen
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
-from cloudctl.identity import limits
+from cloudctl.identity import limits, records
 from cloudctl.identity.api.collection import link, listed, page, paged
 from cloudctl.identity.api.fields import Description, Id, changes, unknown_as_foreign
 from cloudctl.identity.tables import ProjectLimit, RegisteredLimit
@@ -149,6 +149,9 @@ class Limits:
             own = [mine | (limit.domain_id == identity.domain_id) & (limit.domain_id != "")]
         found = page(conn, call, limits.LIMITS, *own)
         registered = limits.registered_of(conn, found.rows)
+        # One that is deleted between these two reads, with what it was registered by, is not there.
+        left = [row for row in found.rows if row.registered_limit_id in registered]
+        found = Page(left, found.more and bool(left))
         return paged(call, "limits", found, lambda call, row: view(call, row, registered[row.registered_limit_id]))
 
     @routes.post(
@@ -196,7 +199,11 @@ class Limits:
         await self.db.run(limits.remove, limit_id)
 
     def _view(self, conn: Connection, call: Call, row: ProjectLimit) -> dict[str, Any]:
-        return view(call, row, limits.registered_of(conn, [row])[row.registered_limit_id])
+        registered = limits.registered_of(conn, [row]).get(row.registered_limit_id)
+        if registered is None:
+            # It was deleted, too, since the limit was read.
+            raise records.not_found("limit", row.id)
+        return view(call, row, registered)
 
 
 def view(call: Call, row: ProjectLimit, registered: RegisteredLimit) -> dict[str, Any]:
