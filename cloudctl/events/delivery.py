@@ -54,20 +54,12 @@ class Ordering(Rounds):
         self.db = db
         self.options = options
         self._trimmed_at = clock.seconds()
-        self._more = False
-        db.on_commit(outbox.WRITTEN, self._told, elsewhere=self._told)
-
-    def _told(self) -> None:
-        self._more = True
-        self.look_now()
+        db.on_commit(outbox.WRITTEN, self.look_now, elsewhere=self.look_now)
 
     async def look(self) -> None:
         """One round. Raises what the database raises."""
-        self._more = True
-        while self._more and self.running:
-            self._more = False
-            while await self.db.read(outbox.is_waiting):
-                await self.db.run(outbox.order)
+        while await self.db.read(outbox.is_waiting):
+            await self.db.run(outbox.order)
         if self.clock.seconds() - self._trimmed_at >= TRIM:
             self._trimmed_at = self.clock.seconds()
             for name, count in await self.db.run(self._trim):
@@ -86,24 +78,16 @@ class Following(Rounds):
         self.db = db
         self.receiver = name
         self.types = types
-        self._more = False
         db.wishes.add(*types)
-        db.on_commit(outbox.ORDERED, self._told, elsewhere=self._told)
-
-    def _told(self) -> None:
-        self._more = True
-        self.look_now()
+        db.on_commit(outbox.ORDERED, self.look_now, elsewhere=self.look_now)
 
     def wanted(self, found: Sequence[Event]) -> list[Event]:
         return [each for each in found if matches(each.type, self.types)]
 
     async def look(self) -> None:
         """One round. Raises what the database raises."""
-        self._more = True
-        while self._more and self.running:
-            self._more = False
-            while await self.go_on() and self.running:
-                pass
+        while await self.go_on() and self.running:
+            pass
 
     @abstractmethod
     async def go_on(self) -> bool:

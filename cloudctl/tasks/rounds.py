@@ -22,7 +22,8 @@ class Rounds(Service):
         self.trouble = trouble
         self.at_once = at_once
         self._calls: LoopingCall | None = None
-        self._round: Deferred[None] | None = None
+        self._under_way: Deferred[None] | None = None
+        self._looking = self._again = False
 
     @abstractmethod
     async def look(self) -> None:
@@ -39,15 +40,28 @@ class Rounds(Service):
         super().stopService()
         if self._calls is not None and self._calls.running:
             self._calls.stop()
-        return self._round
+        return self._under_way
 
     def look_now(self) -> None:
-        """Begin the next round at once, unless one is under way: then the next comes in its time."""
-        if self._calls is not None and self._calls.running and (self._round is None or self._round.called):
+        """Begin a round at once. If one is under way, another one follows it: it may have looked too early."""
+        if self._looking:
+            self._again = True
+        elif self._calls is not None and self._calls.running:
             self._calls.reset()
             self._look()
 
-    def _look(self) -> Deferred[None]:
-        self._round = ensureDeferred(self.look())
-        self._round.addErrback(lambda failure: log.failure(self.trouble, failure))
-        return self._round
+    def _look(self) -> Deferred[None] | None:
+        # Where `look_now` has begun a round, the timer waits for its end.
+        if not self._looking:
+            self._under_way = ensureDeferred(self._rounds())
+        return self._under_way
+
+    async def _rounds(self) -> None:
+        self._looking = self._again = True
+        while self._again and self.running:
+            self._again = False
+            try:
+                await self.look()
+            except Exception:
+                log.failure(self.trouble)
+        self._looking = False

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from attrs import define, field
 from sqlalchemy import select
+from twisted.internet.task import Clock, deferLater
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
@@ -36,10 +37,14 @@ class Internet:
     bodies: list[bytes] = field(factory=list)
     down: bool = False
     refuses: str = ""  # events of this type are answered 400
+    takes: float = 0.0  # seconds before each answer
+    clock: Clock | None = None
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> int:
         if self.down:
             raise FetchError("nobody answers")
+        if self.clock is not None and self.takes:
+            await deferLater(self.clock, self.takes, lambda: None)
         event = json.loads(body)
         if event["event_type"] == self.refuses:
             return 400
@@ -59,7 +64,7 @@ def deliveries(cloud: MemoryCloud) -> list[Delivery]:
 
 @pytest.fixture
 def internet(cloud: MemoryCloud) -> Internet:
-    made = Internet()
+    made = Internet(clock=cloud.clock)
     (delivery,) = deliveries(cloud)
     delivery.send = Webhook(HOOK, cloud.clock, made.post).send
     return made
@@ -180,6 +185,16 @@ def test_a_receiver_that_is_down_for_a_minute_gets_everything_in_order(cloud: Me
     assert internet.types == [f"test.{number}" for number in range(121)]
     well = receiver(cloud)
     assert (well.failures, well.error, well.stuck_since) == (0, None, None)
+
+
+def test_a_receiver_that_answers_slowly_gets_each_event_once(cloud: MemoryCloud, internet: Internet) -> None:
+    internet.takes = 12.0  # longer than a period
+    for number in range(3):
+        tell(cloud, number)
+        cloud.advance(1)
+    for _ in range(60):
+        cloud.advance(1)
+    assert internet.types == ["test.0", "test.1", "test.2"]
 
 
 def test_pauses_grow_while_nobody_answers(cloud: MemoryCloud, internet: Internet) -> None:
