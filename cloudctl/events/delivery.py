@@ -28,7 +28,12 @@ log = Logger()
 PERIOD = 5.0  # seconds: new events go at once, those not taken are retried at this pace
 TRIM = 60.0
 LEASE = 120.0
-AT_ONCE = 50  # events between two records of how far a receiver has come
+# Events, and seconds, between two records of how far a receiver has come: long before the lease ends.
+AT_ONCE, ENOUGH = 50, 60.0
+
+
+class Undelivered(Exception):
+    """The receiver did not take the event. It is asked again later."""
 
 
 @frozen
@@ -43,7 +48,8 @@ class Outcome:
     why: str | None = None
 
 
-Send = Callable[[Sequence[Event]], Awaitable[Outcome]]
+# Whether the receiver took the event; False: it never will. Raises Undelivered.
+Send = Callable[[Event], Awaitable[bool]]
 
 
 class Ordering(Rounds):
@@ -95,7 +101,7 @@ class Following(Rounds):
 
 
 class Delivery(Following):
-    """To a receiver outside. `send` delivers events one after another, and does not raise for foreseen failures."""
+    """To a receiver outside. `lease`: seconds, longer by `ENOUGH` than one event may take."""
 
     def __init__(
         self,
@@ -105,10 +111,12 @@ class Delivery(Following):
         types: tuple[str, ...],
         owner: str,
         send: Send,
+        lease: float = LEASE,
     ) -> None:
         super().__init__(clock, db, name, types)
         self.owner = owner
         self.send = send
+        self.lease = lease
 
     async def go_on(self) -> bool:
         if not await self.db.read(_is_behind, self.receiver):
@@ -117,16 +125,28 @@ class Delivery(Following):
         if not found:
             return False
         wanted = self.wanted(found)[:AT_ONCE]
-        outcome = await self.send(wanted) if wanted else Outcome(0)
-        if outcome.why is None and len(wanted) < AT_ONCE:
+        outcome = await self._send(wanted)
+        if outcome.done == len(wanted) < AT_ONCE:
             position = found[-1].position  # past unwanted events after the last wanted one, too
         else:
             position = wanted[outcome.done - 1].position if outcome.done else None
         return await self.db.run(self._note, position, outcome)
 
+    async def _send(self, events: Sequence[Event]) -> Outcome:
+        """Fewer of them to a receiver that is slow, so that no other process takes it over meanwhile."""
+        end, refused = self.clock.seconds() + ENOUGH, 0
+        for done, event in enumerate(events):
+            if self.clock.seconds() >= end:
+                return Outcome(done, refused)
+            try:
+                refused += not await self.send(event)
+            except Undelivered as error:
+                return Outcome(done, refused, str(error))
+        return Outcome(len(events), refused)
+
     def _take(self, conn: Connection) -> Sequence[Event]:
-        """Nothing if another process delivers, or if it is too early for a retry."""
-        taken = receivers.take(conn, self.receiver, self.owner, utc(self.db.now(conn)), LEASE)
+        """Nothing if another process delivers, or if it is to be left alone still."""
+        taken = receivers.take(conn, self.receiver, self.owner, utc(self.db.now(conn)), self.lease)
         if taken is None:
             return ()
         found = outbox.after(conn, taken.position)
@@ -137,7 +157,7 @@ class Delivery(Following):
     def _note(self, conn: Connection, position: int | None, outcome: Outcome) -> bool:
         now = utc(self.db.now(conn))
         if position is not None:
-            mine = receivers.advance(conn, self.receiver, self.owner, position, outcome.refused, now, LEASE)
+            mine = receivers.advance(conn, self.receiver, self.owner, position, outcome.refused, now, self.lease)
             if not mine:
                 return False
         if outcome.why is None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 
-from sqlalchemy import insert, or_, select, update
+from sqlalchemy import case, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
@@ -54,8 +54,10 @@ def let_go(conn: Connection, name: str, owner: str) -> None:
 
 
 def advance(conn: Connection, name: str, owner: str, position: int, refused: int, now: datetime, lease: float) -> bool:
-    """Note that it has everything up to `position`, and renew the lease. False: another process has taken over."""
-    well = {"position": position, "failures": 0, "error": None, "stuck_since": None, "not_before": 0.0}
+    """It has all up to there, and was renewed. False: another process has taken over."""
+    # Events that were too old may have been passed over meanwhile.
+    furthest = case((Receiver.position > position, Receiver.position), else_=position)
+    well = {"position": furthest, "failures": 0, "error": None, "stuck_since": None, "not_before": 0.0}
     mine = Receiver.name == name, Receiver.owner == owner
     values = {**well, "refused": Receiver.refused + refused, "lease_until": seconds(now) + lease}
     return conn.execute(update(Receiver).where(*mine).values(**values)).rowcount > 0

@@ -13,7 +13,7 @@ from cloudctl.composition import Part, Service, Surroundings
 from cloudctl.drivers.boundary import call
 from cloudctl.drivers.interfaces import IBus, IBusPublishing
 from cloudctl.events.buses import ToBus
-from cloudctl.events.delivery import Delivery, Ordering
+from cloudctl.events.delivery import LEASE, Delivery, Ordering
 from cloudctl.events.options import EventOptions
 from cloudctl.events.webhooks import Poster, Webhook
 from cloudctl.rest.app import ApiApp
@@ -54,7 +54,8 @@ def _deliveries(cloud: Surroundings, options: EventOptions) -> Iterator[IService
     poster = Poster(cloud.reactor, permits(options.webhook_networks), options.webhook_timeout)
     for name, webhook in options.webhooks.items():
         send = Webhook(webhook, cloud.clock, poster.post).send
-        yield Delivery(cloud.clock, cloud.db, f"webhook {name}", webhook.types, owner, send)
+        lease = LEASE + options.webhook_timeout
+        yield Delivery(cloud.clock, cloud.db, f"webhook {name}", webhook.types, owner, send, lease)
     if IBusPublishing.providedBy(cloud.bus):
         yield Delivery(cloud.clock, cloud.db, "bus", options.bus_types, owner, ToBus(cloud.bus).send)
 

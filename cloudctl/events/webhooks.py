@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import hmac
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import orjson
@@ -23,7 +23,7 @@ from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgentEndpointFactory
 from zope.interface import implementer
 
-from cloudctl.events.delivery import Outcome
+from cloudctl.events.delivery import Undelivered
 from cloudctl.events.envelope import envelope
 from cloudctl.events.options import WebhookOptions, key
 from cloudctl.events.tables import Event
@@ -49,18 +49,15 @@ class Webhook:
     clock: IReactorTime
     post: Post
 
-    async def send(self, events: Sequence[Event]) -> Outcome:
-        refused = 0
-        for number, event in enumerate(events):
-            try:
-                status = await self._send(event)
-            except FetchError as error:
-                return Outcome(number, refused, error.message)
-            if status in REFUSALS:
-                refused += 1
-            elif not 200 <= status < 300:
-                return Outcome(number, refused, f"it answers {status}")
-        return Outcome(len(events), refused)
+    async def send(self, event: Event) -> bool:
+        """Whether it took the event; False: it never will. Raises Undelivered."""
+        try:
+            status = await self._send(event)
+        except FetchError as error:
+            raise Undelivered(error.message) from error
+        if status not in REFUSALS and not 200 <= status < 300:
+            raise Undelivered(f"it answers {status}")
+        return status not in REFUSALS
 
     async def _send(self, event: Event) -> int:
         body, now = orjson.dumps(envelope(event)), int(self.clock.seconds())

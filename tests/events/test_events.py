@@ -266,6 +266,36 @@ def test_another_process_delivers_once_the_first_is_gone_and_not_before(cloud: M
     assert internet.types == ["test.1"]
 
 
+def test_another_process_does_not_take_over_a_receiver_that_is_only_slow(
+    cloud: MemoryCloud, internet: Internet
+) -> None:
+    internet.takes = 10.0
+    (first,) = deliveries(cloud)
+    second = Delivery(cloud.clock, cloud.db, first.receiver, ("*",), "another", first.send)
+    tell(cloud, 0)
+    first.stopService()
+    for number in range(1, 30):
+        tell(cloud, number)
+    cloud.advance(10)
+    first.startService()
+    second.startService()
+    for _ in range(400):
+        cloud.advance(1)
+    second.stopService()
+    assert internet.types == [f"test.{number}" for number in range(30)]
+
+
+def test_what_was_passed_over_during_a_delivery_is_not_gone_back_to(cloud: MemoryCloud, internet: Internet) -> None:
+    internet.takes = 10.0
+    for number in range(3):
+        tell(cloud, number)
+    cloud.transact(lambda conn: outbox.trim(conn, utc(cloud.clock.seconds()), 1e9, 0))
+    assert cloud.transact(receivers.pass_over, 3) == [("webhook ops", 3)]
+    for _ in range(30):
+        cloud.advance(1)
+    assert (receiver(cloud).position, receiver(cloud).lost) == (3, 3)
+
+
 def test_what_is_too_old_is_forgotten_and_counted_as_lost(cloud: MemoryCloud, internet: Internet) -> None:
     tell(cloud, 0)
     internet.down = True
