@@ -76,13 +76,13 @@ class Recovery:
         note(conn, self.notification.id, self.title, RUNNING, why, 0.0, now)
 
     async def elapsed(self) -> float:
-        """Seconds since this task first called this; kept across restarts."""
-        now = self.ctx.now.timestamp()
-        since = self.ctx.memo.get(self.ctx.step, {}).get("since")
-        if since is None:
-            self.ctx.remember(since=now)
+        """Seconds since this task first asked in this try; kept over restarts."""
+        now, tries = self.ctx.now.timestamp(), self.notification.tries
+        known = self.ctx.memo.get(self.ctx.step, {})
+        if known.get("tries") != tries:
+            self.ctx.remember(since=now, tries=tries)
             return 0.0
-        return now - float(since)
+        return now - float(known["since"])
 
 
 Run = Callable[[Recovery], Awaitable[Wait | None]]

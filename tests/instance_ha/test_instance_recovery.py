@@ -10,6 +10,7 @@ from attrs import evolve
 from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.drivers.specs import Power
+from cloudctl.testing.cloud import MemoryCloud
 from tests.instance_ha.asking import Ha
 from tests.there import there
 
@@ -62,6 +63,35 @@ def test_one_that_starts_nowhere_fails(ha: Ha, server: str, hypervisor: FakeHype
     uuid = reported(ha, server)
     ha.cloud.settle()
     assert ha.status(uuid) == "failed" and "starts nowhere" in ha.notification(uuid)["message"]
+
+
+def test_one_that_does_not_stop_is_stopped_again(ha: Ha, server: str, hypervisor: FakeHypervisor) -> None:
+    hypervisor.behaviour.fail("ensure_stopped", error=DriverError("it does not listen"))
+    uuid = reported(ha, server)
+    ha.cloud.settle()
+    assert ha.status(uuid) == "finished", ha.notification(uuid)
+    assert hypervisor.behaviour.calls["ensure_stopped"] == 2
+    assert there(hypervisor.guests.get(server)).power is Power.RUNNING and ha.compute.status(server) == "ACTIVE"
+
+
+def test_a_retry_waits_as_long_as_the_first_try_for_a_server_to_be_active() -> None:
+    cloud = MemoryCloud({"instance_ha": {"instance_tasks": ["confirm_instance_active"]}})
+    try:
+        ha = Ha(cloud.client("admin"))
+        ha.host(ha.segment(), "fake-1")
+        server = ha.compute.boot(availability_zone="nova:fake-1", **IMPORTANT)
+        ha.compute.act(server, {"os-stop": None})
+        uuid = reported(ha, server)
+        while ha.status(uuid) != "error":
+            cloud.clock.advance(1)
+        while ha.status(uuid) != "running":
+            cloud.clock.advance(1)
+        cloud.clock.advance(30)
+        ha.compute.act(server, {"os-start": None})
+        cloud.settle()
+        assert ha.status(uuid) == "finished", ha.notification(uuid)
+    finally:
+        cloud.close()
 
 
 @pytest.mark.parametrize(
