@@ -26,13 +26,18 @@ _new = insert(TaskRow)
 _new_by_its_clock = insert(TaskRow).values(
     submitted_at=_its_now, not_before=_its_now, deadline=_its_now + bindparam("within", type_=Float())
 )
-_waiting = select(TaskRow.id).where(
-    TaskRow.resource_type == bindparam("resource"),
-    TaskRow.resource_id == bindparam("of"),
-    TaskRow.ended_at.is_(None),
-    TaskRow.kind == bindparam("wanted"),
-    TaskRow.state == QUEUED,
-    TaskRow.cancel.is_(False),
+# One that is being claimed at this moment may read what is older than the wish, so it is passed over.
+_waiting = (
+    select(TaskRow.id)
+    .where(
+        TaskRow.resource_type == bindparam("resource"),
+        TaskRow.resource_id == bindparam("of"),
+        TaskRow.ended_at.is_(None),
+        TaskRow.kind == bindparam("wanted"),
+        TaskRow.state == QUEUED,
+        TaskRow.cancel.is_(False),
+    )
+    .with_for_update(skip_locked=True)
 )
 _lock = select(func.pg_advisory_xact_lock(func.hashtextextended(bindparam("key"), 0)))
 _open = and_(
@@ -102,6 +107,9 @@ def submit_once(
     """As `submit`, unless a task of this kind already waits for its first claim: that one will see the newest wish."""
     lock_resource(conn, kind.resource, resource_id)
     if conn.execute(_waiting, {"resource": kind.resource, "of": resource_id, "wanted": kind.name}).first() is not None:
+        if conn.dialect.name == "postgresql":
+            # Until the commit nobody claims it: whoever looks meanwhile must look again.
+            notify(conn, CHANNEL)
         return None
     return submit(conn, kind, resource_id, by, args=args)
 

@@ -1,0 +1,74 @@
+"""Where several processes claim and submit at once, each wish has a task that begins after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from threading import Event as Flag
+from threading import Thread
+from typing import Any
+
+import pytest
+from twisted.internet.task import Clock
+
+from cloudctl.db import Connection, Database
+from cloudctl.db.driver import create
+from cloudctl.db.threads import Inline
+from cloudctl.tasks import Kind, claims, queue, submit_once
+from tests.tasks.scene import ANYBODY
+
+WORK = Kind("work", "thing", 3600.0)
+
+
+@pytest.fixture
+def db(postgresql_with_tables: str) -> Iterator[Database]:
+    inline = Inline()
+    made = Database(create(postgresql_with_tables), inline, inline, Clock())  # type: ignore[arg-type]  # no reactor
+    yield made
+    made.close()
+
+
+class Meanwhile:
+    """A transaction that has done its work and has not committed yet."""
+
+    def __init__(self, db: Database, fn: Any, *args: Any) -> None:
+        self.result: Any = None
+        self._done, self._go_on = Flag(), Flag()
+        self._thread = Thread(target=db.transact, args=(False, self._run, fn, *args))
+        self._thread.start()
+        assert self._done.wait(60)
+
+    def _run(self, conn: Connection, fn: Any, *args: Any) -> None:
+        self.result = fn(conn, *args)
+        self._done.set()
+        assert self._go_on.wait(60)
+
+    def commit(self) -> None:
+        self._go_on.set()
+        self._thread.join(60)
+
+
+def wish(conn: Connection) -> int | None:
+    return submit_once(conn, WORK, "1", ANYBODY)
+
+
+def claim(conn: Connection) -> list[int]:
+    return [row.id for row in claims.claim(conn, "another", conn.now(), 60.0, 10)[0]]
+
+
+def test_a_task_that_is_being_claimed_does_not_stand_for_a_newer_wish(db: Database) -> None:
+    first = db.transact(False, wish)
+    claiming = Meanwhile(db, claim)
+    assert claiming.result == [first]
+    second = db.transact(False, wish)
+    claiming.commit()
+    assert second not in (first, None)
+
+
+def test_a_task_that_stands_for_a_newer_wish_is_claimed_after_its_commit(db: Database) -> None:
+    told: list[None] = []
+    first = db.transact(False, wish)
+    db.on_commit(queue.CHANNEL, lambda: told.append(None))
+    wishing = Meanwhile(db, wish)
+    assert wishing.result is None and db.transact(False, claim) == [] and not told
+    wishing.commit()
+    assert told and db.transact(False, claim) == [first]
