@@ -336,30 +336,34 @@ class Run:
             raise ValueError(f"no workflow is called {kind}")
         if (kind.resource, resource_id) == (self.task.resource_type, self.task.resource_id):
             raise ValueError("a child of the same resource would wait for its parent for ever")
-        return await self._transaction(self._child, key, kind, resource_id, args)
+        claimed = self.claimed
 
-    def _child(self, conn: Connection, key: str, kind: Kind, resource_id: str, args: Mapping[str, Any]) -> str:
-        child = children.find(conn, self.task, key)
-        if child is not None:
-            return str(child.state)
-        children.submit(conn, self.task, key, kind, resource_id, args)
-        self.claimed.write(conn)
-        return QUEUED
+        def submitting(conn: Connection) -> str:
+            child = children.find(conn, self.task, key)
+            if child is not None:
+                return str(child.state)
+            children.submit(conn, self.task, key, kind, resource_id, args)
+            claimed.write(conn)
+            return QUEUED
+
+        return await self._transaction(submitting)
 
     async def child_error(self, key: str) -> str | None:
         child = await self.read(children.find, (self.task, key), {})
         return None if child is None or child.state == DONE else child.error
 
     async def cancel_child(self, key: str) -> str | None:
-        return await self._transaction(self._cancel_child, key)
+        claimed = self.claimed
 
-    def _cancel_child(self, conn: Connection, key: str) -> str | None:
-        child = children.find(conn, self.task, key)
-        if child is None:
-            return None
-        if queue.cancel(conn, child.id):
-            self.claimed.write(conn)
-        return str(child.state)
+        def cancelling(conn: Connection) -> str | None:
+            child = children.find(conn, self.task, key)
+            if child is None:
+                return None
+            if queue.cancel(conn, child.id):
+                claimed.write(conn)
+            return str(child.state)
+
+        return await self._transaction(cancelling)
 
 
 def is_database_trouble(error: Exception) -> bool:

@@ -15,7 +15,7 @@ from twisted.internet.threads import deferToThread
 
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import metadata
-from cloudctl.tasks import Context, Kind, Step, Transient, Unasked, Wait, Workflow, claims, queue, submit
+from cloudctl.tasks import Context, Kind, Step, Transient, Unasked, Wait, Workflow, children, claims, queue, submit
 from cloudctl.tasks.engine import Engine
 from cloudctl.tasks.tables import OPEN, TaskRow
 from cloudctl.testing.cloud import without_rows
@@ -253,6 +253,34 @@ async def test_a_transaction_of_an_interrupted_step_does_not_commit(
     assert (task.state, threads) == ("failed", [1])
     # On SQLite the undo waits for the one writer, so the late commit came first and was undone.
     assert rows == (["interrupted", "undone"] if db.is_sqlite else ["undone"])
+
+
+async def test_an_interrupted_step_submits_no_child(
+    databases: Callable[[], Database], reactor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit_child = children.submit
+
+    def slow(*args: Any) -> None:
+        time.sleep(0.6)
+        submit_child(*args)
+
+    async def wait(ctx: Context) -> Wait:
+        await ctx.child("child", FOUR.kind, "two")
+        return Wait()
+
+    async def undo(_ctx: Context) -> None:
+        await sleep(1.0)
+
+    monkeypatch.setattr(children, "submit", slow)
+    db = databases()
+    engine = Engine(db, reactor, None, [FOUR, Workflow(Kind("parent", "thing", 0.3), [Step("wait", wait, undo)])])
+    engine.startService()
+    await db.run(submit, Kind("parent", "thing", 0.3), "one", Unasked())
+    await ended(db)
+    await engine.stopService()
+    # On SQLite the child came before the task turned back, and its undo finds it.
+    found = {row.kind for row in await db.read(queue.listing)}
+    assert found == ({"parent", "four"} if db.is_sqlite else {"parent"})
 
 
 async def test_a_deferred_stop_waits_for_threads(databases: Callable[[], Database], reactor: Any) -> None:
