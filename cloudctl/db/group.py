@@ -127,7 +127,7 @@ class Group:
             held = self.connections.get()
             held.begin(False)
             try:
-                calls = self._each(held, calls)
+                self._each(held, calls)
                 self._follow(held, calls, following)
                 held.commit()
             except BaseException:
@@ -143,8 +143,10 @@ class Group:
             self._changed(frozenset().union(*(call.written for call in calls), *(each.written for each in following)))
         return [call for call in calls if not self._tried_again(call)], following
 
-    def _each(self, held: Held, calls: list[Call]) -> list[Call]:
-        """Run each call in its savepoint. Returns the calls that now share the fate of the transaction."""
+    def _each(self, held: Held, calls: list[Call]) -> None:
+        """Run each call in its savepoint. If one has ended the transaction, raises its error, and leaves it alone in
+        `calls`.
+        """
         for position, call in enumerate(calls):
             conn = Connection(held, self.clock, wishes=self.connections.wishes)
             try:
@@ -159,9 +161,8 @@ class Group:
                     # SQLite has rolled back the whole transaction, on a full disk for example. Either this call caused
                     # it or none did, so the others are run again, each alone.
                     self._again(calls[:position] + calls[position + 1 :])
-                    held.begin(False)
-                    return [call]
-        return calls
+                    calls[:] = [call]
+                    raise
 
     def _follow(self, held: Held, calls: list[Call], following: list[Followed]) -> None:
         for channel in {channel for call in calls for channel in call.channels} & self.followers.keys():

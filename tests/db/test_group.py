@@ -165,6 +165,28 @@ async def test_where_sqlite_gives_up_the_transaction_the_others_are_run_again(wr
     assert await writer.db.read(names) == ["a", "b"]
 
 
+async def test_where_no_transaction_begins_after_that_each_call_is_answered_once(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = Held.begin
+    is_full: list[bool] = []
+
+    def begins(self: Held, read_only: bool) -> None:
+        if is_full and is_full.pop():
+            raise OperationalError("BEGIN", (), Exception("disk I/O error"))
+        begin(self, read_only)
+
+    def gives_up(conn: Connection) -> None:
+        conn.driver.execute("ROLLBACK")
+        is_full.append(True)
+        raise OperationalError("INSERT", (), Exception("database or disk is full"))
+
+    monkeypatch.setattr(Held, "begin", begins)
+    results = await writer.all(add("a"), gives_up, add("b"))
+    assert [worked for worked, _ in results] == [False, False, True]
+    assert await writer.db.read(names) == ["b"], "whose failure was told was not run later"
+
+
 async def test_one_in_the_way_of_another_is_tried_again_and_holds_up_nobody(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
