@@ -24,6 +24,7 @@ from cloudctl.errors import ConfigError
 from cloudctl.rest.identity import Identity
 
 Target = Mapping[str, str]
+# The last argument is what a match counts as whose attribute the target lacks.
 Check = Callable[[Identity, Target, bool], bool]
 
 # Short names for callers in rules: the four default roles include those after them through implied roles.
@@ -44,42 +45,41 @@ class RuleError(ValueError):
     """The text of a rule cannot be understood."""
 
 
-def _any(identity: Identity, target: Target, known: bool) -> bool:
+def _any(identity: Identity, target: Target, unknown: bool) -> bool:
     return True
 
 
-def _nobody(identity: Identity, target: Target, known: bool) -> bool:
+def _nobody(identity: Identity, target: Target, unknown: bool) -> bool:
     return False
 
 
 def _role(name: str) -> Check:
-    return lambda identity, target, known: name in identity.roles
+    return lambda identity, target, unknown: name in identity.roles
 
 
 def _scope(name: str) -> Check:
     return {
-        "project": lambda identity, target, known: bool(identity.project_id),
-        "domain": lambda identity, target, known: bool(identity.domain_id),
-        "system": lambda identity, target, known: identity.system,
+        "project": lambda identity, target, unknown: bool(identity.project_id),
+        "domain": lambda identity, target, unknown: bool(identity.domain_id),
+        "system": lambda identity, target, unknown: identity.system,
     }[name]
 
 
 def _match(attribute: str) -> Check:
-    def check(identity: Identity, target: Target, known: bool) -> bool:
+    def check(identity: Identity, target: Target, unknown: bool) -> bool:
         if attribute not in target:
-            # Before the record is read, an attribute that is not in the path may still turn out to match.
-            return not known
+            return unknown
         return bool(target[attribute]) and target[attribute] == getattr(identity, attribute)
 
     return check
 
 
 def _either(one: Check, other: Check) -> Check:
-    return lambda identity, target, known: one(identity, target, known) or other(identity, target, known)
+    return lambda identity, target, unknown: one(identity, target, unknown) or other(identity, target, unknown)
 
 
 def _both(one: Check, other: Check) -> Check:
-    return lambda identity, target, known: one(identity, target, known) and other(identity, target, known)
+    return lambda identity, target, unknown: one(identity, target, unknown) and other(identity, target, unknown)
 
 
 class _Parser:
@@ -113,7 +113,7 @@ class _Parser:
     def _not(self) -> Check:
         if self._take("not"):
             inner = self._not()
-            return lambda identity, target, known: not inner(identity, target, known)
+            return lambda identity, target, unknown: not inner(identity, target, not unknown)
         if self._take("("):
             inner = self._or()
             if not self._take(")"):
@@ -181,12 +181,12 @@ class Policy:
         return self.rules[name].check
 
     def may(self, rule: str, identity: Identity, target: Target) -> bool:
-        """Whether `identity` passes `rule` for a target whose attributes are all known."""
-        return self.rules[rule].check(identity, target, True)
+        """Whether `identity` passes `rule`, whatever the attributes are that `target` lacks."""
+        return self.rules[rule].check(identity, target, False)
 
     def might(self, rule: str, identity: Identity, target: Target) -> bool:
-        """Whether it could pass once attributes that `target` lacks are known."""
-        return self.rules[rule].check(identity, target, False)
+        """Whether it could pass once the record is read, and attributes that `target` lacks are known."""
+        return self.rules[rule].check(identity, target, True)
 
 
 def shipped(services: Iterable[str]) -> dict[str, str]:
