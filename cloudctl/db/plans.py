@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from threading import Lock
 from typing import Any
 from weakref import ReferenceType, ref
 
@@ -182,6 +183,8 @@ class Plans:
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
         self._known: dict[Any, Plan | None] = {}
+        # Of two threads that make room at once, both would remove the same plan.
+        self._adding = Lock()
 
     def bind(self, statement: Executable, given: Parameters | None, many: bool) -> Bound:
         """The plan of a statement, for execution with values of the names in `given`. Raises Unplanned."""
@@ -217,9 +220,11 @@ class Plans:
         try:
             plan = self._known[key]
         except KeyError:
-            plan = self._known[key] = self._compile(statement, cache_key, names, many)
-            if len(self._known) > MOST_PLANS:
-                del self._known[next(iter(self._known))]
+            plan = self._compile(statement, cache_key, names, many)
+            with self._adding:
+                self._known[key] = plan
+                if len(self._known) > MOST_PLANS:
+                    del self._known[next(iter(self._known))]
         try:
             return None if plan is None else Bound(plan, plan.held(cache_key.bindparams))
         except Unplanned:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
+from time import sleep
 from typing import Any, cast
 
 import pytest
@@ -272,6 +274,30 @@ def test_plans_of_statements_that_are_built_at_the_call_are_bounded(memory: Data
     for number in range(MOST_PLANS + 10):
         plans.bind(select(null().label(f"n{number}")), {}, False)
     assert len(plans._known) == MOST_PLANS
+
+
+class Slowly(dict[Any, Any]):
+    """Its first key is found, and another thread has its turn."""
+
+    def __iter__(self) -> Iterator[Any]:
+        found = [next(super().__iter__())]
+        sleep(0.02)
+        return iter(found)
+
+
+def test_threads_that_make_room_for_plans_at_once_are_not_in_each_others_way(
+    memory: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cloudctl.db.plans.MOST_PLANS", 4)
+    plans = Plans(memory.engine.dialect)
+    plans._known = Slowly()
+
+    def look_up(number: int) -> None:
+        plans.bind(select(null().label(f"n{number}")), {}, False)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(look_up, range(24)))
+    assert len(plans._known) == 4
 
 
 # -- property: rows and types are those of SQLAlchemy, whatever is asked
