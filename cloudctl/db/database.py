@@ -102,11 +102,13 @@ class Database(Service):
 
     def stopService(self) -> None:
         super().stopService()
-        if self.line is not None:
-            self.line.stop()
         self.threads.stop()
         if self.group is not None:
             self.group.stop()
+        if self.line is not None:
+            # After the threads: what they committed last is announced, too.
+            self.line.stop()
+            self.line = None
         self.close()
 
     def close(self) -> None:
@@ -173,7 +175,9 @@ class Database(Service):
                 time.sleep(random.uniform(0, 0.005 * 2**attempt))
                 continue
             if channels:
-                self.reactor.callFromThread(self._committed, channels)
+                if self.line is not None and (shared := channels & self._elsewhere.keys()):
+                    self.line.say(shared)
+                self.reactor.callFromThread(self.tell, channels)
             return result
         raise AssertionError("unreachable")
 
@@ -212,12 +216,6 @@ class Database(Service):
         None if other processes write, too: then this process cannot tell.
         """
         return tuple(self._changes[table] for table in tables) if self.is_sqlite else None
-
-    def _committed(self, channels: set[str]) -> None:
-        """A transaction of this process has notified these channels."""
-        self.tell(channels)
-        if self.line is not None and (shared := channels & self._elsewhere.keys()):
-            self.line.say(shared)
 
     def _hear(self, channels: Iterable[str]) -> None:
         """A transaction of another process has notified them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -125,6 +126,22 @@ async def test_who_has_no_line_tells_with_the_commit(another: Open, postgresql_u
     command = Database(other.engine, inline, inline, other.clock)
     command.transact(False, tell)
     command.connections.close()
+    await until(lambda: theirs.elsewhere)
+
+
+async def test_what_is_committed_while_the_database_stops_is_told_to_the_others(another: Open) -> None:
+    one, _, _, theirs = await both(another)
+    began = threading.Event()
+
+    def slow(conn: Connection) -> None:
+        began.set()
+        time.sleep(0.3)
+        tell(conn)
+
+    telling = one.run(slow)
+    assert began.wait(60)
+    one.stopService()
+    await telling
     await until(lambda: theirs.elsewhere)
 
 
