@@ -278,6 +278,8 @@ class Engine(Service):
         finally:
             if found is None:
                 self._turn.release()
+                if not self.running:  # it may be what a stop waits for
+                    self.db.reactor.callFromThread(self._tell_idle)
         return found
 
     def _claimed_within(self, found: Found | None) -> None:

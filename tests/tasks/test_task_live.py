@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event as Flag
 from typing import Any
 
 import pytest
@@ -253,6 +254,36 @@ async def test_a_transaction_of_an_interrupted_step_does_not_commit(
     assert (task.state, threads) == ("failed", [1])
     # On SQLite the undo waits for the one writer, so the late commit came first and was undone.
     assert rows == (["interrupted", "undone"] if db.is_sqlite else ["undone"])
+
+
+async def test_a_stop_does_not_wait_for_a_claim_that_has_failed(
+    tmp_path: Path, reactor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "cloud.db"
+    file.write_bytes(without_rows(len(metadata.tables)))
+    db = Database.open(f"sqlite:///{file}", reactor)
+    db.startService()
+    engine = Engine(db, reactor, None, [FOUR])
+    engine.startService()
+    while engine._turn.locked() or engine._told:
+        await sleep(0.01)
+    began, go_on = Flag(), Flag()
+
+    def find(*_args: Any) -> None:
+        began.set()
+        assert go_on.wait(60)
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(engine, "_find", find)
+    submitting = db.run(submit, FOUR.kind, "one", Unasked())
+    assert began.wait(60)
+    stopping = engine.stopService()
+    go_on.set()
+    try:
+        await stopping.addTimeout(60.0, reactor)
+        await submitting
+    finally:
+        db.stopService()
 
 
 async def test_an_interrupted_step_submits_no_child(
