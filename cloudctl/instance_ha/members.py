@@ -20,6 +20,7 @@ from cloudctl.placement import hosts
 from cloudctl.rest.caller import Caller
 
 _by_id = select(Member).where(Member.id == bindparam("wanted"))
+_by_id_locked = _by_id.with_for_update()
 _by_name = select(Member).where(Member.name == bindparam("wanted"))
 _by_name_locked = _by_name.with_for_update()
 
@@ -42,9 +43,9 @@ def find(conn: Connection, name: str, *, lock: bool = False) -> Member | None:
     return conn.execute(_by_name_locked if lock else _by_name, {"wanted": name}).first()
 
 
-def get(conn: Connection, host_id: str) -> Member:
-    """Raises NotFound."""
-    found = conn.execute(_by_id, {"wanted": host_id}).first()
+def get(conn: Connection, host_id: str, *, lock: bool = False) -> Member:
+    """Raises NotFound. `lock`: no notification of it comes meanwhile."""
+    found = conn.execute(_by_id_locked if lock else _by_id, {"wanted": host_id}).first()
     if found is None:
         raise not_found(host_id)
     return found
@@ -79,8 +80,8 @@ def create(conn: Connection, caller: Caller, segment: Segment, new: NewMember) -
 
 
 def change(conn: Connection, caller: Caller, member: Member, changes: Mapping[str, Any]) -> Member:
-    """A host back from maintenance after a recovery is checked before it is used. Raises Invalid, Conflict."""
-    _calm(conn, member)
+    """One that comes back from maintenance after a recovery is checked before it is used. Raises Invalid, Conflict."""
+    member = _calm(conn, member.id)
     if changes.get("name", member.name) != member.name:
         _runs_servers(conn, changes["name"])
     try:
@@ -99,15 +100,17 @@ def note(conn: Connection, host_id: str, changes: Mapping[str, Any], now: dateti
 
 def remove(conn: Connection, member: Member) -> None:
     """Raises Conflict."""
-    _calm(conn, member)
+    _calm(conn, member.id)
     conn.execute(delete(Member).where(Member.id == member.id))
 
 
-def _calm(conn: Connection, member: Member) -> None:
-    """Raises Conflict while a recovery from it is open, or it is the reserve of a recovery."""
+def _calm(conn: Connection, host_id: str) -> Member:
+    """Lock it. Raises Conflict while something is recovered from it, or it is the reserve of a recovery."""
+    member = get(conn, host_id, lock=True)
     mine = Notification.host_id == member.id, Notification.status.in_(OPEN)
     if member.reserved_for or conn.execute(select(Notification.id).where(*mine).limit(1)).first() is not None:
         raise Conflict(f"Host {member.id} can't be updated as it is in-use to process notifications.")
+    return member
 
 
 def _runs_servers(conn: Connection, name: str) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from threading import Event as Flag
-from threading import Thread
-from typing import Any
 
 import pytest
 from twisted.internet.task import Clock
@@ -14,6 +11,7 @@ from cloudctl.db import Connection, Database
 from cloudctl.db.driver import create
 from cloudctl.db.threads import Inline
 from cloudctl.tasks import Kind, claims, queue, submit_once
+from tests.databases import Meanwhile
 from tests.tasks.scene import ANYBODY
 
 WORK = Kind("work", "thing", 3600.0)
@@ -25,26 +23,6 @@ def db(postgresql_with_tables: str) -> Iterator[Database]:
     made = Database(create(postgresql_with_tables), inline, inline, Clock())  # type: ignore[arg-type]  # no reactor
     yield made
     made.close()
-
-
-class Meanwhile:
-    """A transaction that has done its work and has not committed yet."""
-
-    def __init__(self, db: Database, fn: Any, *args: Any) -> None:
-        self.result: Any = None
-        self._done, self._go_on = Flag(), Flag()
-        self._thread = Thread(target=db.transact, args=(False, self._run, fn, *args))
-        self._thread.start()
-        assert self._done.wait(60)
-
-    def _run(self, conn: Connection, fn: Any, *args: Any) -> None:
-        self.result = fn(conn, *args)
-        self._done.set()
-        assert self._go_on.wait(60)
-
-    def commit(self) -> None:
-        self._go_on.set()
-        self._thread.join(60)
 
 
 def wish(conn: Connection) -> int | None:
