@@ -63,9 +63,8 @@ class OneLine(click.Group):
 def main(ctx: click.Context, file: Path | None, state_dir: Path | None) -> None:
     """Administer a cloud."""
     tables = config.read(file) if file else {}
-    chosen = state_dir or Path(tables.pop("state_dir", "state"))
-    tables.pop("state_dir", None)
-    ctx.obj = config.build(tables, app.SECTIONS, chosen.absolute())
+    chosen = config.take_state_dir(tables, state_dir)
+    ctx.obj = config.build(tables, app.SECTIONS, chosen)
 
 
 def database(made: config.Config) -> Database:

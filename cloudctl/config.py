@@ -270,6 +270,14 @@ def read(path: Path) -> dict[str, Any]:
         raise ConfigError([f"{path}: {error}"]) from None
 
 
+def take_state_dir(tables: dict[str, Any], chosen: str | Path | None) -> Path:
+    """`chosen` on the command line, or what the file has, which is taken out of its tables. Raises ConfigError."""
+    found = tables.pop("state_dir", "")
+    if not isinstance(found, str):
+        raise ConfigError(["state_dir: must be a string"])
+    return Path(chosen or found or "state").absolute()
+
+
 def build(
     tables: Mapping[str, Any], services: Mapping[str, Any], state_dir: Path, overrides: Mapping[str, Any] | None = None
 ) -> Config:

@@ -81,16 +81,13 @@ class Options(usage.Options):
 
     def _read(self) -> config.Config:
         tables = config.read(Path(self["config"])) if self["config"] else {}
-        state_dir = self["state-dir"] or tables.pop("state_dir", None) or "state"
-        tables.pop("state_dir", None)
-        if not isinstance(state_dir, str):
-            raise ConfigError(["state_dir: must be a string"])
+        state_dir = config.take_state_dir(tables, self["state-dir"])
         overrides: dict[str, Any] = {}
         if self.listen:
             overrides["listen"] = self.listen
         if self["ha-listen"] is not None:
             overrides["ha_listen"] = [self["ha-listen"]] if self["ha-listen"] else []
-        made = config.build(tables, app.SECTIONS, Path(state_dir).absolute(), overrides)
+        made = config.build(tables, app.SECTIONS, state_dir, overrides)
         check_endpoints(made)
         return made
 

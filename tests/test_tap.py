@@ -117,6 +117,13 @@ def test_a_state_directory_that_cannot_be_made_is_one_line(tmp_path: Path, state
         assert str(tmp_path / "file") in result.output and len(result.output.splitlines()) == 1
 
 
+def test_a_state_directory_that_is_no_text_is_one_line_of_the_operators_command_too(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text("state_dir = 5\n")
+    result = CliRunner().invoke(cli.main, [f"--config={file}", "db", "version"])
+    assert (result.exit_code, result.output) == (64, "Error: state_dir: must be a string\n")
+
+
 def test_a_database_that_does_not_answer_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
     file.write_text(f'[database]\nurl = "sqlite:///{tmp_path}"\n')
