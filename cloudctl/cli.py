@@ -11,7 +11,7 @@ from cryptography.fernet import Fernet
 from sqlalchemy.exc import OperationalError
 from twisted.internet.task import Clock
 
-from cloudctl import __version__, app, config, reference, rule_list
+from cloudctl import __version__, app, config, reference, rule_list, state_dir
 from cloudctl.db import schema, secrets
 from cloudctl.db.columns import utc
 from cloudctl.db.database import Database
@@ -58,17 +58,18 @@ class OneLine(click.Group):
 @click.group(cls=OneLine)
 @click.version_option(__version__, prog_name="cloudctl", message="%(prog)s %(version)s")
 @click.option("--config", "file", type=click.Path(dir_okay=False, path_type=Path), help="Configuration file (TOML).")
-@click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), help="[default: ./state]")
+@click.option("--state-dir", "directory", type=click.Path(file_okay=False, path_type=Path), help="[default: ./state]")
 @click.pass_context
-def main(ctx: click.Context, file: Path | None, state_dir: Path | None) -> None:
+def main(ctx: click.Context, file: Path | None, directory: Path | None) -> None:
     """Administer a cloud."""
     tables = config.read(file) if file else {}
-    chosen = config.take_state_dir(tables, state_dir)
-    ctx.obj = config.build(tables, app.SECTIONS, chosen)
+    ctx.obj = config.build(tables, app.SECTIONS, config.take_state_dir(tables, directory))
 
 
 def database(made: config.Config) -> Database:
-    """The cloud's database, used from this thread alone."""
+    """The cloud's database, used from this thread alone. Raises ClickException where there is none: it makes none."""
+    if not made.database.url and not (made.state_dir / state_dir.DATABASE).exists():
+        raise click.ClickException(f"there is no cloud in {made.state_dir}; --state-dir or --config says where it is")
     clock = Clock()
     clock.rightNow = time.time()
     inline: Any = Inline()

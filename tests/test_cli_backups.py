@@ -7,6 +7,7 @@ from pathlib import Path
 from click.testing import CliRunner
 from sqlalchemy import insert, select
 
+from cloudctl import state_dir
 from cloudctl.cli import database, main
 from cloudctl.config import build
 from cloudctl.db.columns import metadata, utc
@@ -15,6 +16,7 @@ from cloudctl.volume.tables import Backup
 
 
 def test_backups_of_the_directory_are_submitted_once(tmp_path: Path) -> None:
+    state_dir.touch_database(tmp_path)
     db = database(build({}, {}, tmp_path))
     metadata.create_all(db.engine)
     same = {

@@ -124,6 +124,17 @@ def test_a_state_directory_that_is_no_text_is_one_line_of_the_operators_command_
     assert (result.exit_code, result.output) == (64, "Error: state_dir: must be a string\n")
 
 
+@pytest.mark.parametrize("words", ["db version", "db upgrade", "tasks list", "events", "hosts waiting", "keys rotate"])
+def test_the_operators_command_makes_no_cloud_where_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(cli.main, words.split())
+    assert (result.exit_code, len(result.output.splitlines())) == (1, 1)
+    assert f"there is no cloud in {tmp_path / 'state'}" in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_database_that_does_not_answer_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
     file.write_text(f'[database]\nurl = "sqlite:///{tmp_path}"\n')
