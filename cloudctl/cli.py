@@ -103,7 +103,7 @@ def keys_group() -> None:
 @keys_group.command()
 @click.pass_obj
 def rotate(made: config.Config) -> None:
-    """Make the staged key the primary one and stage a new one. A running cloud picks it up at once."""
+    """Make the staged key the primary one and stage a new one. A running cloud picks it up within half a minute."""
     most = made.section(IdentityOptions).fernet_max_keys
     primary = with_keys(made).transact(False, keys.rotate, Seal.of(made.sealing_keys()), keys.FERNET_KEYS, most)
     click.echo(f"primary key: {primary}")
