@@ -72,8 +72,9 @@ class Ordering(Rounds):
                 log.error("{count} events expired before {name} accepted them", name=name, count=count)
 
     def _trim(self, conn: Connection) -> Sequence[tuple[str, int]]:
-        end = outbox.trim(conn, utc(self.db.now(conn)), self.options.keep, self.options.most)
-        return receivers.pass_over(conn, end)
+        now = utc(self.db.now(conn))
+        end = outbox.trim(conn, now, self.options.keep, self.options.most)
+        return receivers.pass_over(conn, end, now)
 
 
 class Following(Rounds):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 
-from sqlalchemy import case, insert, or_, select, update
+from sqlalchemy import case, delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
@@ -16,6 +16,7 @@ from cloudctl.events.tables import Receiver
 
 FIRST, MOST = 1.0, 300.0  # seconds between two attempts
 TOLD = 500  # characters of an error
+GONE = 86400.0  # seconds without a lease after which a receiver that is behind is nobody's
 
 
 def find(conn: Connection, name: str, *, lock: bool = False) -> Receiver | None:
@@ -85,9 +86,17 @@ def fail(conn: Connection, name: str, owner: str, why: str, now: datetime) -> fl
     return pause
 
 
-def pass_over(conn: Connection, end: int) -> Sequence[tuple[str, int]]:
-    """Move receivers that are not at `end` past what is gone; returns (name, how many it has lost) of each."""
+def pass_over(conn: Connection, end: int, now: datetime) -> Sequence[tuple[str, int]]:
+    """What is gone up to there is not waited for; (name, how many it has lost) of those that have not come so far.
+
+    One to which nobody has delivered for long is not configured any more, and is forgotten.
+    """
     behind = [each for each in every(conn) if each.position < end]
+    # One that takes events in transactions of its own is never leased.
+    gone = {each.name for each in behind if 0 < each.lease_until < seconds(now) - GONE}
+    if gone:
+        conn.execute(delete(Receiver).where(Receiver.name.in_(gone)))
+    behind = [each for each in behind if each.name not in gone]
     for each in behind:
         count = Receiver.lost + (end - each.position)
         conn.execute(update(Receiver).where(Receiver.name == each.name).values(position=end, lost=count))

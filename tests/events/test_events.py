@@ -290,7 +290,7 @@ def test_what_was_passed_over_during_a_delivery_is_not_gone_back_to(cloud: Memor
     for number in range(3):
         tell(cloud, number)
     cloud.transact(lambda conn: outbox.trim(conn, utc(cloud.clock.seconds()), 1e9, 0))
-    assert cloud.transact(receivers.pass_over, 3) == [("webhook ops", 3)]
+    assert cloud.transact(receivers.pass_over, 3, utc(cloud.clock.seconds())) == [("webhook ops", 3)]
     for _ in range(30):
         cloud.advance(1)
     assert (receiver(cloud).position, receiver(cloud).lost) == (3, 3)
@@ -308,6 +308,22 @@ def test_what_is_too_old_is_forgotten_and_counted_as_lost(cloud: MemoryCloud, in
     tell(cloud, 4)
     cloud.advance(400)
     assert internet.types == ["test.0", "test.4"]
+
+
+def test_a_receiver_that_is_not_configured_any_more_is_forgotten(cloud: MemoryCloud, internet: Internet) -> None:
+    def once(conn: Connection) -> None:
+        assert receivers.take(conn, "webhook gone", "a process of before", utc(cloud.clock.seconds()), 120.0)
+        receivers.ensure(conn, "a part of the cloud")
+
+    cloud.transact(once)
+    internet.down = True
+    tell(cloud, 1)
+    cloud.advance(43_200)
+    tell(cloud, 2)
+    for _ in range(50):
+        cloud.advance(1800)
+    assert cloud.transact(receivers.find, "webhook gone") is None
+    assert (receiver(cloud).lost, receiver(cloud, "a part of the cloud").lost) == (2, 2)
 
 
 def test_positions_go_on_after_everything_was_forgotten(cloud: MemoryCloud, internet: Internet) -> None:
