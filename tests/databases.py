@@ -1,4 +1,4 @@
-"""Databases of PostgreSQL for as long as they are needed, and transactions that meet in them."""
+"""PostgreSQL databases for as long as they are needed, and transactions that meet in them."""
 
 from __future__ import annotations
 

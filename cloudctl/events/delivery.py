@@ -134,7 +134,7 @@ class Delivery(Following):
         return await self.db.run(self._note, position, outcome)
 
     async def _send(self, events: Sequence[Event]) -> Outcome:
-        """Fewer of them to a receiver that is slow, so that no other process takes it over meanwhile."""
+        """Send fewer of them to a slow receiver, so that no other process takes it over meanwhile."""
         end, refused = self.clock.seconds() + ENOUGH, 0
         for done, event in enumerate(events):
             if self.clock.seconds() >= end:
@@ -146,7 +146,7 @@ class Delivery(Following):
         return Outcome(len(events), refused)
 
     def _take(self, conn: Connection) -> Sequence[Event]:
-        """Nothing if another process delivers, or if it is to be left alone still."""
+        """Nothing if another process delivers, or if it is too early for a retry."""
         taken = receivers.take(conn, self.receiver, self.owner, utc(self.db.now(conn)), self.lease)
         if taken is None:
             return ()

@@ -55,7 +55,7 @@ def let_go(conn: Connection, name: str, owner: str) -> None:
 
 
 def advance(conn: Connection, name: str, owner: str, position: int, refused: int, now: datetime, lease: float) -> bool:
-    """It has all up to there, and was renewed. False: another process has taken over."""
+    """Note that it has everything up to `position`, and renew the lease. False: another process has taken over."""
     # Events that were too old may have been passed over meanwhile.
     furthest = case((Receiver.position > position, Receiver.position), else_=position)
     well = {"position": furthest, "failures": 0, "error": None, "stuck_since": None, "not_before": 0.0}
@@ -87,9 +87,9 @@ def fail(conn: Connection, name: str, owner: str, why: str, now: datetime) -> fl
 
 
 def pass_over(conn: Connection, end: int, now: datetime) -> Sequence[tuple[str, int]]:
-    """What is gone up to there is not waited for; (name, how many it has lost) of those that have not come so far.
+    """Move receivers that are not at `end` past what is gone; returns (name, how many it has lost) of each.
 
-    One to which nobody has delivered for long is not configured any more, and is forgotten.
+    A receiver to which nobody has delivered for long is no longer configured, and is forgotten.
     """
     behind = [each for each in every(conn) if each.position < end]
     # One that takes events in transactions of its own is never leased.

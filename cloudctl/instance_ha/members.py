@@ -80,7 +80,7 @@ def create(conn: Connection, caller: Caller, segment: Segment, new: NewMember) -
 
 
 def change(conn: Connection, caller: Caller, member: Member, changes: Mapping[str, Any]) -> Member:
-    """One that comes back from maintenance after a recovery is checked before it is used. Raises Invalid, Conflict."""
+    """A host back from maintenance after a recovery is checked before it is used. Raises Invalid, Conflict."""
     member = _calm(conn, member.id)
     if changes.get("name", member.name) != member.name:
         _runs_servers(conn, changes["name"])
@@ -105,7 +105,7 @@ def remove(conn: Connection, member: Member) -> None:
 
 
 def _calm(conn: Connection, host_id: str) -> Member:
-    """Lock it. Raises Conflict while something is recovered from it, or it is the reserve of a recovery."""
+    """Lock the host. Raises Conflict while a recovery from it is open, or it is the reserve of a recovery."""
     member = get(conn, host_id, lock=True)
     mine = Notification.host_id == member.id, Notification.status.in_(OPEN)
     if member.reserved_for or conn.execute(select(Notification.id).where(*mine).limit(1)).first() is not None:

@@ -76,7 +76,7 @@ class Recovery:
         note(conn, self.notification.id, self.title, RUNNING, why, 0.0, now)
 
     async def elapsed(self) -> float:
-        """Seconds since this task first asked in this try; kept over restarts."""
+        """Seconds since this task first called this in this try; kept across restarts."""
         now, tries = self.ctx.now.timestamp(), self.notification.tries
         known = self.ctx.memo.get(self.ctx.step, {})
         if known.get("tries") != tries:
