@@ -8,6 +8,7 @@ from pathlib import Path
 
 from attrs import field, frozen
 
+from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.locks import Locks
 from cloudctl.drivers.netns import advertisements, dhcp
 from cloudctl.drivers.netns.daemons import Daemons
@@ -26,6 +27,8 @@ class Dnsmasq:
     daemons: Daemons
     lease_seconds: int
     _locks: Locks = field(factory=Locks)
+    # Arguments of those that ended for a change of a port and could not be started again, by network.
+    _due: dict[str, list[str]] = field(factory=dict)
 
     def arguments(self, spec: NetworkSpec) -> list[str]:
         """Empty if the network needs none. Raises Unfit."""
@@ -48,9 +51,11 @@ class Dnsmasq:
             else:
                 await self.daemons.end(spec.id)
                 await self.daemons.start(wanted, namespace)
+            self._due.pop(spec.id, None)
 
     async def ensure_absent(self, network_id: str) -> None:
         async with self._locks.hold(network_id):
+            self._due.pop(network_id, None)
             await self.daemons.end(network_id)
         self.daemons.forget(network_id)
 
@@ -66,22 +71,28 @@ class Dnsmasq:
 
         dnsmasq sees a new file at once. But even if a file changes or goes, it keeps the leases that it has given, and
         refuses their addresses to every other port until they end: a day later, or with the process. So it is
-        restarted. While a file is unchanged, that is still to be done.
+        restarted. While a file is unchanged, that is still to be done; and as long as the new one has not started.
         """
         if self.daemons.dry:
             return
         files = {self._file(network_id, name, port_id): content for name, content in contents.items()}
         present = {file: file.read_text() if file.exists() else "" for file in files}
-        if all(present[file] == content for file, content in files.items()):
-            return
-        if not any(present[file] and present[file] != content for file, content in files.items()):
-            _put(files)
-            return
+        if network_id not in self._due:
+            if all(present[file] == content for file, content in files.items()):
+                return
+            if not any(present[file] and present[file] != content for file, content in files.items()):
+                _put(files)
+                return
         async with self._locks.hold(network_id):
-            words = self.daemons.running(network_id)
-            await self.daemons.end(network_id)
-            _put(files)
-            await self.daemons.start(words, namespace)
+            words = self.daemons.running(network_id) or self._due.get(network_id, [])
+            try:
+                await self.daemons.end(network_id)
+                _put(files)
+                await self.daemons.start(words, namespace)
+            except DriverError:
+                self._due[network_id] = words
+                raise
+            self._due.pop(network_id, None)
 
     def _file(self, network_id: str, name: str, port_id: str) -> Path:
         return self.daemons.directory(network_id) / name / written(port_id)
