@@ -217,9 +217,16 @@ class NetnsBackend:
             self.records.networks.put(spec.id, Network(spec, index))
             if not self._is_fulfilled(spec):
                 await self._fulfil(spec)
+        failures = []
         for router in self._routers_out(spec.id):
             if router.id in self._outdated:
-                await self._update_router(router.id)
+                try:
+                    await self._update_router(router.id)
+                except DriverError as error:
+                    # It keeps no other from being updated.
+                    failures.append(error)
+        if failures:
+            raise failures[0]
 
     def _routers_out(self, network_id: str) -> list[RouterSpec]:
         """Those with a gateway on the network."""

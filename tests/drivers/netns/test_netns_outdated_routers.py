@@ -75,7 +75,9 @@ async def test_what_becomes_of_a_router_while_others_are_updated_is_not_undone(
     assert driver.records.routers.values() == [router("r1"), other]
 
 
-async def test_a_repeat_updates_the_routers_that_were_not_reached(driver: NetnsBackend, made: Made) -> None:
+async def test_a_router_that_fails_is_updated_by_a_repeat_and_keeps_no_other_from_being_updated(
+    driver: NetnsBackend, made: Made
+) -> None:
     await begin(driver, made)
 
     async def fail(spec: RouterSpec) -> None:
@@ -86,8 +88,20 @@ async def test_a_repeat_updates_the_routers_that_were_not_reached(driver: NetnsB
     for _ in range(2):
         with pytest.raises(DriverError):
             await driver.ensure_network(CHANGED)
+    assert [each.id for each in made] == ["r1", "r3"]
     made.before = None
     await driver.ensure_network(CHANGED)
-    assert [each.id for each in made] == ["r1", "r2", "r3"]
+    assert [each.id for each in made] == ["r1", "r3", "r2"]
     await driver.ensure_network(CHANGED)
     assert len(made) == 3
+
+
+async def test_the_first_failure_is_told(driver: NetnsBackend, made: Made) -> None:
+    await begin(driver, made)
+
+    async def fail(spec: RouterSpec) -> None:
+        raise DriverError(spec.id)
+
+    made.before = fail
+    with pytest.raises(DriverError, match="r1"):
+        await driver.ensure_network(CHANGED)
