@@ -9,6 +9,7 @@ from urllib.parse import urljoin, urlsplit
 import orjson
 import treq
 from attrs import field, frozen
+from OpenSSL import crypto
 from treq.client import HTTPClient
 from twisted.internet.defer import CancelledError, Deferred, TimeoutError
 from twisted.internet.error import ConnectError, ConnectionClosed, DNSLookupError
@@ -69,8 +70,7 @@ def create(config: Config, resources: DriverResources) -> PowerFencer:
     def usable() -> None:
         for name, host in config.hosts.items():
             password(host, name)
-        if config.ca_file and not Path(config.ca_file).is_file():
-            raise Unusable(f"ca_file {config.ca_file} is not a file")
+        policy(config)
 
     controllers = {name: System(name, host, config, resources.reactor) for name, host in config.hosts.items()}
     return PowerFencer(controllers, resources.clock, config.power_timeout, usable)
@@ -82,6 +82,21 @@ def password(host: HostOptions, name: str) -> str:
         return host.password_file.read_text().partition("\n")[0]
     except (OSError, UnicodeDecodeError) as error:
         raise Unusable(f"the password of {name} cannot be read: {error}") from error
+
+
+def policy(config: Config) -> BrowserLikePolicyForHTTPS:
+    """Which controllers are to be trusted. Raises Unusable."""
+    if not config.ca_file:
+        return BrowserLikePolicyForHTTPS()
+    marker = b"-----BEGIN CERTIFICATE-----"
+    try:
+        parts = Path(config.ca_file).read_bytes().split(marker)[1:]
+        found = [Certificate.loadPEM(marker + each) for each in parts]
+    except (OSError, crypto.Error) as error:
+        raise Unusable(f"ca_file {config.ca_file} cannot be read: {error}") from error
+    if not found:
+        raise Unusable(f"ca_file {config.ca_file} has no certificates")
+    return BrowserLikePolicyForHTTPS(trustRootFromCertificates(found))
 
 
 @frozen
@@ -118,7 +133,7 @@ class System:
 
     async def _ask(self, method: str, url: str, body: Any = None) -> Any:
         # A new connection for each call: calls are rare, and an old connection may be dead.
-        client = HTTPClient(Agent(self.reactor, self._policy(), connectTimeout=self.config.timeout))
+        client = HTTPClient(Agent(self.reactor, policy(self.config), connectTimeout=self.config.timeout))
         try:
             answer = await client.request(
                 method,
@@ -140,14 +155,6 @@ class System:
         if answer.code >= 300:
             raise DriverError(f"{self.name} refuses {method} {urlsplit(url).path} ({answer.code})")
         return _json(text, self.name) if text else None
-
-    def _policy(self) -> BrowserLikePolicyForHTTPS:
-        if not self.config.ca_file:
-            return BrowserLikePolicyForHTTPS()
-        pem = Path(self.config.ca_file).read_bytes()
-        marker = b"-----BEGIN CERTIFICATE-----"
-        found = [Certificate.loadPEM(marker + each) for each in pem.split(marker)[1:]]
-        return BrowserLikePolicyForHTTPS(trustRootFromCertificates(found))
 
 
 def _content(answer: Any) -> Deferred[bytes]:

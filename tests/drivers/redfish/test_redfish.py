@@ -145,6 +145,22 @@ def test_what_cannot_be_is_told_at_the_start(table: Any) -> None:
         made(table, Clock())
 
 
+async def test_authorities_that_cannot_be_read_are_told_whenever_that_is(
+    bmc: Bmc, table: Any, reactor: Any, tmp_path: Path
+) -> None:
+    authorities = tmp_path / "ca.pem"
+    table["ca_file"] = str(authorities)
+    damaged = b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"
+    for content in (None, b"", damaged):
+        if content is not None:
+            authorities.write_bytes(content)
+        with pytest.raises(ConfigError, match=r"ca\.pem"):
+            check(made(table, Clock()), "driver.fencer.redfish")
+        with pytest.raises(DriverError, match=r"ca\.pem"):
+            await made(table, reactor).ensure_fenced("compute-1")
+    assert bmc.orders == []
+
+
 _made: list[tuple[Bmc, dict[str, Any]]] = []
 
 
