@@ -173,6 +173,13 @@ class Daemon:
             raise
 
     async def _start(self) -> None:
+        try:
+            await self._start_new()
+        except OSError as error:
+            # Its directory is gone, or there are no descriptors or no room there.
+            raise Unreachable(f"the storage daemon of {self.sockets.pid} cannot be started: {error}") from error
+
+    async def _start_new(self) -> None:
         _log.info("starting a storage daemon")
 
         async def answers(pid: int) -> bool:

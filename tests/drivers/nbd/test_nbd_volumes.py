@@ -311,6 +311,27 @@ async def test_a_daemon_that_cannot_start_is_unreachable_and_nobody_is_connected
     await driver.connect("v1", "a")
 
 
+async def test_a_daemon_that_finds_no_place_for_its_sockets_is_started_once_there_is_one(
+    open_driver: Callable[..., Any], client: Any, runtime_dir: Path, tmp_path: Path, reactor: Any
+) -> None:
+    driver = await open_driver(retry_seconds=0.1)
+    await driver.ensure_created(VolumeSpec("other", 1))
+    await with_volume(driver, tmp_path)
+    guest = client(await driver.connect("v1", "a"))
+    assert await guest.holds(1)
+    (pid,) = pids(runtime_dir)
+    away = runtime_dir.rename(runtime_dir.with_suffix(".away"))
+    try:
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(Unreachable, match="cannot be started"):
+            await driver.connect("other", "a")
+        await until(reactor, lambda: not driver.disks.of(driver.records.volume("v1")).daemon.is_watched)
+        await deferLater(reactor, 0.3)
+    finally:
+        away.rename(runtime_dir)
+    assert (await guest.write(2)).startswith("wrote")
+
+
 async def test_a_damaged_volume_keeps_no_other_from_being_served(
     open_driver: Callable[..., Any], client: Any, runtime_dir: Path, tmp_path: Path, reactor: Any
 ) -> None:
