@@ -57,11 +57,8 @@ class Fenced:
 
     async def _change(self, what: str, function: Any, *args: Any) -> None:
         """In a thread, since fsync(2) may take long."""
-        try:
-            with room_for(what):
-                await deferToThreadPool(self.reactor, self.reactor.getThreadPool(), function, *args)
-        except OSError as error:
-            raise Unreachable(f"cannot {what}: {error.strerror}") from error
+        with room_for(what):
+            await deferToThreadPool(self.reactor, self.reactor.getThreadPool(), function, *args)
 
 
 def _put(mark: Path, host: str) -> None:
@@ -111,14 +108,14 @@ class Turn:
 @asynccontextmanager
 async def turn(file: Path, clock: IReactorTime, seconds: float) -> AsyncIterator[Turn | None]:
     """None: the volume is gone, so there is nothing to offer. Raises Unreachable; Busy if the turn came too late."""
-    try:
-        with room_for("note whose turn it is"):
+    with room_for("note whose turn it is"):
+        try:
             descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except FileNotFoundError:
+        except FileNotFoundError:
+            descriptor = None
+    if descriptor is None:
         yield None
         return
-    except OSError as error:
-        raise Unreachable(f"cannot see whose turn it is: {error.strerror}") from error
     try:
         limit = clock.seconds() + seconds
         while not _locked(descriptor):

@@ -18,7 +18,7 @@ from cloudctl.drivers.disk_formats import QEMU_FORMATS, format_of, qcow2_header
 from cloudctl.drivers.errors import Busy, DriverError, NoCapacity, Unfit
 from cloudctl.drivers.handed import Argument, Lent, Node
 from cloudctl.drivers.programs import ProgramFailed, Programs
-from cloudctl.drivers.qcow2.records import GIB
+from cloudctl.drivers.qcow2.records import GIB, room_for
 from cloudctl.drivers.specs import ImageSource
 
 NO_ROOM = "No space left on device"
@@ -152,8 +152,8 @@ def readable(source: Path) -> Iterator[None]:
 
 
 def size_bytes(path: Path) -> int:
-    """The size of the disk in a qcow2 of ours. Raises DriverError for a damaged one."""
-    with path.open("rb") as file:
+    """The size of the disk in a qcow2 of ours. Raises DriverError for a damaged one, Unreachable."""
+    with room_for(f"read {path}"), path.open("rb") as file:
         head = file.read(HEADER)
     try:
         return qcow2_header(head).size_bytes

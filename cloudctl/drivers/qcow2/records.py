@@ -30,7 +30,7 @@ from cattrs.errors import BaseValidationError
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
-from cloudctl.drivers.errors import DriverError, NoCapacity, Unusable
+from cloudctl.drivers.errors import DriverError, NoCapacity, Unreachable, Unusable
 from cloudctl.drivers.specs import SnapshotState, VolumeState
 
 T = TypeVar("T")
@@ -160,7 +160,7 @@ class Records:
             shutil.rmtree(place, ignore_errors=True)
 
     async def publish(self, place: Path, volume: Volume) -> None:
-        """From now on `place` is the volume. Raises NoCapacity."""
+        """From now on `place` is the volume. Raises NoCapacity, Unreachable, as all that follow."""
         await self._change(f"publish volume {volume.id}", _publish, place, self.directory(volume.id), _written(volume))
 
     async def adopt(self, place: Path, file: Path, volume: Volume) -> None:
@@ -214,20 +214,20 @@ class Records:
 
 @contextmanager
 def room_for(what: str) -> Iterator[None]:
-    """A full file system is NoCapacity."""
+    """A full file system is NoCapacity, and one with other troubles is Unreachable."""
     try:
         yield
     except OSError as error:
-        if error.errno in (ENOSPC, EDQUOT):
-            raise NoCapacity(f"cannot {what}: {error.strerror}") from error
-        raise
+        kind = NoCapacity if error.errno in (ENOSPC, EDQUOT) else Unreachable
+        raise kind(f"cannot {what}: {error.strerror}") from error
 
 
 def _read(file: Path, cls: type[T]) -> T | None:
-    try:
-        data = file.read_bytes()
-    except FileNotFoundError:
-        return None
+    with room_for(f"read {file}"):
+        try:
+            data = file.read_bytes()
+        except FileNotFoundError:
+            return None
     try:
         return _converter.structure(orjson.loads(data), cls)
     except (orjson.JSONDecodeError, BaseValidationError, TypeError) as error:

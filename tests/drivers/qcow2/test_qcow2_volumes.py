@@ -13,7 +13,16 @@ from attrs import evolve
 from twisted.internet.defer import gatherResults
 
 from cloudctl.drivers.boundary import call
-from cloudctl.drivers.errors import Busy, DriverError, InUse, NoCapacity, Unfit, UnknownSnapshot, Unusable
+from cloudctl.drivers.errors import (
+    Busy,
+    DriverError,
+    InUse,
+    NoCapacity,
+    Unfit,
+    UnknownSnapshot,
+    Unreachable,
+    Unusable,
+)
 from cloudctl.drivers.qcow2.records import Volume
 from cloudctl.drivers.specs import DriverResources, ImageSource, SnapshotSpec, VolumeSpec, VolumeState
 from cloudctl.errors import ConfigError
@@ -442,6 +451,23 @@ async def test_a_damaged_record_is_named(open_driver: Callable[..., Any]) -> Non
     (driver.records.directory("v1") / "volume.json").write_text("{")
     with pytest.raises(DriverError, match=r"v1/volume\.json is damaged"):
         await driver.observe("v1")
+
+
+async def test_what_cannot_be_read_or_written_is_unreachable(open_driver: Callable[..., Any]) -> None:
+    driver = await open_driver()
+    for id in ("v1", "v2"):
+        await driver.ensure_created(VolumeSpec(id, 1))
+    driver.records.disk("v1").unlink()
+    with pytest.raises(Unreachable, match=r"v1/disk\.qcow2: No such file"):
+        await driver.connect("v1", "a")
+    record = driver.records.directory("v2") / "volume.json"
+    record.with_suffix(".new").mkdir()
+    with pytest.raises(Unreachable, match="Is a directory"):
+        await driver.connect("v2", "a")
+    record.unlink()
+    record.mkdir()
+    with pytest.raises(Unreachable, match=r"v2/volume\.json: Is a directory"):
+        await driver.observe("v2")
 
 
 async def test_ids_of_any_printable_characters_are_files_below_the_directory(
