@@ -24,8 +24,3 @@ def unmanaged(file: Path) -> Unmanaged:
 
 def is_same(file: Path, disk: Path) -> bool:
     return file.exists() and file.samefile(disk)
-
-
-def has_snapshots(disk: Path) -> bool:
-    with disk.open("rb") as opened:
-        return qcow2_header(opened.read(HEAD)).snapshots > 0

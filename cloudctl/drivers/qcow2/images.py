@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 from attrs import frozen
 
-from cloudctl.drivers.disk_formats import QEMU_FORMATS, format_of, qcow2_header
+from cloudctl.drivers.disk_formats import QEMU_FORMATS, Qcow2Header, format_of, qcow2_header
 from cloudctl.drivers.errors import Busy, DriverError, NoCapacity, Unfit
 from cloudctl.drivers.handed import Argument, Lent, Node
 from cloudctl.drivers.programs import ProgramFailed, Programs
@@ -151,11 +151,11 @@ def readable(source: Path) -> Iterator[None]:
         raise Unfit(f"{source.name} cannot be read") from error
 
 
-def size_bytes(path: Path) -> int:
-    """The size of the disk in a qcow2 of ours. Raises DriverError for a damaged one, Unreachable."""
+def header(path: Path) -> Qcow2Header:
+    """Of a qcow2 of ours. Raises DriverError for a damaged one, Unreachable."""
     with room_for(f"read {path}"), path.open("rb") as file:
         head = file.read(HEADER)
     try:
-        return qcow2_header(head).size_bytes
+        return qcow2_header(head)
     except ValueError as error:
         raise DriverError(f"{path} is damaged: {error}") from error

@@ -34,7 +34,7 @@ from cloudctl.drivers.interfaces import IVolumeAdoption, IVolumeBackend, IVolume
 from cloudctl.drivers.locks import Locks
 from cloudctl.drivers.qcow2 import adoption
 from cloudctl.drivers.qcow2.disks import Disks
-from cloudctl.drivers.qcow2.images import Images, Locked, size_bytes
+from cloudctl.drivers.qcow2.images import Images, Locked, header
 from cloudctl.drivers.qcow2.records import DISK, GIB, Records, Snapshot, Volume, written
 from cloudctl.drivers.specs import (
     Capacity,
@@ -299,13 +299,19 @@ class FileVolumes:
     async def unmanaged_snapshots(self) -> tuple[Unmanaged, ...]:
         found: list[Unmanaged] = []
         for volume in self.records.volumes():
-            if adoption.has_snapshots(self.records.disk(volume.id)):
+            try:
                 names = await self._unmanaged_moments(volume)
-                found += (Unmanaged(name, volume.size_gib, volume.id) for name in sorted(names))
+            except DriverError:
+                # While others were looked at, it may have been deleted.
+                if self.records.volume(volume.id) is not None:
+                    raise
+                continue
+            found += (Unmanaged(name, volume.size_gib, volume.id) for name in sorted(names))
         return tuple(found)
 
     async def _unmanaged_moments(self, volume: Volume) -> frozenset[str]:
-        there = await self.images.names(self.records.disk(volume.id))
+        disk = self.records.disk(volume.id)
+        there = await self.images.names(disk) if header(disk).snapshots else frozenset()
         kept = {each.moment for each in self.records.snapshots() if each.volume_id == volume.id}
         # The current record: it lists snapshots that were taken for copies meanwhile.
         return there - kept - set(self._volume(volume.id).moments)
@@ -415,7 +421,7 @@ class FileVolumes:
         if tuple(left) != volume.moments:
             volume = evolve(volume, moments=tuple(left))
             await self.records.put(volume)
-        if size_bytes(disk) < volume.size_gib * GIB:
+        if header(disk).size_bytes < volume.size_gib * GIB:
             try:
                 await self.disks.resize(volume, volume.size_gib)
             except (Busy, Unreachable) as error:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cloudctl.drivers.errors import InUse, Unfit, UnknownVolume
+from cloudctl.drivers.qcow2.images import Images
 from cloudctl.drivers.specs import Unmanaged, VolumeState
 from tests.drivers.qcow2.live import GIB, MIB, holds, info, run
 from tests.drivers.qcow2.test_qcow2_volumes import opened_by_a_guest
@@ -75,3 +76,21 @@ async def test_what_a_crash_left_with_two_names_has_one_after_the_repeat(open_dr
     path.hardlink_to(driver.records.disk("v1"))
     await driver.ensure_released("v1", "disk")
     assert path.stat().st_nlink == 1 and holds(path, 7)
+
+
+async def test_a_volume_that_is_deleted_meanwhile_is_no_trouble_for_whoever_lists_snapshots(
+    open_driver: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = await open_driver()
+    for id in ("v1", "v2", "v3"):
+        await driver.ensure_adopted(id, put(driver, id).stem)
+        run("qemu-img", "snapshot", "-c", f"of {id}", driver.records.disk(id))
+    read = Images.names
+
+    async def names(images: Images, path: Path) -> frozenset[str]:
+        found = await read(images, path)
+        await driver.ensure_absent("v2")
+        return found
+
+    monkeypatch.setattr(Images, "names", names)
+    assert [each.name for each in await driver.unmanaged_snapshots()] == ["of v1", "of v3"]
