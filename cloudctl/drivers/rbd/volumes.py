@@ -163,9 +163,11 @@ class RbdVolumes:
 
     async def ensure_absent(self, id: str) -> None:
         async with self.locks.hold("life", id), self.locks.hold("volume", id):
-            image = await self.ceph.find(volume(id))
+            image, making = await self.ceph.find(volume(id)), MAKING + written(id)
             if image is None:
-                await self.bases.tidy(volume(id))
+                # Left by a creation that failed.
+                await self.bases.remove(making)
+                await self.bases.tidy(volume(id), making)
             else:
                 demand_free(id, await self.ceph.notes())
                 for each in await self.ceph.snapshots(image.name):
@@ -174,6 +176,8 @@ class RbdVolumes:
                     if each.name in self._reading:
                         raise Busy(f"volume {id} is being copied")
                     await self._drop(image.name, each.name)
+                # Left by an import that failed.
+                await self.bases.remove(making)
                 await self.ceph.trash(image.name)
                 await self.bases.let_go(image.parent)
 

@@ -115,6 +115,20 @@ async def test_what_was_left_half_made_is_made_anew_and_what_was_half_filled_hol
     assert await content(successor, tmp_path, ID) == b"whole"
 
 
+async def test_nothing_is_left_of_a_volume_that_was_never_completed(
+    make: Callable[..., Any], cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    driver = await opened(make, tmp_path)
+    await driver.ensure_created(VolumeSpec(ID, 1, image=image(tmp_path, b"whole")))
+    # Half of a clone, and half of a restored backup.
+    base = driver.ceph.path("image-image", "base")
+    for name in ("making-volume%2Fb", "making-volume%20a"):
+        cluster.rbd("clone", "--rbd-default-clone-format=2", base, driver.ceph.path(name))
+    await driver.ensure_absent(OTHER)
+    await driver.ensure_absent(ID)
+    assert [await driver.ceph.names(), await driver.ceph.trashed()] == [[], []]
+
+
 async def test_nothing_is_left_of_what_depended_on_each_other_when_all_of_it_has_gone(
     make: Callable[..., Any], cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
