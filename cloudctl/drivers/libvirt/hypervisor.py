@@ -243,14 +243,15 @@ class Libvirt:
 
     async def ensure_absent(self, id: str) -> None:
         async with self.fleet.locks.hold(id):
-            down, was_there, rescuing = [], False, False
+            down: list[tuple[Host, HostDown | Unreachable]] = []
+            was_there, rescuing = False, False
             for host in self.fleet.hosts.values():
                 try:
                     notes = await self.fleet.run(host, guests.remove, self.config, id)
                     if notes is not None:
                         was_there, rescuing = True, rescuing or notes.rescuing
                     host.lost(id)
-                except HostDown as error:
+                except (HostDown, Unreachable) as error:
                     down.append((host, error))
             for host, refused in down:
                 # The guest was there, or may be: a host that never answered may have a guest that no other host has.
