@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-import libvirt
 from attrs import define, field
 
-from cloudctl.drivers.errors import DriverError, HostDown, UnknownGuest, UnknownHost, Unreachable
+from cloudctl.drivers.errors import HostDown, UnknownGuest, UnknownHost, Unreachable
 from cloudctl.drivers.libvirt import guests
 from cloudctl.drivers.libvirt.guests import Claim, Made
-from cloudctl.drivers.libvirt.host import Host
+from cloudctl.drivers.libvirt.host import Host, told
 from cloudctl.drivers.libvirt.options import Config
 from cloudctl.drivers.locks import Locks
 
@@ -91,18 +90,10 @@ class Fleet:
     ) -> T:
         """`seconds`: how long the call itself waits. libvirt's errors are passed on in its words."""
         limit = seconds + self.config.answer_timeout
-        with _told(host):
+        with told(host.name):
             return await host.connection.run_within(limit, fn, *args, **kwargs)
 
     async def apart(self, host: Host, fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """With a connection that is not used for anything else and, if all goes well, belongs to the caller."""
-        with _told(host):
+        with told(host.name):
             return await host.connection.apart(fn, *args, **kwargs)
-
-
-@contextmanager
-def _told(host: Host) -> Iterator[None]:
-    try:
-        yield
-    except libvirt.libvirtError as error:
-        raise DriverError(f"host {host.name}: {error}") from error

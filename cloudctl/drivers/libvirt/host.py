@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+import libvirt
 from attrs import define, evolve
 from twisted.internet.defer import Deferred, ensureDeferred, gatherResults
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 
-from cloudctl.drivers.errors import HostDown, Unreachable
+from cloudctl.drivers.errors import DriverError, HostDown, Unreachable
 from cloudctl.drivers.libvirt import guests
 from cloudctl.drivers.libvirt.connections import HostConnection
 from cloudctl.drivers.libvirt.guests import Made
 from cloudctl.drivers.libvirt.options import Config
 from cloudctl.drivers.libvirt.storage import Storage
+from cloudctl.drivers.qcow2.records import room_for
 from cloudctl.drivers.specs import GuestState, HostInventory
 
 T = TypeVar("T")
@@ -46,7 +49,8 @@ class Host:
     async def inventory(self, disk_gib: int | None = None) -> HostInventory:
         """What the host has; if it is down, what it had. `disk_gib`: the room for root disks, if they are elsewhere."""
         try:
-            found = await self.connection.run(guests.inventory, self.name, self.config)
+            with told(self.name):
+                found = await self.connection.run(guests.inventory, self.name, self.config)
             self.last = found if disk_gib is None else evolve(found, disk_gib=disk_gib)
         except (HostDown, Unreachable):
             known = self.last or HostInventory(self.name, "QEMU", 0, 0, 0)
@@ -58,7 +62,8 @@ class Host:
     async def states(self) -> list[tuple[GuestState, Made]]:
         """An empty list if the host is down."""
         try:
-            found = await self.connection.run(guests.states, self.name)
+            with told(self.name):
+                found = await self.connection.run(guests.states, self.name)
         except (HostDown, Unreachable):
             return []
         self.guests = frozenset(each.id for each, _made in found)
@@ -79,6 +84,16 @@ class Host:
         # Other hosts do not have our certificates.
         kept = [(name, value) for name, value in parse_qsl(parts.query) if name != "pkipath"]
         return urlunsplit(parts._replace(query=urlencode(kept)))
+
+
+@contextmanager
+def told(host: str) -> Iterator[None]:
+    """libvirt's errors in its words, and those of files on this machine, as DriverErrors."""
+    with room_for(f"copy a file from or to host {host}"):
+        try:
+            yield
+        except libvirt.libvirtError as error:
+            raise DriverError(f"host {host}: {error}") from error
 
 
 async def of_all(hosts: Iterable[Host], ask: Callable[[Host], Coroutine[Any, Any, T]], clock: IReactorTime) -> list[T]:
