@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from attrs import field, frozen
@@ -38,14 +38,15 @@ class Dnsmasq:
         """Whether one runs exactly as the network needs it, or none if it needs none."""
         return self.daemons.running(spec.id) == self.arguments(spec)
 
-    async def ensure(self, spec: NetworkSpec, namespace: str, ports: Iterable[PortSpec]) -> None:
+    async def ensure(self, spec: NetworkSpec, namespace: str, ports: Callable[[], Iterable[PortSpec]]) -> None:
         """One runs in the network's namespace and knows exactly these ports; or none runs, if none is needed.
 
-        Raises ProgramFailed, and Busy if an earlier one does not end.
+        `ports` is called when its turn has come, since one may be added while it waits. Raises ProgramFailed, and Busy
+        if an earlier one does not end.
         """
         wanted = self.arguments(spec)
         async with self._locks.hold(spec.id):
-            taken_away = self._fill(spec, list(ports))
+            taken_away = self._fill(spec, list(ports()))
             if self.daemons.running(spec.id) == wanted and not taken_away:
                 self.daemons.signal(spec.id, signal.SIGHUP)
             else:

@@ -257,7 +257,7 @@ class NetnsBackend:
             await host.ensure(spec.id)
         if self.routers.host.segment(spec).served:
             await self.kernel.batch(namespace, links.service_lines(spec))
-            await self.dnsmasq.ensure(spec, namespace, [port.spec for port in self.records.ports_of(spec.id)])
+            await self.dnsmasq.ensure(spec, namespace, lambda: [port.spec for port in self.records.ports_of(spec.id)])
             self._listen(spec)
         self._fulfilled[spec.id] = spec
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from attrs import evolve, field, frozen
+from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.internet.task import Clock
 
 from cloudctl.drivers.errors import DriverError
@@ -29,6 +30,7 @@ class Pretended(Daemons):
     run: dict[str, list[str]] = field(factory=dict)
     fail: list[str] = field(factory=list)
     starts: list[str] = field(factory=list)
+    ends: list[Deferred[None]] = field(factory=list)  # what the next ends wait for
 
     def running(self, id: str) -> list[str]:
         return self.run.get(id, [])
@@ -41,6 +43,8 @@ class Pretended(Daemons):
             self.run[NETWORK.id] = list(arguments)
 
     async def end(self, id: str) -> None:
+        if self.ends:
+            await self.ends.pop()
         self.run.pop(id, None)
 
     def signal(self, id: str, number: Any) -> None:
@@ -63,7 +67,7 @@ async def test_what_could_not_be_started_again_is_started_by_a_repeat(daemons: P
         else:
             await dnsmasq.ensure_port(MOVED, NETWORK, "space")
 
-    await dnsmasq.ensure(NETWORK, "space", [PORT])
+    await dnsmasq.ensure(NETWORK, "space", lambda: [PORT])
     before = daemons.running(NETWORK.id)
     daemons.fail[:] = ["no memory", "no memory"]
     for _ in range(2):
@@ -79,14 +83,31 @@ async def test_what_could_not_be_started_again_is_started_by_a_repeat(daemons: P
 async def test_a_network_that_went_or_was_made_anew_is_not_started_again(daemons: Pretended) -> None:
     dnsmasq = Dnsmasq(daemons, 600)
     for renew in (True, False):
-        await dnsmasq.ensure(NETWORK, "space", [PORT])
+        await dnsmasq.ensure(NETWORK, "space", lambda: [PORT])
         daemons.fail.append("no memory")
         with pytest.raises(DriverError):
             await dnsmasq.ensure_port(MOVED, NETWORK, "space")
         if renew:
-            await dnsmasq.ensure(NETWORK, "space", [MOVED])
+            await dnsmasq.ensure(NETWORK, "space", lambda: [MOVED])
         else:
             await dnsmasq.ensure_absent(NETWORK.id)
         daemons.starts.clear()
         await dnsmasq.ensure_port_absent("p2", NETWORK.id, "space")
         assert daemons.starts == []
+
+
+async def test_a_port_that_is_added_while_a_network_waits_for_its_turn_is_known(daemons: Pretended) -> None:
+    dnsmasq, ports = Dnsmasq(daemons, 600), [PORT]
+    await dnsmasq.ensure(NETWORK, "space", lambda: ports)
+    ended: Deferred[None] = Deferred()
+    daemons.ends.append(ended)
+    ports[:] = [MOVED]
+    moved = ensureDeferred(dnsmasq.ensure_port(MOVED, NETWORK, "space"))
+    renewed = ensureDeferred(dnsmasq.ensure(NETWORK, "space", lambda: tuple(ports)))
+    other = evolve(PORT, id="p2", fixed_ips=(FixedIp("s1", "10.0.0.7"),))
+    ports.append(other)
+    await dnsmasq.ensure_port(other, NETWORK, "space")
+    ended.callback(None)
+    await moved
+    await renewed
+    assert sorted(file.name for file in (daemons.directory(NETWORK.id) / "hosts").iterdir()) == ["p1", "p2"]
