@@ -15,6 +15,7 @@ from uuid import uuid4
 from attrs import frozen
 from twisted.internet.threads import deferToThreadPool
 
+from cloudctl.drivers.errors import Unusable
 from cloudctl.drivers.qcow2.images import Images
 from cloudctl.drivers.qcow2.records import put_in_place, room_for
 from cloudctl.drivers.rbd.ceph import Ceph, Present
@@ -34,10 +35,13 @@ class Contents:
     reactor: Any
 
     def open(self) -> None:
-        """Remove what a killed process left."""
-        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for left in self.directory.glob("*.part"):
-            left.unlink()
+        """Remove what a killed process left. Raises Unusable."""
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for left in self.directory.glob("*.part"):
+                left.unlink(missing_ok=True)
+        except OSError as error:
+            raise Unusable(f"cannot keep files in {self.directory}: {error.strerror}") from error
 
     async def size_bytes(self, image: ImageSource) -> int:
         """The size of the disk in it. Raises Unfit."""

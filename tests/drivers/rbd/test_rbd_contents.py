@@ -1,0 +1,21 @@
+"""Where files are kept for the length of a call, without Ceph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloudctl.drivers.errors import Unusable
+from cloudctl.drivers.rbd.contents import Contents
+
+
+def test_what_a_killed_process_left_goes_and_a_place_for_no_files_is_unusable(tmp_path: Path) -> None:
+    nothing: Any = None
+    (tmp_path / "scratch-1.part").write_text("left")
+    (tmp_path / "file").write_text("kept")
+    Contents(nothing, nothing, tmp_path, nothing).open()
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    with pytest.raises(Unusable, match="cannot keep files in"):
+        Contents(nothing, nothing, tmp_path / "file", nothing).open()
