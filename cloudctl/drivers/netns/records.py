@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -16,7 +17,7 @@ import orjson
 from attrs import define, field, frozen
 from cattrs import Converter
 
-from cloudctl.drivers.errors import DriverError, NoCapacity
+from cloudctl.drivers.errors import DriverError, NoCapacity, Unreachable
 from cloudctl.drivers.netns.names import written
 from cloudctl.drivers.specs import NetworkSpec, PortSpec, RouterSpec, SecurityGroupSpec
 
@@ -78,6 +79,7 @@ class Table(Generic[T]):
         return [self.rows[id] for id in sorted(self.rows)]
 
     def put(self, id: str, record: T) -> None:
+        """Raises NoCapacity, Unreachable."""
         if self.rows.get(id) == record:
             return
         if self.path is not None:
@@ -85,8 +87,13 @@ class Table(Generic[T]):
         self._keep(id, record)
 
     def delete(self, id: str) -> None:
+        """Raises Unreachable."""
         if self.path is not None:
-            self._file(self.path, id).unlink(missing_ok=True)
+            file = self._file(self.path, id)
+            try:
+                file.unlink(missing_ok=True)
+            except OSError as error:
+                raise Unreachable(f"{file} cannot be removed: {error.strerror}") from error
         self._drop(id)
 
     def _keep(self, id: str, record: T) -> None:
@@ -196,7 +203,10 @@ def free_index(taken: Iterable[int]) -> int:
 
 
 def write(file: Path, data: bytes) -> None:
-    """The file, readable by all, holds `data`, or after an error what it held before. Raises NoCapacity."""
+    """The file, readable by all, holds `data`, or after an error what it held before.
+
+    Raises NoCapacity, Unreachable.
+    """
     # dnsmasq also ignores files that begin with a dot.
     beside = file.with_name(f".{file.name}.{os.getpid()}.new")
     try:
@@ -209,10 +219,10 @@ def write(file: Path, data: bytes) -> None:
         beside.chmod(0o644)
         beside.replace(file)
     except OSError as error:
-        beside.unlink(missing_ok=True)
-        if error.errno in (EDQUOT, ENOSPC):
-            raise NoCapacity(f"no room for {file}: {error.strerror}") from error
-        raise
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        kind = NoCapacity if error.errno in (EDQUOT, ENOSPC) else Unreachable
+        raise kind(f"{file} cannot be written: {error.strerror}") from error
 
 
 def make_readable(directory: Path) -> None:

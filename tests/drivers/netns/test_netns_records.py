@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
+from cloudctl.drivers.errors import Unreachable
 from cloudctl.drivers.netns import records
 from cloudctl.drivers.netns.records import Port, Records
-from cloudctl.drivers.specs import PortSpec
+from cloudctl.drivers.specs import PortSpec, RouterSpec
 from tests.effort import lines
 
 
@@ -45,6 +46,22 @@ def test_what_goes_leaves_nothing_behind() -> None:
     held.ports.delete("p1")
     held.ports.delete("p1")
     assert (held.ports.rows, held.hosts_of("n1"), held.ports_in("g1"), held.ports_on("h1")) == ({}, set(), [], [])
+
+
+def test_what_cannot_be_kept_or_dropped_is_unreachable_and_stays_as_it_was(tmp_path: Path) -> None:
+    held = records.records(tmp_path)
+    held.ports.put("p1", port(1))
+    (tmp_path / "ports" / "p1.json").unlink()
+    (tmp_path / "ports" / "p1.json").mkdir()
+    (tmp_path / "routers").write_text("in the way")
+    for change in (
+        lambda: held.ports.put("p1", port(2)),
+        lambda: held.ports.delete("p1"),
+        lambda: held.routers.put("r1", RouterSpec("r1")),
+    ):
+        with pytest.raises(Unreachable, match="cannot be"):
+            change()
+    assert (held.ports.rows, held.routers.rows) == ({"p1": port(1)}, {})
 
 
 def many(networks: int, each: int) -> Records:
