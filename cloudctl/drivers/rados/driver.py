@@ -23,7 +23,7 @@ from attrs import field, frozen
 from attrs.validators import ge, matches_re
 from zope.interface import implementer
 
-from cloudctl.drivers.errors import DriverError, NoCapacity, UnknownContent, Unreachable
+from cloudctl.drivers.errors import DriverError, NoCapacity, UnknownContent, Unreachable, Unusable
 from cloudctl.drivers.interfaces import IElsewhere, IFarData, IObjectData
 from cloudctl.drivers.objects_interface import ContentState
 from cloudctl.drivers.programs import ProgramFailed, require, run_blocking
@@ -73,7 +73,10 @@ class RadosContents:
     async def check(self) -> None:
         require("rados")
         self.config.demand_key()
-        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise Unusable(f"cannot keep files in {self.directory}: {error.strerror}") from error
 
     async def close(self) -> None:
         """Nothing is open."""

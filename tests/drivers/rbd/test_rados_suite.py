@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cloudctl.drivers.errors import UnknownContent, Unreachable
+from cloudctl.drivers.errors import UnknownContent, Unreachable, Unusable
 from cloudctl.drivers.rados import driver as rados
 from cloudctl.drivers.specs import DriverResources
 from cloudctl.testing.faults import with_faults
@@ -79,3 +79,9 @@ async def test_pieces_parts_and_what_a_killed_process_leaves(
     with driver.open(ID) as file:
         assert file.read() == large
     assert {f"{ID}.{number}" for number in range(3)} < set(driver._rados("ls").decode().split())
+
+
+async def test_a_place_for_no_files_is_unusable(make: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("in the way")
+    with pytest.raises(Unusable, match="cannot keep files in"):
+        await make(tmp_path).check()
