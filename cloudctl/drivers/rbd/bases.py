@@ -18,6 +18,7 @@ from cloudctl.drivers.rbd.contents import Contents, anew
 from cloudctl.drivers.specs import ImageSource
 
 BASE, MAKING = "image-", "making-"
+COPY = "copy-"  # and the name of a file: a snapshot of which that file is being made
 START = "base"  # the snapshot of a base that disks are cloned from
 CLONES = "--rbd-default-clone-format=2"  # whose parents may go
 LOOK_SECONDS = 30.0  # for which a pool that had room is assumed to have some

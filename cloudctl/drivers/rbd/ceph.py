@@ -180,6 +180,15 @@ class Ceph:
         except Missing:
             return
 
+    async def freeze(self, image: str, snapshot: str) -> None:
+        """Take a snapshot now, replacing a left-over one of that name. Raises Missing."""
+        words = ("snap", "create", "--no-progress", self.path(image, snapshot))
+        try:
+            await self.rbd(*words)
+        except Present:
+            await self.drop(snapshot, self.path(image))
+            await self.rbd(*words)
+
     async def empty(self, id: str, *snapshots: str) -> bool:
         """Remove this image from the trash; whether nothing of it is left. It stays while clones depend on it.
 

@@ -7,7 +7,6 @@ All that is known about them is in Ceph. For one call per guest at a time.
 from __future__ import annotations
 
 from pathlib import Path
-from uuid import uuid4
 
 from attrs import define, evolve
 from twisted.logger import Logger
@@ -17,7 +16,7 @@ from cloudctl.drivers.locks import Locks
 from cloudctl.drivers.programs import Programs, require
 from cloudctl.drivers.qcow2.images import Images
 from cloudctl.drivers.qcow2.records import written
-from cloudctl.drivers.rbd.bases import LOOK_SECONDS, MAKING, START, Bases
+from cloudctl.drivers.rbd.bases import COPY, LOOK_SECONDS, MAKING, START, Bases
 from cloudctl.drivers.rbd.ceph import GIB, Ceph, Missing
 from cloudctl.drivers.rbd.contents import Contents
 from cloudctl.drivers.rbd.disk import RbdDisk, monitors
@@ -28,7 +27,6 @@ log = Logger()
 
 ROOT = "root-"
 RESCUE = "rescue-"
-COPY = "copy-"  # and a number: a snapshot for a copy that is being made
 
 
 def root_disks(pool: Pool, resources: DriverResources) -> RootDisks:
@@ -128,9 +126,10 @@ class RootDisks:
     async def copy(self, id: str, target: Path) -> str:
         """`target` is the disk as it is now, while its guest goes on; returns its format. Raises Unfit."""
         name = root(id)
-        moment = f"{COPY}{uuid4().hex}"
+        # Named after what is made of it: a repeat replaces the one that a killed process left.
+        moment = f"{COPY}{written(target.name)}"
         try:
-            await self.ceph.rbd("snap", "create", "--no-progress", self.ceph.path(name, moment))
+            await self.ceph.freeze(name, moment)
         except Missing as error:
             raise Unfit(f"guest {id} has no root disk of its own; it boots from a volume") from error
         try:

@@ -21,7 +21,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
-from uuid import uuid4
 
 from attrs import define, field, frozen
 from zope.interface import implementer
@@ -45,7 +44,7 @@ from cloudctl.drivers.interfaces import (
 from cloudctl.drivers.locks import Locks
 from cloudctl.drivers.programs import require
 from cloudctl.drivers.qcow2.records import written
-from cloudctl.drivers.rbd.bases import MAKING, START, Bases
+from cloudctl.drivers.rbd.bases import COPY, MAKING, START, Bases
 from cloudctl.drivers.rbd.ceph import GIB, Ceph, Image, Missing, Present
 from cloudctl.drivers.rbd.contents import Contents, anew
 from cloudctl.drivers.rbd.disk import RbdDisk, monitors
@@ -80,7 +79,7 @@ class RbdVolumes:
 
     bases: Bases
     clone_depth: int
-    _reading: set[str] = field(factory=set)  # snapshots that copies of this process read
+    _reading: set[str] = field(factory=set)  # paths of snapshots that copies of this process read
     _promised: int = 0  # GiB allocated when the pool last had room
 
     elsewhere = True  # files in its directory live only as long as a call
@@ -173,7 +172,7 @@ class RbdVolumes:
                 for each in await self.ceph.snapshots(image.name):
                     if each.name.startswith(SNAPSHOT):
                         raise InUse(f"volume {id} has snapshots")
-                    if each.name in self._reading:
+                    if self.ceph.path(image.name, each.name) in self._reading:
                         raise Busy(f"volume {id} is being copied")
                     await self._drop(image.name, each.name)
                 # Left by an import that failed.
@@ -246,7 +245,7 @@ class RbdVolumes:
 
     async def _deliver(self, id: str, path: str, snapshot_id: str | None, disk_format: str) -> None:
         if snapshot_id is None:
-            async with self._moment(id) as moment:
+            async with self._moment(id, Path(path)) as moment:
                 await self.contents.get(volume(id), moment, Path(path), disk_format)
             return
         async with self.locks.hold("snapshot", snapshot_id):
@@ -264,7 +263,7 @@ class RbdVolumes:
             making = MAKING + written(id)
             await self.contents.put(image, making)
             await self._resize_unless(making, there.size_bytes)
-            await self._freeze(there.name, UNDO)
+            await self.ceph.freeze(there.name, UNDO)
             await self.ceph.note("undo", written(id))
             try:
                 await self.contents.refill(there.name, making)
@@ -319,7 +318,7 @@ class RbdVolumes:
             async with self._settled(spec.volume_id) as image:
                 # A fixed name: what an abandoned attempt left is found and dropped by the next one.
                 name = f"for-{written(spec.id)}"
-                await self._freeze(image.name, name)
+                await self.ceph.freeze(image.name, name)
                 try:
                     yield Origin(image.name, name, image.size_bytes, await self._depth(image) + 1)
                 finally:
@@ -393,26 +392,22 @@ class RbdVolumes:
             await self._resize(image, size_bytes)
 
     @asynccontextmanager
-    async def _moment(self, id: str) -> AsyncIterator[str]:
-        """A snapshot of the volume as it is now, dropped at the end."""
-        name = f"copy-{uuid4().hex}"
-        self._reading.add(name)
-        try:
-            async with self._settled(id) as image:
-                await self._freeze(image.name, name)
-            yield name
-        finally:
-            self._reading.discard(name)
-            await self._drop(volume(id), name)
+    async def _moment(self, id: str, target: Path) -> AsyncIterator[str]:
+        """A snapshot of the volume as it is now, dropped at the end.
 
-    async def _freeze(self, image: str, name: str) -> None:
-        """Take a snapshot now, replacing a left-over one of that name."""
-        path = self.ceph.path(image, name)
-        try:
-            await self.ceph.rbd("snap", "create", "--no-progress", path)
-        except Present:
-            await self._drop(image, name)
-            await self.ceph.rbd("snap", "create", "--no-progress", path)
+        It is named after what is made of it: a repeat replaces the one that a killed process left.
+        """
+        name = f"{COPY}{written(target.name)}"
+        path = self.ceph.path(volume(id), name)
+        async with self.locks.hold("copy", path):
+            self._reading.add(path)
+            try:
+                async with self._settled(id) as image:
+                    await self.ceph.freeze(image.name, name)
+                yield name
+            finally:
+                self._reading.discard(path)
+                await self._drop(volume(id), name)
 
     async def _drop(self, image: str, name: str) -> None:
         await self.ceph.drop(name, self.ceph.path(image))

@@ -115,6 +115,16 @@ async def test_what_was_left_half_made_is_made_anew_and_what_was_half_filled_hol
     assert await content(successor, tmp_path, ID) == b"whole"
 
 
+async def test_a_snapshot_that_a_killed_process_copied_goes_with_the_next_copy(
+    make: Callable[..., Any], cluster: Cluster, tmp_path: Path
+) -> None:
+    driver = await opened(make, tmp_path)
+    await driver.ensure_created(VolumeSpec(ID, 1, image=image(tmp_path, b"whole")))
+    cluster.rbd("snap", "create", driver.ceph.path("volume-volume%20a", "copy-exported"))
+    assert await content(driver, tmp_path, ID) == b"whole"
+    assert await driver.ceph.snapshots("volume-volume%20a") == []
+
+
 async def test_nothing_is_left_of_a_volume_that_was_never_completed(
     make: Callable[..., Any], cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
