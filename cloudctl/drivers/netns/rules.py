@@ -115,8 +115,8 @@ def _frames(host: HostRules) -> list[str]:
         limits = bandwidth.of_port(port.spec)
         sent = [*limits["egress"], *marking(port.spec), *spoofing.rules(port.spec, port.index)]
         lines += chain(f"from{port.index}", sent)
-        mark = [f"meta mark set meta mark & 0xffff | {port.index << 16:#x}"] if port.spec.port_security else []
-        lines += chain(f"to{port.index}", [*limits["ingress"], *mark])
+        filtered = [f"{spoofing.TAGGED} drop", f"meta mark set meta mark & 0xffff | {port.index << 16:#x}"]
+        lines += chain(f"to{port.index}", [*limits["ingress"], *(filtered if port.spec.port_security else ())])
     return lines
 
 

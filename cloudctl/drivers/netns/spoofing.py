@@ -9,6 +9,9 @@ from cloudctl.drivers.netns.checked import mac, networks_of
 from cloudctl.drivers.specs import PortSpec
 
 RARP = "0x8035"  # a guest announces itself with it after a live migration
+# With a VLAN tag. br_netfilter does not show such frames to `table inet`, which has the security groups' rules, but
+# guests take a frame of VLAN 0, whose tag gives a priority only, for an untagged one.
+TAGGED = "ether type { 0x8100, 0x88a8 }"
 
 
 def rules(port: PortSpec, index: int) -> list[str]:
@@ -19,6 +22,7 @@ def rules(port: PortSpec, index: int) -> list[str]:
     if not port.port_security:
         return ["accept"]
     lines = [
+        f"{TAGGED} drop",
         f"meta mark set {index:#x}",
         "udp sport 67 udp dport 68 drop",
         "udp sport 547 udp dport 546 drop",

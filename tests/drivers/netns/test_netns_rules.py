@@ -84,7 +84,7 @@ def test_what_no_group_lets_through_is_dropped_and_without_state_answers_are_too
 def test_a_port_may_send_as_itself_and_its_pairs_only() -> None:
     pairs = (("10.0.0.0/29", MAC), ("10.0.0.77", "FA:16:3E:00:00:99"))
     lines = spoofing.rules(evolve(PORT, address_pairs=pairs), 3)
-    assert lines[0] == "meta mark set 0x3"
+    assert lines[:2] == ["ether type { 0x8100, 0x88a8 } drop", "meta mark set 0x3"]
     assert lines[-1] == "drop"
     # 10.0.0.5 lies within 10.0.0.0/29: nftables wants it once.
     assert f"ether saddr {MAC} ip saddr {{ 10.0.0.0/29 }} accept" in lines
