@@ -24,8 +24,8 @@ def rules(port: PortSpec, index: int) -> list[str]:
     lines = [
         f"{TAGGED} drop",
         f"meta mark set {index:#x}",
-        "udp sport 67 udp dport 68 drop",
-        "udp sport 547 udp dport 546 drop",
+        # Many clients look at the port that an answer goes to, and not at the one that it comes from.
+        "udp dport { 68, 546 } drop",
         "icmpv6 type nd-router-advert drop",
     ]
     for sender, addresses in senders(port).items():

@@ -54,11 +54,12 @@ def secured_rows() -> tuple[Row, ...]:
         Row(SECURED, {"name": SECURED_NAME}),
         access(SECURED, FROM, DROPPED, f"{sent} && ip", "drop"),
         access(SECURED, TO, DROPPED, f"{come} && ip", "drop"),
-        # Guests may request their addresses, but must not serve DHCP to others.
+        # Guests may request their addresses, but must not serve DHCP to others. Many clients look at the port that an
+        # answer goes to, and not at the one that it comes from.
         access(SECURED, FROM, LET_THROUGH, f"{sent} && ip4 && udp.src == 68 && udp.dst == 67", "allow"),
         access(SECURED, FROM, LET_THROUGH, f"{sent} && ip6 && udp.src == 546 && udp.dst == 547", "allow"),
-        access(SECURED, FROM, NEVER, f"{sent} && ip4 && udp.src == 67 && udp.dst == 68", "drop"),
-        access(SECURED, FROM, NEVER, f"{sent} && ip6 && udp.src == 547 && udp.dst == 546", "drop"),
+        access(SECURED, FROM, NEVER, f"{sent} && ip4 && udp.dst == 68", "drop"),
+        access(SECURED, FROM, NEVER, f"{sent} && ip6 && udp.dst == 546", "drop"),
     )
 
 

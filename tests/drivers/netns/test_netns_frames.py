@@ -61,3 +61,14 @@ async def test_a_tag_leads_past_no_security_group(lab: Lab, tag: bytes, secured:
         await lab.driver.ensure_port(port(10, groups=(QUIET,)), "host-1")
         first.broadcast(frame(first, second, IPV4, packet, tag))
         assert heard(listener, SILENCE) == b""
+
+
+@pytest.mark.parametrize("source", [67, 12345])
+async def test_no_guest_answers_dhcp_from_whatever_port(lab: Lab, source: int) -> None:
+    await ensure(lab, NETWORK, OPEN)
+    first, second = await guest(lab, port(9)), await guest(lab, port(10))
+    with hearing(second, 68) as asking, hearing(second, 69) as listener:
+        for number in (68, 69):
+            first.broadcast(frame(first, second, IPV4, datagram("10.7.0.9", "10.7.0.10", (source, number), b"hello")))
+        assert heard(listener, PATIENCE) == b"hello"
+        assert heard(asking, SILENCE) == b""

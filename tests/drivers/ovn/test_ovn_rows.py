@@ -241,6 +241,12 @@ def test_a_rule_is_a_match(rule: SecurityGroupRule, match: str) -> None:
     assert matches(rule) == [(direction, match, "allow-related")]
 
 
+def test_no_guest_answers_dhcp_from_whatever_port() -> None:
+    sent = f"inport == @{groups.SECURED_NAME}"
+    never = [row.columns["match"] for row in of("ACL", groups.secured_rows()) if row.columns["action"] == "drop"]
+    assert {f"{sent} && ip4 && udp.dst == 68", f"{sent} && ip6 && udp.dst == 546"} < set(never)
+
+
 def test_rules_without_state_are_for_each_packet() -> None:
     spec = SecurityGroupSpec("a", (SecurityGroupRule("ingress", "IPv4"),), stateful=False)
     assert the("ACL", groups.rows(spec, ()))["action"] == "allow-stateless"
