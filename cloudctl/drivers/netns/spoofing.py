@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from ipaddress import IPv6Address
 
-from cloudctl.drivers.netns.checked import mac, networks_of
+from cloudctl.drivers.netns.checked import mac, network, networks_of
 from cloudctl.drivers.specs import PortSpec
 
 RARP = "0x8035"  # a guest announces itself with it after a live migration
@@ -34,11 +34,14 @@ def rules(port: PortSpec, index: int) -> list[str]:
         if v4:
             lines.append(f"ether saddr {sender} ip saddr {_set(v4)} accept")
             lines.append(f"ether saddr {sender} arp saddr ether {sender} arp saddr ip {_set(v4)} accept")
-        lines.append(f"ether saddr {sender} ip6 saddr {_set(v6)} accept")
+        mine = f"ether saddr {sender} ip6 saddr {_set(v6)}"
+        lines += [f"{mine} icmpv6 type nd-neighbor-advert{_target(each)} accept" for each in v6]
+        lines.append(f"ether saddr {sender} icmpv6 type nd-neighbor-advert drop")
+        lines.append(f"{mine} accept")
         # From the unspecified address: is this address taken, who routes here, which groups do I join.
-        lines.append(
-            f"ether saddr {sender} ip6 saddr :: icmpv6 type {{ nd-neighbor-solicit, nd-router-solicit, 143 }} accept"
-        )
+        unsaid = f"ether saddr {sender} ip6 saddr ::"
+        lines += [f"{unsaid} icmpv6 type nd-neighbor-solicit{_target(each)} accept" for each in v6]
+        lines.append(f"{unsaid} icmpv6 type {{ nd-router-solicit, 143 }} accept")
         lines.append(f"ether saddr {sender} ether type {RARP} accept")
     return [*lines, "drop"]
 
@@ -63,6 +66,13 @@ def link_local(sender: str) -> str:
     octets[0] ^= 2
     host = bytes([*octets[:3], 0xFF, 0xFE, *octets[3:]])
     return str(IPv6Address(b"\xfe\x80" + bytes(6) + host))
+
+
+def _target(prefix: str) -> str:
+    """Matches neighbour discovery about these IPv6 addresses. nftables has a name for this field only since 1.0.9."""
+    found = network(prefix)
+    bits = found.prefixlen
+    return f" @th,64,{bits} {int(found.network_address) >> 128 - bits:#x}" if bits else ""
 
 
 def _set(values: Iterable[str]) -> str:
