@@ -244,16 +244,18 @@ def total(conn: Connection, listing: Listing, *where: Condition) -> int:
 
 def _order(listing: Listing, paging: Paging) -> Order:
     """(column, ascending) pairs, ending with the id."""
-    found: list[tuple[ColumnElement[Any], bool]] = []
+    found: dict[str, tuple[ColumnElement[Any], bool]] = {}
     up = False
     for name, direction in paging.order or listing.order:
+        if name in found:
+            # It decides nothing a second time, but the condition of a page grows with the square of the order.
+            continue
         if name not in listing.sort_keys:
             known = ", ".join(sorted(listing.sort_keys))
             raise Invalid(f"Invalid value {name[:64]!r} for 'sort_key': it is one of {known}.")
         up = (direction == "asc") is not paging.reverse
-        found.append((listing.sort_keys[name], up))
-    found.append((listing.id, up))
-    return found
+        found[name] = listing.sort_keys[name], up
+    return [*found.values(), (listing.id, up)]
 
 
 def _place(

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from cloudctl.testing.cloud import Client, MemoryCloud
+from tests.effort import lines
 from tests.volume.asking import V3, at
 
 
@@ -97,6 +98,21 @@ def test_a_wrong_query_is_refused(three: Client, query: str) -> None:
     answer = three.get(f"{V3}/volumes?{query}")
     assert answer.status == 400
     assert "badRequest" in answer.json()
+
+
+def test_a_key_that_is_named_again_changes_nothing_and_costs_little(three: Client) -> None:
+    """The condition of a page grows with the square of the number of keys, and a query has room for a thousand."""
+    (marker,) = [each["id"] for each in three.get(f"{V3}/volumes").json()["volumes"] if each["name"] == "a"]
+
+    def listed(sort: str) -> list[str]:
+        answer = three.get(f"{V3}/volumes?sort={sort}&marker={marker}")
+        assert answer.status == 200, answer
+        return [each["name"] for each in answer.json()["volumes"]]
+
+    once, often = "name:asc,id:desc", ",".join(["name:asc", "id:desc", "name:desc", "id:asc"] * 250)
+    assert listed(once) == listed(often) == ["b", "c"]
+    few = lines(lambda: listed(once), 100_000)
+    assert lines(lambda: listed(often), few + 50_000) > few
 
 
 def test_filters_that_came_with_a_microversion(make: Any, demo: Any, admin: Any) -> None:
