@@ -120,6 +120,8 @@ class Channel(HTTPChannel):
     body_looked = (0.0, 0)
     held = 0
     free = FREE
+    # When what came after the last request is looked at; None: nothing did, or the client has answers to take first.
+    turn: IDelayedCall | None = None
 
     def connectionMade(self) -> None:
         super().connectionMade()
@@ -130,12 +132,14 @@ class Channel(HTTPChannel):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self.began = None
         self._release()
+        if self.turn is not None:
+            self.turn.cancel()
         if self.connections is not None:
             self.connections.remove(self)
         super().connectionLost(reason)
 
     def dataReceived(self, data: bytes) -> None:
-        if self.began is None and not self._handlingRequest and self.connections is not None:
+        if self.began is None and not self._handlingRequest and not self.paused and self.connections is not None:
             self.began = self.connections.clock.seconds()
         super().dataReceived(data)
 
@@ -144,7 +148,11 @@ class Channel(HTTPChannel):
         name, colon, value = line.partition(b":")
         if not name.isascii() and _is_text(name):
             line = NOT_ASCII.sub(lambda found: b"%%%02X" % found[0][0], name) + colon + value
-        return bool(super().headerReceived(line))
+        try:
+            return bool(super().headerReceived(line))
+        except ValueError:  # a length of more digits than Python reads
+            self._respondToBadRequestAndDisconnect()
+            return False
 
     def allHeadersReceived(self) -> None:
         if self.length != 0 and self.connections is not None:
@@ -156,6 +164,35 @@ class Channel(HTTPChannel):
         self.began = self.body_began = None
         self._release()
         super().allContentReceived()
+
+    def requestDone(self, request: Any) -> None:
+        """Requests that came at once have a turn of the reactor each, and not before the client takes their answers.
+
+        Twisted handles all of them before it looks at any other client, and keeps their answers in memory.
+        """
+        self.paused = True
+        super().requestDone(request)
+        if self.persistent and self._buffer:
+            self._networkProducer.pauseProducing()
+            self._take_turn()
+        else:
+            self.paused = False
+
+    def resumeProducing(self) -> None:
+        super().resumeProducing()
+        if self.paused:
+            self._take_turn()
+
+    def _take_turn(self) -> None:
+        if self.turn is None and not self._waitingForTransport:
+            self.turn = self.callLater(0, self._go_on)
+
+    def _go_on(self) -> None:
+        self.turn = None
+        self.paused = False
+        if not self._waitingForTransport:
+            self._networkProducer.resumeProducing()
+        self.dataReceived(b"")
 
     def timeoutConnection(self) -> None:
         if self._waits:

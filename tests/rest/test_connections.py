@@ -26,6 +26,7 @@ LIMITS = AdmissionOptions(
     body_memory=5000,
     body_memory_per_address=3000,
 )
+GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
 
 
@@ -51,6 +52,10 @@ class Wire:
     @property
     def is_open(self) -> bool:
         return not self.transport.disconnecting
+
+    @property
+    def answers(self) -> int:
+        return self.transport.value().count(b"HTTP/1.1 200 ")
 
     def send(self, data: bytes) -> None:
         self.channel.dataReceived(data)
@@ -110,6 +115,56 @@ def test_an_idle_connection_between_two_requests_is_not_late(site: CloudSite, cl
         wire.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         clock.pump([5.0] * 11)
         assert wire.is_open
+
+
+def test_requests_that_come_at_once_let_other_clients_in_between(site: CloudSite, clock: Clock) -> None:
+    """Some thousand fit into what is read at once, and took seconds."""
+    wire, other = Wire(site), Wire(site, "192.0.2.2")
+    wire.send(GET * 3 + b"GET / HT")
+    assert wire.answers == 1
+    other.send(GET)
+    assert other.answers == 1
+    wire.send(b"TP/1.1\r\nHost: x\r\n\r\n")
+    assert wire.answers == 1
+    clock.advance(0)
+    assert wire.answers == 4
+    wire.send(POST % 6 + b"abcdef" + GET)
+    clock.advance(0)
+    assert wire.answers == 6
+
+
+def test_no_request_is_answered_before_the_client_takes_the_answers_to_those_before(
+    site: CloudSite, clock: Clock
+) -> None:
+    wire = Wire(site)
+    wire.channel.pauseProducing()  # as the transport does, which has too much to send
+    wire.send(GET * 3)
+    clock.advance(1)
+    assert wire.answers == 1
+    assert wire.transport.producerState == "paused"
+    wire.channel.resumeProducing()
+    clock.advance(0)
+    assert wire.answers == 3
+    assert wire.transport.producerState == "producing"
+
+
+def test_what_waits_for_its_turn_goes_with_the_connection(site: CloudSite, clock: Clock) -> None:
+    wire = Wire(site)
+    wire.send(GET * 2)
+    wire.end()
+    clock.advance(1)
+    assert wire.answers == 1
+    closed = Wire(site)
+    closed.send(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" + GET)
+    clock.advance(1)
+    assert (closed.answers, closed.is_open) == (1, False)
+
+
+def test_a_length_that_python_does_not_read_is_a_bad_request(site: CloudSite) -> None:
+    wire = Wire(site)
+    wire.send(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n")
+    assert wire.transport.value().startswith(b"HTTP/1.1 400 ")
+    assert not wire.is_open
 
 
 def test_connections_of_one_address_and_in_all_are_limited(site: CloudSite, clock: Clock) -> None:
