@@ -16,9 +16,9 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.protocol import connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from twisted.web.http import HTTPChannel
 
 from cloudctl.config import AdmissionOptions
+from cloudctl.http_turns import TurnChannel
 from cloudctl.rest.clients import host_of, network_of
 
 log = Logger()
@@ -108,7 +108,7 @@ def _is_text(name: bytes) -> bool:
     return True
 
 
-class Channel(HTTPChannel):
+class Channel(TurnChannel):
     """A connection that knows since when it has been receiving a request."""
 
     connections: Connections | None = None
@@ -120,8 +120,6 @@ class Channel(HTTPChannel):
     body_looked = (0.0, 0)
     held = 0
     free = FREE
-    # When what came after the last request is looked at; None: nothing did, or the client has answers to take first.
-    turn: IDelayedCall | None = None
 
     def connectionMade(self) -> None:
         super().connectionMade()
@@ -132,8 +130,6 @@ class Channel(HTTPChannel):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self.began = None
         self._release()
-        if self.turn is not None:
-            self.turn.cancel()
         if self.connections is not None:
             self.connections.remove(self)
         super().connectionLost(reason)
@@ -164,35 +160,6 @@ class Channel(HTTPChannel):
         self.began = self.body_began = None
         self._release()
         super().allContentReceived()
-
-    def requestDone(self, request: Any) -> None:
-        """Requests that came at once have a turn of the reactor each, and not before the client takes their answers.
-
-        Twisted handles all of them before it looks at any other client, and keeps their answers in memory.
-        """
-        self.paused = True
-        super().requestDone(request)
-        if self.persistent and self._buffer:
-            self._networkProducer.pauseProducing()
-            self._take_turn()
-        else:
-            self.paused = False
-
-    def resumeProducing(self) -> None:
-        super().resumeProducing()
-        if self.paused:
-            self._take_turn()
-
-    def _take_turn(self) -> None:
-        if self.turn is None and not self._waitingForTransport:
-            self.turn = self.callLater(0, self._go_on)
-
-    def _go_on(self) -> None:
-        self.turn = None
-        self.paused = False
-        if not self._waitingForTransport:
-            self._networkProducer.resumeProducing()
-        self.dataReceived(b"")
 
     def timeoutConnection(self) -> None:
         if self._waits:

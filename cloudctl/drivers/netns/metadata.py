@@ -16,6 +16,7 @@ from twisted.web.server import Request, Site
 
 from cloudctl.drivers.netns import inside
 from cloudctl.drivers.netns.names import METADATA_ADDRESS
+from cloudctl.http_turns import TurnChannel
 
 METADATA_PORT = 80
 IDLE_SECONDS = 15.0  # an open connection keeps the namespace of a deleted network alive
@@ -52,6 +53,12 @@ class GuestRequest(Request):
             super().process()
 
 
+class GuestSite(Site):
+    """A guest that asks for much at once does not hold up this process."""
+
+    protocol: Any = TurnChannel
+
+
 class Limited(WrappingFactory):
     """Closes connections beyond those that one guest, or one network, may have at a time."""
 
@@ -65,7 +72,7 @@ class Limited(WrappingFactory):
 
 
 def site(resource: IResource, clock: IReactorTime) -> Limited:
-    made = Site(resource, requestFactory=GuestRequest, reactor=clock, timeout=IDLE_SECONDS)
+    made = GuestSite(resource, requestFactory=GuestRequest, reactor=clock, timeout=IDLE_SECONDS)
     made.noisy = False
     return Limited(made)
 

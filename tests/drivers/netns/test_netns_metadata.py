@@ -70,6 +70,15 @@ def test_a_guest_and_a_network_have_so_many_connections_at_a_time() -> None:
     assert len(site.protocols) == metadata.NETWORK_CONNECTIONS
 
 
+def test_a_guest_that_asks_for_much_at_once_holds_up_nobody() -> None:
+    clock = Clock()
+    protocol = connected(metadata.site(Site(), clock))
+    asked = b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n" * 3
+    assert said(protocol, asked).count(b"0 bytes") == 1
+    clock.advance(0)
+    assert protocol.transport.value().count(b"0 bytes") == 3
+
+
 def test_an_idle_connection_is_closed() -> None:
     clock = Clock()
     protocol = connected(metadata.site(Site(), clock))
