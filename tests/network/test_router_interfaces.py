@@ -105,7 +105,7 @@ class TestInterfaces:
         more = {"network_id": network["id"], "ip_version": 6, "ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
         second = neutron.create("subnet", cidr="2001:db8:2::/64", **more)["id"]
         made = neutron.router(network)
-        port_id = neutron.get("/ports")["ports"][0]["id"]
+        port_id = neutron.ports()[0]["id"]
         assert neutron.join(made, subnet_id=second)["port_id"] == port_id
         assert held(neutron, made).interfaces[0].addresses == ("2001:db8:1::1/64", "2001:db8:2::1/64")
         other = neutron.create("port", network_id=network["id"], fixed_ips=[{"subnet_id": first}])
@@ -195,4 +195,4 @@ class TestWhatInterfacesKeepOthersFrom:
     def test_interfaces_of_a_router_that_is_down_are_ready(self, neutron: Neutron) -> None:
         made = neutron.router(neutron.network(), admin_state_up=False)
         assert not held(neutron, made).admin_state_up
-        assert neutron.get("/ports")["ports"][0]["status"] == "ACTIVE"
+        assert neutron.ports()[0]["status"] == "ACTIVE"
