@@ -1,17 +1,12 @@
-"""PostgreSQL databases for as long as they are needed, and transactions that meet in them."""
+"""PostgreSQL databases for as long as they are needed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Event as Flag
-from threading import Thread
-from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import create_engine, make_url, text
-
-from cloudctl.db import Connection, Database
 
 
 @contextmanager
@@ -27,23 +22,3 @@ def a_database(server: str) -> Iterator[str]:
         with engine.connect() as conn:
             conn.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
         engine.dispose()
-
-
-class Meanwhile:
-    """A transaction that has done its work and has not committed yet."""
-
-    def __init__(self, db: Database, fn: Any, *args: Any) -> None:
-        self.result: Any = None
-        self._done, self._go_on = Flag(), Flag()
-        self._thread = Thread(target=db.transact, args=(False, self._run, fn, *args))
-        self._thread.start()
-        assert self._done.wait(60)
-
-    def _run(self, conn: Connection, fn: Any, *args: Any) -> None:
-        self.result = fn(conn, *args)
-        self._done.set()
-        assert self._go_on.wait(60)
-
-    def commit(self) -> None:
-        self._go_on.set()
-        self._thread.join(60)

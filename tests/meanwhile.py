@@ -1,10 +1,12 @@
-"""What others do to a database while a transaction of a test runs, where transactions really run at once."""
+"""Transactions that meet in a database: those of others while a test's own run, and one that has not committed yet."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from threading import Event as Flag
+from threading import Thread
 from typing import Any
 
 from attrs import define, field
@@ -46,11 +48,37 @@ def _are_waiting(conn: Connection) -> bool:
     return bool(conn.execute(WAITING).scalar())
 
 
+class Meanwhile:
+    """A transaction that has done its work and has not committed yet."""
+
+    def __init__(self, db: Database, fn: Any, *args: Any) -> None:
+        self.result: Any = None
+        self._done, self._go_on = Flag(), Flag()
+        self._thread = Thread(target=db.transact, args=(False, self._run, fn, *args))
+        self._thread.start()
+        assert self._done.wait(60)
+
+    def _run(self, conn: Connection, fn: Any, *args: Any) -> None:
+        self.result = fn(conn, *args)
+        self._done.set()
+        assert self._go_on.wait(60)
+
+    def commit(self) -> None:
+        self._go_on.set()
+        self._thread.join(60)
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Database]:
+    """A PostgreSQL with tables, in which each transaction runs in the thread that asks for it."""
+    inline: Any = Inline()
+    db = Database(create(url), inline, inline, Clock())
+    yield db
+    db.close()
+
+
 @contextmanager
 def others(url: str) -> Iterator[Others]:
     """`url`: of a PostgreSQL with tables."""
-    inline: Any = Inline()
-    db = Database(create(url), inline, inline, Clock())
-    with ThreadPoolExecutor() as threads:
+    with opened(url) as db, ThreadPoolExecutor() as threads:
         yield Others(db, threads)
-    db.close()

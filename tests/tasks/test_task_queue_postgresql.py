@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from twisted.internet.task import Clock
 
 from cloudctl.db import Connection, Database
-from cloudctl.db.driver import create
-from cloudctl.db.threads import Inline
 from cloudctl.tasks import Kind, claims, queue, submit_once
-from tests.databases import Meanwhile
+from tests.meanwhile import Meanwhile, opened
 from tests.tasks.scene import ANYBODY
 
 WORK = Kind("work", "thing", 3600.0)
@@ -19,10 +16,8 @@ WORK = Kind("work", "thing", 3600.0)
 
 @pytest.fixture
 def db(postgresql_with_tables: str) -> Iterator[Database]:
-    inline = Inline()
-    made = Database(create(postgresql_with_tables), inline, inline, Clock())  # type: ignore[arg-type]  # no reactor
-    yield made
-    made.close()
+    with opened(postgresql_with_tables) as made:
+        yield made
 
 
 def wish(conn: Connection) -> int | None:
