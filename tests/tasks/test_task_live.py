@@ -289,10 +289,11 @@ async def test_a_stop_does_not_wait_for_a_claim_that_has_failed(
 async def test_an_interrupted_step_submits_no_child(
     databases: Callable[[], Database], reactor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    submit_child = children.submit
+    submit_child, turned = children.submit, Flag()
 
     def slow(*args: Any) -> None:
-        time.sleep(0.6)
+        # SQLite's one writer does not turn the task back meanwhile, so there its deadline is over.
+        turned.wait(3.0)
         submit_child(*args)
 
     async def wait(ctx: Context) -> Wait:
@@ -300,13 +301,14 @@ async def test_an_interrupted_step_submits_no_child(
         return Wait()
 
     async def undo(_ctx: Context) -> None:
+        turned.set()
         await sleep(1.0)
 
     monkeypatch.setattr(children, "submit", slow)
     db = databases()
-    engine = Engine(db, reactor, None, [FOUR, Workflow(Kind("parent", "thing", 0.3), [Step("wait", wait, undo)])])
+    engine = Engine(db, reactor, None, [FOUR, Workflow(Kind("parent", "thing", 2.0), [Step("wait", wait, undo)])])
     engine.startService()
-    await db.run(submit, Kind("parent", "thing", 0.3), "one", Unasked())
+    await db.run(submit, Kind("parent", "thing", 2.0), "one", Unasked())
     await ended(db)
     await engine.stopService()
     # On SQLite the child came before the task turned back, and its undo finds it.
