@@ -54,6 +54,15 @@ class NewObject:
 
 
 @frozen
+class Removal:
+    """What is to be deleted. `only_if_tag`: as for `remove`."""
+
+    name: str
+    version: str = ""
+    only_if_tag: str = ""
+
+
+@frozen
 class Done:
     """The result of a change. `freed`: the files that nobody needs any more; `version`: the one that it made."""
 
@@ -63,6 +72,7 @@ class Done:
     etag: str = ""  # of what it made
     headers: Mapping[str, str] = field(factory=dict)  # of what it made of parts
     was_there: bool = True  # whether there was something to remove
+    holds: bool = True  # whether what the client said of it before was right
     each: Sequence[Done] = ()  # the result for each of several
 
 
@@ -147,7 +157,7 @@ def put(conn: Connection, place: Place, new: NewObject, now: datetime, *, shares
     return Done(unused(conn, freed), version)
 
 
-def _has_tag(found: Object, tag: str) -> bool:
+def _has_tag(found: Object | Version, tag: str) -> bool:
     return tag in (found.etag, found.large_etag)
 
 
@@ -307,20 +317,24 @@ def find_version(conn: Connection, container: Container, name: str, version: str
     return old
 
 
-def remove_version(conn: Connection, place: Place, version: str, now: datetime, *, brings_back: bool = True) -> Done:
+def remove_version(
+    conn: Connection, place: Place, version: str, now: datetime, only_if_tag: str = "", *, brings_back: bool = True
+) -> Done:
     """Delete a version for good. `brings_back`: if it was the newest, the one before becomes current.
 
-    Raises NotFound.
+    Raises NotFound; PreconditionFailed if the version has another tag.
     """
     container = containers.get(conn, place, lock=True)
     found = conn.execute(_lock_named, {"container": container.id, "name": place.name}).first()
     is_marker = False
     if found is not None and (found.version or numbered.NULL) == version:
+        _check_tag(found, only_if_tag)
         freed = _take_away(conn, container, place.name)
     else:
         old = numbered.find(conn, container, place.name, version)
         if old is None:
             raise not_found()
+        _check_tag(old, only_if_tag)
         is_marker = old.is_marker
         freed = drop(conn, [numbered.take(conn, old)])
         if found is not None:
@@ -328,6 +342,12 @@ def remove_version(conn: Connection, place: Place, version: str, now: datetime, 
     if brings_back or is_marker:
         numbered.bring_back(conn, container, place.name)
     return Done(unused(conn, freed), version, is_marker)
+
+
+def _check_tag(found: Object | Version, only_if_tag: str) -> None:
+    """Raises PreconditionFailed."""
+    if only_if_tag not in ("", "*") and (numbered.is_marker(found) or not _has_tag(found, only_if_tag)):
+        raise PreconditionFailed("")
 
 
 def restore(conn: Connection, place: Place, version: str, now: datetime) -> Done:
@@ -348,15 +368,21 @@ def restore(conn: Connection, place: Place, version: str, now: datetime) -> Done
     return Done(unused(conn, freed), version)
 
 
-def remove_many(conn: Connection, place: Place, wanted: Sequence[tuple[str, str]], now: datetime) -> Done:
-    """Delete each (name, version) at once; a version may be empty, and none needs to exist. Raises NotFound."""
+def remove_many(conn: Connection, place: Place, wanted: Sequence[Removal], now: datetime) -> Done:
+    """Delete all of these; none needs to exist. Raises NotFound."""
     each: list[Done] = []
-    for name, version in wanted:
-        where = evolve(place, name=name)
+    for one in wanted:
+        where = evolve(place, name=one.name)
         try:
-            each.append(remove_version(conn, where, version, now) if version else remove(conn, where, now))
+            if one.version:
+                each.append(remove_version(conn, where, one.version, now, one.only_if_tag))
+            else:
+                each.append(remove(conn, where, now, one.only_if_tag))
         except NotFound:
             each.append(Done())
+        except PreconditionFailed:
+            # It is checked before anything is changed.
+            each.append(Done(holds=False))
     return Done([file_id for done in each for file_id in done.freed], each=each)
 
 

@@ -148,6 +148,48 @@ def test_conditional_deletions(s3: S3) -> None:
     assert s3.get("bucket/o").status == 404
 
 
+def test_conditional_deletions_of_versions(s3: S3) -> None:
+    enabled = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"
+    assert s3.ask("PUT", "bucket", "versioning", body=enabled).status == 200
+    old = str(s3.put("bucket/o", b"old").headers["x-amz-version-id"])
+    new = s3.put("bucket/o", b"new").headers
+    for version in (old, new["x-amz-version-id"]):
+        refused = s3.ask("DELETE", "bucket/o", f"versionId={version}", If_Match='"x"')
+        assert code(refused) == (412, "PreconditionFailed")
+    assert s3.get("bucket/o", f"versionId={old}").body == b"old"
+    query = f"versionId={new['x-amz-version-id']}"
+    assert s3.ask("DELETE", "bucket/o", query, If_Match=str(new["ETag"])).status == 204
+    assert s3.get("bucket/o").body == b"old"
+
+
+def test_many_are_deleted_only_if_they_have_the_tags_that_are_named(s3: S3) -> None:
+    tag = s3.put("bucket/same", b"data").headers["ETag"]
+    s3.put("bucket/other", b"data")
+    listed = "".join(
+        f"<Object><Key>{name}</Key><ETag>{escape(each)}</ETag></Object>"
+        for name, each in (("same", str(tag)), ("other", '"x"'), ("none", "*"))
+    )
+    told = bare(s3.ask("POST", "bucket", "delete", body=f"<Delete>{listed}</Delete>".encode()))
+    assert [each.text for each in told.findall("Deleted/Key")] == ["same"]
+    refused = [(each.findtext("Key"), each.findtext("Code")) for each in told.findall("Error")]
+    assert refused == [("other", "PreconditionFailed"), ("none", "PreconditionFailed")]
+    assert s3.names("bucket") == ["other"]
+
+
+def test_conditions_that_are_not_offered_are_not_taken_for_none(s3: S3) -> None:
+    s3.put("bucket/o", b"data")
+    for name in ("LastModifiedTime", "Size"):
+        body = f"<Delete><Object><Key>o</Key><{name}>1</{name}></Object></Delete>".encode()
+        assert code(s3.ask("POST", "bucket", "delete", body=body)) == (501, "NotImplemented")
+    for refused in (
+        s3.ask("DELETE", "bucket/o", x_amz_if_match_size="1"),
+        s3.ask("DELETE", "bucket/o", x_amz_if_match_last_modified_time="Mon, 02 Jan 2006 15:04:05 GMT"),
+        s3.ask("PUT", "bucket/o", body=b"more", x_amz_write_offset_bytes="4"),
+    ):
+        assert code(refused) == (501, "NotImplemented")
+    assert s3.get("bucket/o").body == b"data"
+
+
 def test_copies(s3: S3, cloud: MemoryCloud) -> None:
     s3.put("bucket/o", DATA, x_amz_meta_a="1", x_amz_tagging="k=v")
     copied = s3.put("bucket/a copy", x_amz_copy_source="/bucket/o")

@@ -16,7 +16,7 @@ from cloudctl.object_store.api.s3.faults import USUAL, error
 from cloudctl.object_store.api.s3.xml import element
 from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.names import MOST_OF_OBJECT
-from cloudctl.object_store.objects import Done
+from cloudctl.object_store.objects import Done, Removal
 from cloudctl.object_store.tables import Container
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
@@ -52,16 +52,16 @@ class Deletes:
         place, container, admitted = await self.door.many(call, bucket)
         _check_summed(call)
         root = await self.documents.read(call, "Delete")
-        wanted = [(each.findtext("Key") or "", xml.text_of(each, "VersionId")) for each in root.findall("Object")]
-        if not 0 < len(wanted) <= MOST or any(not key for key, _ in wanted):
+        wanted = [_removal(each) for each in root.findall("Object")]
+        if not 0 < len(wanted) <= MOST or any(not each.name for each in wanted):
             raise error("MalformedXML", f"Between 1 and {MOST} objects with a key each are expected.")
         present, versions = (
             self.door.lets_of(call, container, action_of("s3:DeleteObject", version), admitted) for version in ("", "v")
         )
-        may = {each for each in wanted if (versions if each[1] else present)(each[0])}
+        may = {each for each in wanted if (versions if each.version else present)(each.name)}
         if not may and not admitted:
             raise error("AccessDenied")
-        short = [each for each in wanted if each in may and len(each[0].encode()) <= MOST_OF_OBJECT]
+        short = [each for each in wanted if each in may and len(each.name.encode()) <= MOST_OF_OBJECT]
         gone = await self.intake.change(objects.remove_many, place, short, call.now)
         results = dict(zip(short, gone.each, strict=True))
         quiet = xml.text_of(root, "Quiet").lower() == "true"
@@ -77,10 +77,20 @@ def _check_summed(call: Call) -> None:
         raise error("InvalidRequest", told)
 
 
-def _told(container: Container, wanted: tuple[str, str], done: Done | None, quiet: bool, may: bool) -> Element | None:
-    key, version = wanted
-    if done is None:
-        code, message = ("KeyTooLongError", "Your key is too long") if may else ("AccessDenied", USUAL["AccessDenied"])
+def _removal(given: Element) -> Removal:
+    """Raises NotImplemented."""
+    for name in ("LastModifiedTime", "Size"):
+        if given.find(name) is not None:
+            raise error("NotImplemented", f"{name} as a condition of a deletion is not implemented; ETag is.")
+    # A key may begin or end with a space.
+    return Removal(given.findtext("Key") or "", xml.text_of(given, "VersionId"), xml.text_of(given, "ETag").strip('"'))
+
+
+def _told(container: Container, wanted: Removal, done: Done | None, quiet: bool, may: bool) -> Element | None:
+    key, version = wanted.name, wanted.version
+    if done is None or not done.holds:
+        code = "AccessDenied" if not may else "KeyTooLongError" if done is None else "PreconditionFailed"
+        message = USUAL.get(code, "Your key is too long")
         return element("Error", Key=key, VersionId=version or None, Code=code, Message=message)
     if quiet:
         return None

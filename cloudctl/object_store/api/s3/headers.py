@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import parse_qsl, urlencode
 
 from cloudctl.errors import Invalid
@@ -40,16 +40,19 @@ REFUSED = (
     "x-amz-grant-write",
     "x-amz-grant-write-acp",
     "x-amz-bucket-object-lock-enabled",
+    "x-amz-write-offset-bytes",
 )
+# Conditions of deletions that are not supported here: without them, what must stay would go.
+CONDITIONS = ("x-amz-if-match-last-modified-time", "x-amz-if-match-size")
 # Lists for an object that is as open as its bucket.
 OWN_ACLS = ("private", "bucket-owner-full-control", "bucket-owner-read")
 
 MOST_TAGS = 10
 
 
-def refuse(call: Call) -> None:
+def refuse(call: Call, names: Iterable[str] = REFUSED) -> None:
     """Refuse headers that request what is not supported here. Raises NotImplemented, InvalidStorageClass."""
-    for name in REFUSED:
+    for name in names:
         given = call.header(name)
         if given and given.lower() not in ("false", "off"):
             raise error(

@@ -270,11 +270,12 @@ class Objects:
         version = call.query.get("versionId") or ""
         action = action_of("s3:DeleteObject", version)
         place, container = await self.door.write(call, bucket, key, action=action, version=version)
+        headers.refuse(call, headers.CONDITIONS)
         try:
+            tag = (call.header("if-match") or "").strip().strip('"')
             if version:
-                done = await self.intake.change(objects.remove_version, place, version, call.now)
+                done = await self.intake.change(objects.remove_version, place, version, call.now, tag)
             else:
-                tag = (call.header("if-match") or "").strip().strip('"')
                 done = await self.intake.change(objects.remove, place, call.now, tag)
         except NotFound:
             done = Done(version=version)
