@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -54,3 +55,22 @@ def test_nobody_else_gets_in(s3: S3, cloud: MemoryCloud, alt: Client, reader: Cl
 
 def test_a_token_proves_nothing(s3: S3, cloud: MemoryCloud) -> None:
     assert code(cloud.client("demo").get("/s3/bucket/key")) == (403, "AccessDenied")
+
+
+def test_a_bucket_of_another_owner_than_is_expected_is_refused(s3: S3) -> None:
+    mine, other = s3.project_id, "123456789012"
+    s3.put("bucket/o", b"data", x_amz_expected_bucket_owner=mine)
+    for method, path, query in (
+        ("GET", "bucket/o", ""),
+        ("PUT", "bucket/o", ""),
+        ("DELETE", "bucket/o", ""),
+        ("GET", "bucket", "list-type=2"),
+        ("DELETE", "bucket", ""),
+    ):
+        answer = s3.ask(method, path, query, x_amz_expected_bucket_owner=other)
+        assert code(answer) == (403, "AccessDenied"), (method, path)
+    copy: dict[str, Any] = {"x_amz_copy_source": "/bucket/o", "x_amz_expected_bucket_owner": mine}
+    answer = s3.ask("PUT", "bucket/copy", **copy, x_amz_source_expected_bucket_owner=other)
+    assert code(answer) == (403, "AccessDenied")
+    assert s3.ask("PUT", "bucket/copy", **copy, x_amz_source_expected_bucket_owner=mine).status == 200
+    assert s3.names("bucket") == ["copy", "key", "o"]

@@ -16,10 +16,11 @@ from cloudctl.errors import CloudError, NotFound, PreconditionFailed, Unauthoriz
 from cloudctl.identity.signatures import signing_key
 from cloudctl.identity.signers import Signers
 from cloudctl.object_store import acl, bucket_policy, containers, exposure, objects
-from cloudctl.object_store.api.door import Door
+from cloudctl.object_store.api.door import SHOW, Door
 from cloudctl.object_store.api.s3 import signature
 from cloudctl.object_store.api.s3.body import Expected
 from cloudctl.object_store.api.s3.chunks import Signing
+from cloudctl.object_store.api.s3.copies import Source
 from cloudctl.object_store.api.s3.faults import error
 from cloudctl.object_store.api.s3.signature import Request, Signature
 from cloudctl.object_store.bucket_policy import EXISTING_TAG, GIVEN_TAG, Asked, Effect, Policy
@@ -29,6 +30,8 @@ from cloudctl.object_store.tagging import tags
 from cloudctl.rest.call import Call, Query
 from cloudctl.rest.identity import Identity
 
+# Whose bucket the client expects: of the request, and of a copy's source.
+OWNER, OWNER_OF_SOURCE = "x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"
 # Clients without a configured region sign for this one.
 USUAL_REGION = "us-east-1"
 
@@ -146,11 +149,13 @@ class S3Door:
     door: Door
     signed: Signed
 
-    def place(self, call: Call, bucket: str, key: str = "") -> Place:
-        """A bucket of the caller's project; `project:bucket`: of another one. Raises what is wrong with the names."""
+    def place(self, call: Call, bucket: str, key: str = "", *, owner: str = OWNER) -> Place:
+        """A bucket of the caller's project; `project:bucket`: of another one. `owner`: the header that names the
+        project that the client expects. Raises what is wrong with the names, AccessDenied.
+        """
         project, _, name = bucket.rpartition(":")
         project = project or call.project_id
-        if not project:
+        if not project or call.header(owner) not in (None, project):
             raise error("AccessDenied")
         try:
             check_text(name + key)
@@ -231,12 +236,17 @@ class S3Door:
         return lambda name: (effect := said.of(name)) is Effect.ALLOW or (admitted and effect is None)
 
     async def read(
-        self, call: Call, bucket: str, key: str = "", rule: str | None = None, *, action: str = "", version: str = ""
+        self, call: Call, bucket: str, key: str = "", *, action: str = "", version: str = ""
     ) -> tuple[Place, Container]:
         place = self.place(call, bucket, key)
         action = action or ("s3:GetObject" if key else "s3:ListBucket")
-        entered = await self.enter(call, place, acl.READ, listing=not key, rule=rule, action=action, version=version)
-        return place, entered
+        return place, await self.enter(call, place, acl.READ, listing=not key, action=action, version=version)
+
+    async def read_source(self, call: Call, source: Source) -> tuple[Place, Container]:
+        """The same for the source of a copy."""
+        place = self.place(call, source.bucket, source.key, owner=OWNER_OF_SOURCE)
+        action = action_of("s3:GetObject", source.version)
+        return place, await self.enter(call, place, acl.READ, rule=SHOW, action=action, version=source.version)
 
     async def write(
         self, call: Call, bucket: str, key: str, *, action: str = "s3:PutObject", version: str = "", given: str = ""

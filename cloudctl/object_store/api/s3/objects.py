@@ -225,10 +225,7 @@ class Objects:
 
     async def _copy(self, call: Call, place: Place, container: Container, text: str) -> Reply:
         source = Source.read(text)
-        action = action_of("s3:GetObject", source.version)
-        where, bucket = await self.door.read(
-            call, source.bucket, source.key, SHOW, action=action, version=source.version
-        )
+        where, bucket = await self.door.read_source(call, source)
         found = await self.find(call, where, bucket, source.version)
         conditions.hold_for_copy(call, found.data.etag, found.object.updated_at)
         replaced = _replaces(call, "metadata")

@@ -14,7 +14,6 @@ from cloudctl.object_store.api.s3 import checksums, copies, headers, listings, x
 from cloudctl.object_store.api.s3.buckets import BUCKET, XML_TYPE, answered
 from cloudctl.object_store.api.s3.checksums import ALGORITHMS, HEADER
 from cloudctl.object_store.api.s3.documents import Documents
-from cloudctl.object_store.api.s3.door import action_of
 from cloudctl.object_store.api.s3.faults import error
 from cloudctl.object_store.api.s3.listings import Asked
 from cloudctl.object_store.api.s3.objects import CREATE, OBJECT, SHOW, Objects, length_of, versioned
@@ -90,10 +89,7 @@ class Uploads:
 
     async def _copy(self, call: Call, place: Place, text: str, upload_id: str, whole: Sum | None) -> Reply:
         source = copies.Source.read(text)
-        action = action_of("s3:GetObject", source.version)
-        where, bucket = await self.objects.door.read(
-            call, source.bucket, source.key, SHOW, action=action, version=source.version
-        )
+        where, bucket = await self.objects.door.read_source(call, source)
         found = await self.objects.find(call, where, bucket, source.version)
         conditions.hold_for_copy(call, found.data.etag, found.object.updated_at)
         span = copies.span(call.header("x-amz-copy-source-range"), found.data.size)
