@@ -12,7 +12,7 @@ from sqlalchemy import bindparam, delete, func, insert, or_, select, update
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import seconds
-from cloudctl.errors import NotFound, PreconditionFailed, TooLarge
+from cloudctl.errors import NotFound, PreconditionFailed, TooLarge, Unavailable
 from cloudctl.object_store import accounts, containers, numbered, versions
 from cloudctl.object_store.metadata import check_headers, number
 from cloudctl.object_store.names import Place
@@ -137,11 +137,12 @@ def _check(used: containers.Usage | accounts.Usage, size: int, most: int | None,
 def put(conn: Connection, place: Place, new: NewObject, now: datetime, *, shares: str | None = None) -> Done:
     """Create or replace the object. `shares`: its file, if it is not a new one.
 
-    Raises NotFound, also if that file is gone; TooLarge, PreconditionFailed.
+    Raises NotFound, TooLarge, PreconditionFailed; Unavailable if that file is gone.
     """
     container = containers.get(conn, place, lock=True)
     if shares is not None and not is_used(conn, shares, lock=True):
-        raise not_found()
+        # There may be a new source under its name: it must not seem to be gone.
+        raise Unavailable("The source was replaced or deleted meanwhile; try again.")
     if new.only_if_absent or new.only_if_tag:
         before = find(conn, container, place.name, now)
         if before is not None and new.only_if_absent:

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
+from cloudctl.errors import Unavailable
 from cloudctl.object_store import accounts, containers, numbered, objects, orphans, sweep
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.objects import NewObject
@@ -45,6 +47,14 @@ def test_a_copy_keeps_the_file_of_a_source_that_is_deleted_meanwhile(
     (removed,) = meanwhile.results
     assert list(removed.freed) == []
     assert meanwhile.db.transact(True, objects.get, TARGET, NOW).file_id == "file"
+
+
+def test_a_copy_of_a_source_that_was_replaced_meanwhile_is_to_be_tried_again(meanwhile: Others) -> None:
+    run = meanwhile.db.transact
+    source = run(True, objects.get, SOURCE, NOW)
+    run(False, objects.put, SOURCE, evolve(NEW, content=Content("newer", 3, "f" * 32)), NOW)
+    with pytest.raises(Unavailable):
+        run(False, objects.copy, source, TARGET, NEW, NOW)
 
 
 def test_an_account_whose_project_is_gone_keeps_what_is_set_on_it_meanwhile(
