@@ -153,6 +153,11 @@ def test_pages_of_other_sites(mine: Account, cloud: MemoryCloud) -> None:
     told = mine.get("c/o", **page).headers
     assert told["Access-Control-Allow-Origin"] == page["Origin"]
     assert "x-trans-id" in told["Access-Control-Expose-Headers"]
+    mine.post("c", X_Container_Meta_Color="blue")
+    mine.put("c/colored", X_Object_Meta_Color="red")
+    for path, name in (("c", "x-container-meta-color"), ("c/colored", "x-object-meta-color")):
+        for answer in (mine.get(path, **page), mine.head(path, **page)):
+            assert name in str(answer.headers["Access-Control-Expose-Headers"]).split(", ")
     assert mine.get("c/o", Origin="https://b.example.com").headers["Access-Control-Allow-Origin"] is None
     before = {**page, "Access-Control-Request-Method": "PUT", "Access-Control-Request-Headers": "X-Auth-Token"}
     for path in ("c", "c/o"):

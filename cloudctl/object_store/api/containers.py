@@ -11,6 +11,7 @@ from cloudctl.errors import Conflict, Invalid, TooLarge
 from cloudctl.object_store import acl, containers, listing, removal, version_listing
 from cloudctl.object_store.api import listings
 from cloudctl.object_store.api.bulk import Bulk
+from cloudctl.object_store.api.cross_origin import expose
 from cloudctl.object_store.api.door import Door
 from cloudctl.object_store.api.faults import HTML_TYPE, NOTHING
 from cloudctl.object_store.api.forms import Forms, is_form
@@ -94,7 +95,9 @@ class Containers:
     async def _said(self, call: Call, container: Container) -> Headers:
         usage = await self.db.read(containers.usage, container.id)
         owner = call.may("object_store:containers:update", project_id=container.project_id)
-        return _headers(container, usage, owner=owner)
+        said = _headers(container, usage, owner=owner)
+        expose(call, said)
+        return said
 
     async def _entered(self, call: Call, place: Place) -> Container:
         entered = await self.door.enter(call, place, acl_header=acl.READ, listing=True)

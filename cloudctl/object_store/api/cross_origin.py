@@ -6,14 +6,23 @@ from attrs import frozen
 
 from cloudctl.db import Database
 from cloudctl.errors import Unauthorized
-from cloudctl.object_store import containers, cors
+from cloudctl.object_store import containers, cors, metadata
+from cloudctl.object_store.api.headers import Headers
 from cloudctl.object_store.names import Place, placed
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
 
+EXPOSED = "Access-Control-Expose-Headers"
 OF_ACCOUNTS = "HEAD, GET, POST, OPTIONS"
 OF_CONTAINERS = "HEAD, GET, PUT, POST, DELETE, OPTIONS"
 OF_OBJECTS = "HEAD, GET, PUT, POST, COPY, DELETE, OPTIONS"
+
+
+def expose(call: Call, said: Headers) -> None:
+    """Let the page of another site that sent the request read the metadata among these headers, too."""
+    if EXPOSED in call.also:
+        names = (name.lower() for name, _ in said if name.startswith((metadata.CONTAINER, metadata.OBJECT)))
+        call.also[EXPOSED] = ", ".join((call.also[EXPOSED], *names))
 
 
 @frozen
@@ -50,5 +59,5 @@ class CrossOrigin:
         if rule is None:
             raise Unauthorized("", headers={"Allow": methods})
         # What a page may read of an answer is sent with the answer.
-        before = (each for each in rule.told_before(origin, names) if each[0] != "Access-Control-Expose-Headers")
+        before = (each for each in rule.told_before(origin, names) if each[0] != EXPOSED)
         return Reply(None, 200, (*told, *before))

@@ -13,6 +13,7 @@ from cloudctl.object_store import acl, containers, large, links, metadata, numbe
 from cloudctl.object_store.api import conditions, headers, symlinks
 from cloudctl.object_store.api.bulk import Bulk
 from cloudctl.object_store.api.copying import COPY_FROM, Copying
+from cloudctl.object_store.api.cross_origin import expose
 from cloudctl.object_store.api.door import SHOW, Entered, refusal
 from cloudctl.object_store.api.faults import HTML_TYPE
 from cloudctl.object_store.api.forms import Forms, is_form
@@ -119,9 +120,10 @@ class Objects:
         if found.object.version and not version:
             # This URL stays valid when another object takes the name.
             call.also["Content-Location"] = f"{symlinks.url_path(call, found.place)}?version-id={found.object.version}"
-        if manifest and found.object.large_etag is not None:
-            return await self.manifests.show(call, found, self._said(found, entered))
         said = self._said(found, entered)
+        expose(call, said)
+        if manifest and found.object.large_etag is not None:
+            return await self.manifests.show(call, found, said)
         if not conditions.holds(call, found.data.etag, found.object.updated_at):
             return Reply(None, 304, said)
         if found.object.large_etag is not None and (number := call.query.get("part-number")) is not None:
