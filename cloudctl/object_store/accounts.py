@@ -16,7 +16,7 @@ from cloudctl.object_store.tables import Account
 
 _account = select(Account).where(Account.project_id == bindparam("project"))
 _lock_account = _account.with_for_update()
-_project = select(Project.id).where(Project.id == bindparam("project"))
+_project = select(Project.domain_id).where(Project.id == bindparam("project"))
 # On an account: its project was seen (empty), or has been gone since then (seconds since the epoch).
 SEEN = f"{metadata.PRIVATE}Project"
 TOTALS = ("object_store.containers", "object_store.objects", "object_store.bytes")
@@ -45,13 +45,18 @@ def usage(conn: Connection, project_id: str) -> Usage:
     return Usage(*(found[name] for name in TOTALS))
 
 
+def domain(conn: Connection, project_id: str) -> str | None:
+    """The id of the domain of the account's project; None if there is no such project."""
+    return conn.scalar(_project, {"project": project_id})
+
+
 def ensure(conn: Connection, project_id: str, now: datetime) -> Account:
     """The account's row, which is created if there is none."""
     found = find(conn, project_id)
     if found is None:
         try:
             with conn.begin_nested():
-                said = {} if conn.scalar(_project, {"project": project_id}) is None else {SEEN: ""}
+                said = {} if domain(conn, project_id) is None else {SEEN: ""}
                 conn.execute(insert(Account).values(project_id=project_id, headers=said, created_at=now))
         except IntegrityError:
             """Another transaction was faster."""

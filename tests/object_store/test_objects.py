@@ -22,6 +22,7 @@ def test_an_object_comes_back_as_it_went(mine: Account) -> None:
     assert (told.status, told.headers["Content-Length"]) == (200, str(len(data)))
     assert mine.head("c").headers["X-Container-Bytes-Used"] == str(len(data))
     assert mine.head().headers["X-Account-Object-Count"] == "1"
+    assert mine.head().headers["X-Account-Project-Domain-Id"] == "default"
     assert mine.delete("c").status == 409
     assert mine.delete("c/a/b.txt").status == 204
     assert mine.get("c/a/b.txt").status == 404

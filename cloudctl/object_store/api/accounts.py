@@ -49,8 +49,8 @@ def _page(conn: Connection, place: Place, wanted: Wanted, form: str) -> bytes:
     return listings.ACCOUNT.written(form, place.account, entries)
 
 
-def _show(conn: Connection, project_id: str) -> tuple[Account | None, Usage]:
-    return accounts.find(conn, project_id), accounts.usage(conn, project_id)
+def _show(conn: Connection, project_id: str) -> tuple[Account | None, Usage, str | None]:
+    return accounts.find(conn, project_id), accounts.usage(conn, project_id), accounts.domain(conn, project_id)
 
 
 @frozen
@@ -62,9 +62,10 @@ class Accounts:
     bulk: Bulk
 
     async def _said(self, call: Call, place: Place) -> Headers:
-        found, usage = await self.db.read(_show, place.project_id)
+        found, usage, domain = await self.db.read(_show, place.project_id)
         owner = call.may("object_store:accounts:update", project_id=place.project_id)
-        return _headers(found, usage, call.now, owner=owner)
+        said = _headers(found, usage, call.now, owner=owner)
+        return said if domain is None else (*said, ("X-Account-Project-Domain-Id", domain))
 
     @routes.head("/v1/<account>", policy="object_store:accounts:show", anonymous=True, status=204)
     async def show(self, call: Call, account: str) -> Reply:

@@ -1,0 +1,1 @@
+Accounts show `X-Account-Project-Domain-Id`, the domain of their project.
