@@ -142,6 +142,40 @@ def test_an_old_version_is_the_object_again(o: Account, cloud: MemoryCloud) -> N
     assert files(cloud) == set()
 
 
+def test_a_version_is_copied_by_its_id(o: Account) -> None:
+    old = o.put("c/v", b"old").headers["X-Object-Version-Id"]
+    o.put("c/v", b"new")
+    made = o.ask("COPY", "c/v", f"version-id={old}", Destination="c/copy")
+    assert made.status == 201 and made.headers["X-Object-Version-Id"] is not None
+    assert o.get("c/copy").body == b"old"
+    o.ask("PUT", "c/v", f"version-id={old}", X_Copy_From="c/v")
+    assert (o.get("c/v").body, len(o.get("c", "versions&prefix=v&format=json").json())) == (b"old", 3)
+    marker = o.delete("c/v").headers["X-Object-Version-Id"]
+    assert o.ask("COPY", "c/v", f"version-id={marker}", Destination="c/copy").status == 404
+
+
+def test_versions_are_not_copied_by_others(o: Account, alt: Client) -> None:
+    o.post("c", X_Container_Read="*:*", X_Container_Write="*:*")
+    old = o.put("c/v", b"old").headers["X-Object-Version-Id"]
+    other = Account(alt, o.project_id)
+    assert other.ask("COPY", "c/v", Destination="c/copy").status == 201
+    assert other.ask("COPY", "c/v", f"version-id={old}", Destination="c/copy").status == 403
+
+
+@pytest.mark.parametrize("header", ["X-Versions-Location", "X-History-Location"])
+def test_the_only_version_is_named_null(mine: Account, header: str) -> None:
+    """Old ones are objects of their own: the object is deleted as without an id."""
+    mine.put("old")
+    mine.put("c", **{header: "old"})
+    for data in (b"1", b"2"):
+        mine.put("c/o", data)
+    assert mine.get("c/o", "version-id=null").body == b"2"
+    assert mine.delete("c/o", "version-id=null").status == 204
+    found = mine.get("c/o")
+    brings_back = header == "X-Versions-Location"
+    assert (found.status, len(mine.names("old"))) == ((200, 0) if brings_back else (404, 3))
+
+
 def test_pages_of_other_sites(mine: Account, cloud: MemoryCloud) -> None:
     mine.put(
         "c",

@@ -9,9 +9,9 @@ from urllib.parse import quote
 from attrs import evolve, frozen
 
 from cloudctl.errors import PreconditionFailed, TooLarge
-from cloudctl.object_store import acl, links, metadata, objects
+from cloudctl.object_store import acl, links, metadata, numbered, objects
 from cloudctl.object_store.api import conditions, headers
-from cloudctl.object_store.api.door import SHOW
+from cloudctl.object_store.api.door import SHOW, version_of
 from cloudctl.object_store.api.faults import HTML_TYPE
 from cloudctl.object_store.api.manifests import Manifests
 from cloudctl.object_store.api.reading import Found, Reader
@@ -49,12 +49,14 @@ class Copying:
         return named("Destination", call.header("Destination") or "", account)
 
     async def copy(self, call: Call, source: str, account: str, target: Place, *, quoted: bool = True) -> Reply:
-        """The caller must be allowed to write to `target`."""
+        """The caller must be allowed to write to `target`. A version in the query is the source's."""
         place = named(COPY_FROM, source, account, quoted=quoted)
-        await self.reader.door.enter(call, place, acl_header=acl.READ, rule=SHOW)
+        entered = await self.reader.door.enter(call, place, acl_header=acl.READ, rule=SHOW)
         link = call.query.get("symlink") == "get"
         own = link or call.query.get("multipart-manifest") == "get"
-        found = await self.reader.find(call, place, own=own, link=link)
+        found = await self.reader.find(call, place, own=own, link=link, version=version_of(call, entered))
+        if numbered.is_marker(found.object):
+            raise objects.not_found()
         if not conditions.holds(call, found.data.etag, found.object.updated_at):
             raise PreconditionFailed("")
         new = self._new(call, found, own)
@@ -66,6 +68,7 @@ class Copying:
             ("X-Copied-From-Account", place.account),
             ("X-Copied-From-Last-Modified", headers.last_modified(found.object.updated_at)),
             *((name, value) for name, value in new.headers.items() if name.startswith(metadata.OBJECT)),
+            *(((headers.VERSION_ID, content.version),) if content.version else ()),
             HTML_TYPE,
         )
         return Reply(None, 201, told)

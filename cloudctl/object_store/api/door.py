@@ -6,7 +6,7 @@ from attrs import frozen
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Forbidden, Invalid, Unauthorized
-from cloudctl.object_store import account_acl, accounts, acl, containers, cors, exposure
+from cloudctl.object_store import account_acl, accounts, acl, containers, cors, exposure, numbered
 from cloudctl.object_store.acl import AccessList
 from cloudctl.object_store.api import temp_url
 from cloudctl.object_store.large import MayRead
@@ -128,3 +128,19 @@ def refusal(call: Call) -> Unauthorized | Forbidden:
         # The rule is the caller's own to know.
         return Forbidden(f"Access was denied to this resource ({call.rule}).")
     return Unauthorized("")
+
+
+def version_of(call: Call, entered: Entered) -> str:
+    """The requested version; empty: the current object, as for a signed URL, whose signature does not cover versions.
+
+    Access lists cover current objects only: versions are for owners. Raises Unauthorized, Forbidden.
+    """
+    version = call.query.get("version-id") or ""
+    if not version or entered.signed is not None:
+        return ""
+    if version == numbered.NULL and entered.container is not None and not numbered.is_known(entered.container):
+        # There is no other one.
+        return ""
+    if not entered.owner:
+        raise refusal(call)
+    return version

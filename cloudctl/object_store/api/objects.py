@@ -14,7 +14,7 @@ from cloudctl.object_store.api import conditions, headers, symlinks
 from cloudctl.object_store.api.bulk import Bulk
 from cloudctl.object_store.api.copying import COPY_FROM, Copying
 from cloudctl.object_store.api.cross_origin import expose
-from cloudctl.object_store.api.door import SHOW, Entered, refusal
+from cloudctl.object_store.api.door import SHOW, Entered, version_of
 from cloudctl.object_store.api.faults import HTML_TYPE
 from cloudctl.object_store.api.forms import Forms, is_form
 from cloudctl.object_store.api.headers import VERSION_ID, Headers
@@ -104,7 +104,7 @@ class Objects:
     async def read(self, call: Call, place: Place, method: str) -> Reply:
         """Answer with an object. Raises what the caller may be told."""
         entered = await self.reader.door.enter(call, place, acl_header=acl.READ, method=method, rule=SHOW)
-        manifest, version = call.query.get("multipart-manifest") == "get", _version(call, entered)
+        manifest, version = call.query.get("multipart-manifest") == "get", version_of(call, entered)
         found = await self.reader.find(
             call,
             place,
@@ -195,7 +195,7 @@ class Objects:
             if length_of(call):
                 raise Invalid("Copy requests require a zero byte body")
             return await self.copying.copy(call, source, call.header("X-Copy-From-Account") or account, place)
-        if version := _version(call, entered):
+        if version := version_of(call, entered):
             return await self._restore(call, place, version)
         length_of(call)
         new = await self.reader.fixed(call, place, new_object(call, place))
@@ -262,7 +262,7 @@ class Objects:
         entered = await self.reader.door.enter(call, place, acl_header=acl.WRITE, method="DELETE")
         if call.query.get("multipart-manifest") == "delete":
             return await self.manifests.delete(call, place)
-        if version := _version(call, entered):
+        if version := version_of(call, entered):
             # Older versions are read by their ids: there is no current object until somebody restores one.
             remove = partial(objects.remove_version, brings_back=False)
             done = await self.intake.change(remove, place, version, call.now)
@@ -275,7 +275,14 @@ class Objects:
             raise NotFound("", headers=dict(told))
         return Reply(None, 204, (HTML_TYPE, *told))
 
-    @routes.route("COPY", PATH, policy="object_store:objects:copy", anonymous=True, status=201)
+    @routes.route(
+        "COPY",
+        PATH,
+        policy="object_store:objects:copy",
+        anonymous=True,
+        status=201,
+        query=("multipart-manifest", "part-number", "symlink", "version-id"),
+    )
     async def copy(self, call: Call, account: str, container: str, name: str) -> Reply:
         """Copy an object to the place in the header Destination."""
         place = placed(account, container, name)
@@ -283,19 +290,6 @@ class Objects:
         target = self.copying.destination(call, place)
         await self.reader.door.enter(call, target, acl_header=acl.WRITE, rule="object_store:objects:create")
         return await self.copying.copy(call, f"{place.container}/{place.name}", account, target, quoted=False)
-
-
-def _version(call: Call, entered: Entered) -> str:
-    """The requested version; empty: the current object, as for a signed URL, whose signature does not cover versions.
-
-    Access lists cover current objects only: versions are for owners. Raises Unauthorized, Forbidden.
-    """
-    version = call.query.get("version-id") or ""
-    if not version or entered.signed is not None:
-        return ""
-    if not entered.owner:
-        raise refusal(call)
-    return version
 
 
 def _check_room(conn: Connection, place: Place, size: int) -> None:
