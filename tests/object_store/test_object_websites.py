@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
+from urllib.parse import urljoin
+
 import pytest
 
 from cloudctl.testing.cloud import MemoryCloud
 from cloudctl.testing.http import Response
 from tests.object_store.asking import Account
+from tests.object_store.test_object_access import KEY, signed
 
 
 @pytest.fixture
@@ -86,6 +91,52 @@ def test_listings_are_for_those_who_may_list(site: Account, visitor: Account) ->
     site.post("site", X_Container_Meta_Web_Listings_CSS="style.css")
     inner = visitor.get("site/plain/").body
     assert b'href="../style.css"' in inner and b"<title>Listing of &lt;me&gt;/plain/</title>" in inner
+
+
+@pytest.fixture
+def shared(site: Account) -> Account:
+    """A container that is listed to those who have a signed URL, and to nobody else."""
+    site.put("pics", X_Container_Meta_Web_Listings="true", X_Container_Meta_Temp_URL_Key=KEY)
+    for name in ("top", "dir/a", "dir/in/b", "other/c"):
+        site.put(f"pics/{name}", name.encode())
+    return site
+
+
+def links(page: Response) -> list[str]:
+    assert page.status == 200, page
+    return [unescape(each) for each in re.findall('<a href="([^"]*)"', page.body.decode())]
+
+
+def test_a_url_that_is_signed_for_a_prefix_shows_what_is_below_it(shared: Account, visitor: Account) -> None:
+    for prefix, folder, names in (
+        ("pics/", "pics/", ["./dir/", "./other/", "./top"]),
+        ("pics/dir/", "pics/dir/", ["./a", "./in/"]),
+        ("pics/dir/", "pics/dir/in/", ["../", "./b"]),
+        ("pics/", "pics/dir/", ["../", "./a", "./in/"]),
+    ):
+        query = signed(shared, "GET", "", prefix=prefix)
+        shown = links(visitor.get(folder, query))
+        assert sorted(each.partition("?")[0] for each in shown) == sorted(names)
+        for each in shown:
+            name, _, query_of_link = each.partition("?")
+            assert visitor.get(urljoin(folder, name), query_of_link).status == 200, each
+    moved = visitor.get("pics", signed(shared, "GET", "", prefix="pics/"))
+    assert moved.status == 301 and "/pics/?temp_url_prefix=&" in str(moved.headers["Location"])
+    shown = links(visitor.get("pics/", signed(shared, "GET", "", prefix="pics/") + "&inline"))
+    assert all(each.endswith("&inline") for each in shown)
+
+
+def test_other_signatures_show_no_listing(shared: Account, visitor: Account) -> None:
+    limited = signed(shared, "GET", "", prefix="pics/dir/")
+    for path in ("pics", "pics/", "pics/other/"):
+        assert visitor.get(path, limited).status == 401, path
+    assert visitor.get("pics/dir/", signed(shared, "PUT", "", prefix="pics/dir/")).status == 401
+    # It is signed for an object that does not exist.
+    assert visitor.get("pics/dir/", signed(shared, "GET", "pics/dir/")).status == 404
+    assert visitor.get("pics/", signed(shared, "GET", "pics/")).status == 401
+    shared.post("pics", X_Remove_Container_Meta_Web_Listings="x")
+    assert visitor.get("pics/dir/", limited).status == 404
+    assert visitor.get("pics/", signed(shared, "GET", "", prefix="pics/")).status == 401
 
 
 def test_errors_have_pages(site: Account, visitor: Account) -> None:

@@ -1,6 +1,7 @@
 """Containers as web sites: an index for a folder, or a listing of it, and pages for errors.
 
-For visitors, who have no token; with one, the header X-Web-Mode requests the same.
+For visitors, who have no token; with one, the header X-Web-Mode requests the same. A URL that is signed for a prefix
+shows the listings of the folders below it, whose links are signed alike.
 Reference: object-store.md, A4.
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from html import escape
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from attrs import evolve, frozen
 
@@ -28,6 +29,7 @@ Read = Callable[[Call, Place, str], Awaitable[Reply]]
 """Answers with an object: call, place, method. Raises CloudError."""
 
 WEB = f"{CONTAINER}Web-"
+SIGNATURE = ("temp_url_prefix", "temp_url_expires", "temp_url_sig", "temp_url_ip_range")
 IN_ADDRESSES = "/:?#[]@!$&'()*+,;=%~"
 STYLE = (
     '<style type="text/css">h1 {font-size: 1em; font-weight: bold;} th {text-align: left; padding: 0px 1em 0px 1em;} '
@@ -78,8 +80,18 @@ class Websites:
     async def visited(self, call: Call, place: Place) -> Site | None:
         """The site that a visitor requests; None if it is not a visitor, or not a site."""
         mode = call.header("X-Web-Mode")
-        if not is_true(mode) and (call.user_id or "temp_url_sig" in call.query):
+        if not is_true(mode) and "temp_url_sig" in call.query:
+            is_folder = not place.name or place.name.endswith("/")
+            return await self._listed_site(place) if _is_signed_for_prefix(call) and is_folder else None
+        if not is_true(mode) and call.user_id:
             return None
+        return await self._site(place)
+
+    async def _listed_site(self, place: Place) -> Site | None:
+        site = await self._site(place)
+        return site if site is not None and site.lists else None
+
+    async def _site(self, place: Place) -> Site | None:
         container = await self.door.db.read(containers.find, place)
         site = None if container is None else Site.of(container)
         return site if site is not None and (site.has_folders or site.errors) else None
@@ -88,7 +100,7 @@ class Websites:
         """The root of a site that has folders."""
         try:
             # Anybody who may read an object may know that there is a site.
-            await self.door.enter(call, place, acl_header=acl.READ)
+            await self.door.enter(call, place, acl_header=acl.READ, method=_signed_method(call, method))
             if not call.path.endswith("/"):
                 return _moved(call, place)
             return await self._folder(call, place, site, method)
@@ -124,13 +136,14 @@ class Websites:
             except NotFound:
                 if not site.lists:
                     raise
-        await self.door.enter(call, place, acl_header=acl.READ, listing=True, rule="object_store:containers:show")
+        rule, signed = "object_store:containers:show", _signed_method(call, method)
+        await self.door.enter(call, place, acl_header=acl.READ, listing=True, method=signed, rule=rule)
         found = await self.door.db.scan(
             listing.of_objects, site.container, Wanted(prefix=place.name, delimiter="/"), call.now
         )
         if place.name and not found:
             raise NotFound("")
-        return Reply(_listed(place, site, found), 200, (HTML_TYPE,))
+        return Reply(_listed(call, place, site, found), 200, (HTML_TYPE,))
 
     async def _is_folder(self, call: Call, place: Place, site: Site) -> bool:
         """Whether there is an index below, or any object, if visitors may list them. Raises CloudError."""
@@ -159,16 +172,36 @@ def _path(place: Place) -> str:
 def _moved(call: Call, place: Place) -> Reply:
     """A redirect to the same path with a slash."""
     path = quote(_path(place).rstrip("/"), safe="/")
-    return Reply(None, 301, (("Location", f"{call.root_url}{path}/"), HTML_TYPE))
+    return Reply(None, 301, (("Location", f"{call.root_url}{path}/{_signature(call)}"), HTML_TYPE))
 
 
-def _listed(place: Place, site: Site, found: Sequence[listing.Entry]) -> bytes:
+def _is_signed_for_prefix(call: Call) -> bool:
+    return call.query.get("temp_url_prefix") is not None
+
+
+def _signed_method(call: Call, method: str) -> str:
+    """The method that the URL may be signed for; empty: none. One object's signature does not show a listing."""
+    return method if _is_signed_for_prefix(call) else ""
+
+
+def _signature(call: Call) -> str:
+    """The query that signs everything else below the same prefix; empty if the URL is not signed for one."""
+    if not _is_signed_for_prefix(call):
+        return ""
+    given = {name: value for name in SIGNATURE if (value := call.query.get(name)) is not None}
+    return f"?{urlencode(given, safe='/', quote_via=quote)}{'&inline' if 'inline' in call.query else ''}"
+
+
+def _listed(call: Call, place: Place, site: Site, found: Sequence[listing.Entry]) -> bytes:
     title = f"Listing of {site.label + '/' + place.name if site.label else _path(place)}"
-    rows = [_row("../", "../")] if place.name else []
+    signature = _signature(call)
+    # No signature reaches above its prefix.
+    has_parent = len(place.name) > len(call.query.get("temp_url_prefix") or "")
+    rows = [_row(f"../{signature}", "../")] if has_parent else []
     for each in found:
         name = (each if isinstance(each, str) else each.name)[len(place.name) :]
         if name:
-            rows.append(_row(f"./{quote(name)}", name, each))
+            rows.append(_row(f"./{quote(name)}{signature}", name, each))
     head = f"<title>{_text(title)}</title>{_style(place, site)}"
     table = f'<table id="listing"><tr id="heading"><th>Name</th><th>Size</th><th>Date</th></tr>{"".join(rows)}</table>'
     text = f'<!DOCTYPE html><html><head>{head}</head><body><h1 id="title">{_text(title)}</h1>{table}</body></html>'
