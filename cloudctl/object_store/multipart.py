@@ -48,6 +48,8 @@ class Part:
             value += chunk
             if len(value) > most:
                 raise Invalid(f"The field {self.name[:64]} of the form is too long.")
+        if b"\0" in value:
+            raise Invalid(f"The field {self.name[:64]} of the form holds the character NUL.")
         return value.decode("utf-8", "replace")
 
 

@@ -39,7 +39,7 @@ class Place:
 
 def check_text(text: str) -> None:
     """Raises PreconditionFailed."""
-    if "\0" in text or not _is_unicode(text):
+    if not is_text(text):
         raise PreconditionFailed(BAD_TEXT)
 
 
@@ -55,10 +55,11 @@ def placed(account: str, container: str = "", name: str = "") -> Place:
     return Place(project_id if len(project_id) <= 64 else "", container, name)
 
 
-def _is_unicode(text: str) -> bool:
+def is_text(text: str) -> bool:
+    """Whether it may be a name at all. Databases refuse anything else, too."""
     try:
         text.encode()
     except UnicodeEncodeError:
         # Bytes that are not UTF-8 arrive as surrogates.
         return False
-    return True
+    return "\0" not in text

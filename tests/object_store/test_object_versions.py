@@ -229,6 +229,8 @@ def test_a_place_of_old_versions_is_percent_encoded(mine: Account) -> None:
     for data in (b"one", b"two"):
         mine.put("c/o", data)
     assert len(mine.names("döner kebab")) == 1
+    # No name, and no database, has NUL.
+    assert mine.post("c", X_Versions_Location="a%00").status == 412
 
 
 def test_what_is_wrong_with_a_request_is_told_in_words(mine: Account) -> None:

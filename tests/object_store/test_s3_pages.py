@@ -51,6 +51,8 @@ def test_pages_of_other_sites(s3: S3, cloud: MemoryCloud) -> None:
         ask(f"/s3/{s3.project_id}:bucket", **{"Access-Control-Request-Headers": "x-other"}),
         ask("/s3/bucket/o"),
         ask(f"/s3/{s3.project_id}:none"),
+        ask(f"/s3/{s3.project_id}:%00"),
+        ask(f"/s3/{s3.project_id}:%ff"),
     ):
         assert code(refused) == (403, "AccessDenied")
     for wrong in (b"", RULES.replace(b"GET", b"PATCH"), RULES.replace(b"x-amz-*", b"*x*"), b"<CORSConfiguration/>"):
@@ -131,6 +133,7 @@ def test_forms(s3: S3) -> None:
 
 BAD = (400, "MalformedPOSTRequest")
 WRONG: dict[str, tuple[dict[str, Any], tuple[int, str]]] = {
+    "NUL in the access key": ({"x_amz_credential": "a\0/20270115/RegionOne/s3/aws4_request"}, BAD),
     "another key": ({"key": "down"}, (403, "AccessDenied")),
     "a field nobody spoke of": ({"x_amz_meta_a": "b"}, (403, "AccessDenied")),
     "another signature": ({"x_amz_signature": "0" * 64}, (403, "SignatureDoesNotMatch")),

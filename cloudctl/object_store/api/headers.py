@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote
 from cloudctl.db.columns import seconds
 from cloudctl.errors import Invalid
 from cloudctl.object_store import account_acl, acl, metadata, numbered
+from cloudctl.object_store.names import check_text
 from cloudctl.rest.call import Call
 
 Headers = tuple[tuple[str, str], ...]
@@ -84,7 +85,7 @@ def container_changes(call: Call) -> dict[str, str | None]:
 
 
 def _versioning(call: Call) -> dict[str, str | None]:
-    """Where old versions go: to at most one place. Raises Invalid."""
+    """Where old versions go: to at most one place. Raises Invalid, PreconditionFailed."""
     found: dict[str, str | None] = {}
     for name, other in (OF_CONTAINERS, OF_CONTAINERS[::-1]):
         value = call.header(name)
@@ -92,6 +93,7 @@ def _versioning(call: Call) -> dict[str, str | None]:
             found[name] = None
         elif value is not None:
             value = unquote(value)
+            check_text(value)
             if call.header(other):
                 raise Invalid(f"Only one of {' or '.join(OF_CONTAINERS)} may be specified")
             if "/" in value:

@@ -19,7 +19,7 @@ from cloudctl.object_store.api.s3.xml import element
 from cloudctl.object_store.cors import Rule
 from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.likes import wildcards
-from cloudctl.object_store.names import Place
+from cloudctl.object_store.names import Place, is_text
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
 
@@ -90,7 +90,8 @@ class CrossOrigin:
         project, _, name = bucket.rpartition(":")
         project = project or await self._project(call)
         place = Place(project, name)
-        container = await self.intake.db.read(containers.find, place) if project else None
+        is_named = bool(project) and is_text(bucket)
+        container = await self.intake.db.read(containers.find, place) if is_named else None
         rule = None if container is None else cors.rule_for(container, origin, method, names)
         if rule is None:
             raise error("AccessDenied", "CORSResponse: This CORS request is not allowed.")

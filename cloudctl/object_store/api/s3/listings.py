@@ -11,10 +11,12 @@ from xml.etree.ElementTree import Element
 
 from attrs import frozen
 
+from cloudctl.errors import PreconditionFailed
 from cloudctl.object_store.api.s3.faults import error
 from cloudctl.object_store.api.s3.headers import quoted
 from cloudctl.object_store.api.s3.xml import element
 from cloudctl.object_store.listing import Entry, Wanted
+from cloudctl.object_store.names import check_text
 from cloudctl.object_store.tables import Container, Object, Version
 from cloudctl.rest.call import Call
 
@@ -134,8 +136,10 @@ class Token:
     def read(text: str) -> str:
         """Raises InvalidArgument."""
         try:
-            return base64.b64decode(text.encode("ascii"), b"-_", validate=True).decode()
-        except (binascii.Error, ValueError):
+            name = base64.b64decode(text.encode("ascii"), b"-_", validate=True).decode()
+            check_text(name)
+            return name
+        except (binascii.Error, ValueError, PreconditionFailed):
             raise error("InvalidArgument", "The continuation token provided is incorrect") from None
 
 
