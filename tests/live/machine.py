@@ -17,7 +17,7 @@ from attrs import define, field
 from cloudctl.drivers.netns import inside
 from tests.drivers.libvirt.daemon import Libvirtd
 from tests.drivers.netns.lab import run
-from tests.drivers.ovn.lab import SOUTHBOUND, VSWITCH, make_checksums
+from tests.drivers.ovn.lab import SOUTHBOUND, VSWITCH
 from tests.drivers.ovn.ovsdb import Server
 
 OUTSIDE = "203.0.113.1"
@@ -156,7 +156,7 @@ class Wires:
         run("ip", "address", "add", f"{self.here}/24", "dev", self.prefix)
         run("ip", "link", "set", "dev", self.prefix, "up")
         self._in("outside", ["link set dev lo up", f"address add {OUTSIDE}/24 dev eth0", "link set dev eth0 up"])
-        inside.within(self.outside, make_checksums)
+        inside.compute_checksums(self.outside, "eth0")
 
     def stop(self) -> None:
         for name in sorted(os.listdir("/run/netns")):

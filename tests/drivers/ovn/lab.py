@@ -8,14 +8,10 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import socket
-import struct
 import subprocess
 import tempfile
-from array import array
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from fcntl import ioctl
 from pathlib import Path
 
 from attrs import define, field
@@ -32,7 +28,6 @@ SOUTHBOUND = Path("/usr/share/ovn/ovn-sb.ovsschema")
 OUTSIDE = "203.0.113.1"
 TUNNEL = "198.51.100"  # of what carries packets from chassis to chassis
 CHASSIS = "east"
-SIOCETHTOOL, ETHTOOL_STXCSUM = 0x8946, 0x17  # <linux/sockios.h>, <linux/ethtool.h>
 DIRECTORIES = ("OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVN_RUNDIR", "OVN_LOGDIR")
 
 
@@ -185,7 +180,7 @@ class Lab:
             self.chassis,
         )
         run("ip", "-n", self.chassis, "link", "set", "dev", name, "up")
-        inside.within(namespace, make_checksums)
+        inside.compute_checksums(namespace, "eth0")
 
     def _database(self, name: str, schema: Path) -> None:
         file, socket = self.directory / f"{name}.db", self.directory / f"{name}.sock"
@@ -201,13 +196,6 @@ class Lab:
         command = ["ip", "netns", "exec", self.chassis, program, *words, *own]
         place = dict.fromkeys(DIRECTORIES, str(self.directory))
         self._daemons.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, env={**os.environ, **place}))
-
-
-def make_checksums() -> None:
-    """As `ethtool --offload eth0 tx off`."""
-    command = array("B", struct.pack("II", ETHTOOL_STXCSUM, 0))
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        ioctl(any_socket, SIOCETHTOOL, struct.pack("16sP", b"eth0", command.buffer_info()[0]))
 
 
 @contextmanager
