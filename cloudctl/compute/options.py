@@ -8,6 +8,8 @@ from typing import Any
 from attrs import field, frozen
 from attrs.validators import matches_re
 
+from cloudctl.drivers.forwarded import is_secret
+
 HIGHEST = 104
 PORT = re.compile(r"(tcp6?|ssl):(?:port=)?([0-9]+)(?::|$)", re.ASCII)
 
@@ -93,7 +95,14 @@ class ComputeOptions:
     # Maximum number of those that belong to servers of one project.
     console_share: int = field(default=50, validator=positive)
 
+    # The endpoint at which `cloudctl metadata-proxy` of each host asks for guests' metadata; empty: there is none.
+    metadata_listen: str = ""
+    # What the proxies prove themselves with: the same as `metadata_secret` of their network driver.
+    metadata_secret: str = field(default="", validator=is_secret, repr=False)
+
     def __attrs_post_init__(self) -> None:
+        if self.metadata_listen and not self.metadata_secret:
+            raise ValueError("metadata_listen needs metadata_secret, or anyone could read the metadata of all guests")
         if self.console_listen and not self.console_url and not PORT.match(self.console_listen):
             raise ValueError(f"console_url must say where clients find {self.console_listen}")
 

@@ -17,6 +17,7 @@ from cloudctl.compute.host_watch import HostWatch
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.overdue import Overdue
 from cloudctl.db import Connection
+from cloudctl.drivers.guest_site import GuestSite, Limited
 from cloudctl.drivers.interfaces import IGuestEvents, IGuestMetadata
 from cloudctl.image.store import ImageStore
 from cloudctl.network.options import NetworkOptions
@@ -26,6 +27,11 @@ from cloudctl.volume.options import chosen as volume_options
 
 if TYPE_CHECKING:
     from cloudctl.compute.console_server import ConsoleServer
+
+# Of the proxies that forward what guests ask for: connections of one host, and of all, and seconds that one may idle.
+PROXY_CONNECTIONS = 64
+ALL_PROXY_CONNECTIONS = 1024
+PROXY_IDLE_SECONDS = 60.0
 
 
 def compose(cloud: Surroundings) -> Part:
@@ -50,7 +56,7 @@ def compose(cloud: Surroundings) -> Part:
         watches=(
             host_watch,
             Overdue(cloud.clock, cloud.db, options),
-            *_for_guests(cloud),
+            *_for_guests(cloud, options),
             *(each for server in consoles for each in _listening(cloud, options, server)),
         ),
         shown=(host_watch, *consoles),
@@ -58,12 +64,19 @@ def compose(cloud: Surroundings) -> Part:
     )
 
 
-def _for_guests(cloud: Surroundings) -> Iterator[IService]:
+def _for_guests(cloud: Surroundings, options: ComputeOptions) -> Iterator[IService]:
     if IGuestMetadata.providedBy(cloud.network):
         from cloudctl.compute.api import guest_metadata
 
         site_of = guest_metadata.build(cloud.db, cloud.made(ImageStore).path)
         yield guest_metadata.MetadataService(cloud.network, site_of)
+    if options.metadata_listen and not cloud.in_memory:
+        from cloudctl.compute.api.guest_metadata import ForwardedMetadata
+
+        answering = ForwardedMetadata(cloud.db, cloud.made(ImageStore).path, options.metadata_secret)
+        site = GuestSite(answering, cloud.clock, PROXY_IDLE_SECONDS)
+        proxies = Limited(site, PROXY_CONNECTIONS, ALL_PROXY_CONNECTIONS)
+        yield strports.service(options.metadata_listen, proxies, reactor=cloud.reactor)
     if IGuestEvents.providedBy(cloud.hypervisor):
         yield GuestWatch(cloud.clock, cloud.db, cloud.hypervisor)
 

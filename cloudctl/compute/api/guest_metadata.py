@@ -1,6 +1,7 @@
 """The metadata service as a web resource: one for each network, which guests find at 169.254.169.254.
 
-It has no tokens and is not part of the compute API: only the network driver serves it, inside the networks of guests.
+It has no tokens and is not part of the compute API: the network driver serves it inside the networks of guests, or
+proxies on their hosts forward what guests ask.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from twisted.web.server import NOT_DONE_YET, Request
 from cloudctl.compute import guest_metadata
 from cloudctl.compute.guest_metadata import PASSWORD, PASSWORD_LIMIT
 from cloudctl.db import Database
-from cloudctl.drivers import boundary
+from cloudctl.drivers import boundary, forwarded
 from cloudctl.drivers.interfaces import IGuestMetadata
 from cloudctl.errors import CloudError
 from cloudctl.rest.clients import host_of
@@ -36,6 +37,25 @@ def build(db: Database, image_path: Callable[[str], Path]) -> Callable[[str], IR
     return lambda network_id: GuestMetadata(db, image_path, network_id)
 
 
+class ForwardedMetadata(Resource):
+    """All paths, for the guests of all networks: a proxy, which knows the secret, tells which guest asks."""
+
+    isLeaf = True
+
+    def __init__(self, db: Database, image_path: Callable[[str], Path], secret: str) -> None:
+        super().__init__()
+        self.db = db
+        self.image_path = image_path
+        self.secret = secret
+
+    def render(self, request: Request) -> Any:
+        guest = forwarded.asker(self.secret, request.getHeader)
+        if guest is None:
+            request.setResponseCode(http.FORBIDDEN)
+            return b"The signature is not that of [compute] metadata_secret."
+        return GuestMetadata(self.db, self.image_path, *guest).render(request)
+
+
 @frozen
 class _Answer:
     code: int
@@ -44,15 +64,18 @@ class _Answer:
 
 
 class GuestMetadata(Resource):
-    """All paths, for the guests of one network: the client's address tells which guest it is."""
+    """All paths, for the guests of one network: the address, by default the client's, tells which guest it is."""
 
     isLeaf = True
 
-    def __init__(self, db: Database, image_path: Callable[[str], Path], network_id: str) -> None:
+    def __init__(
+        self, db: Database, image_path: Callable[[str], Path], network_id: str, address: str | None = None
+    ) -> None:
         super().__init__()
         self.db = db
         self.image_path = image_path
         self.network_id = network_id
+        self.address = address
 
     def render(self, request: Request) -> Any:
         done = ensureDeferred(self._answer(request))
@@ -63,7 +86,7 @@ class GuestMetadata(Resource):
         return NOT_DONE_YET
 
     async def _answer(self, request: Request) -> _Answer:
-        client = host_of(request.getClientAddress())
+        client = self.address or host_of(request.getClientAddress())
         path = [part.decode(errors="replace") for part in request.postpath or () if part]
         try:
             if request.method in (b"GET", b"HEAD"):
