@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import click
 from cryptography.fernet import Fernet
 from sqlalchemy.exc import OperationalError
-from twisted.internet.task import Clock
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock, react
+from twisted.logger import FilteringLogObserver, globalLogBeginner
 
-from cloudctl import __version__, app, config, reference, rule_list, state_dir
+from cloudctl import __version__, app, config, reference, rule_list, state_dir, text_log
 from cloudctl.db import schema, secrets
 from cloudctl.db.columns import utc
 from cloudctl.db.database import Database
@@ -19,11 +22,15 @@ from cloudctl.db.driver import create
 from cloudctl.db.secrets import Seal
 from cloudctl.db.threads import Inline
 from cloudctl.drivers import loader
+from cloudctl.drivers.ovn.driver import MISSING
+from cloudctl.drivers.ovn.options import Config as OvnConfig
 from cloudctl.errors import CloudError, ConfigError
 from cloudctl.events import outbox, receivers
 from cloudctl.identity import keys
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.instance_ha import fencing, notifications
+from cloudctl.log_levels import LogLevels
+from cloudctl.options import structure
 from cloudctl.tasks import queue
 from cloudctl.tasks.tables import HELD, OPEN
 from cloudctl.volume import moving_backups
@@ -254,6 +261,30 @@ def approve(made: config.Config, name: str) -> None:
     db = database(made)
     found = db.transact(False, fencing.let_go_on, name, utc(db.clock.seconds()))
     click.echo(f"notification {found.id} goes on")
+
+
+@main.command("metadata-proxy")
+@click.pass_obj
+def metadata_proxy(made: config.Config) -> None:
+    """Answer this host's guests at 169.254.169.254, for the network driver ovn, until it is stopped."""
+    from twisted.internet import reactor
+
+    try:
+        from cloudctl.metadata_proxy import proxy
+    except ModuleNotFoundError as error:
+        if error.name != "ovs":
+            raise
+        raise ConfigError([MISSING]) from error
+    options = structure(OvnConfig, made.driver.get("network", {}).get("ovn", {}), "driver.network.ovn")
+    served = proxy.create(options, reactor)
+
+    def run(reactor: Any) -> Deferred[None]:
+        reactor.addSystemEventTrigger("before", "shutdown", served.stopService)
+        served.startService()
+        return Deferred()
+
+    globalLogBeginner.beginLoggingTo([FilteringLogObserver(text_log.observer(sys.stderr), [LogLevels()])])
+    react(run)
 
 
 @main.group()

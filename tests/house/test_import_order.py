@@ -23,7 +23,7 @@ LAYERS = (
     ("bootstrap",),
     ("app",),
     ("json_log", "text_log"),
-    ("tap", "history", "reference", "rule_list", "cli", "__main__"),
+    ("tap", "history", "reference", "rule_list", "metadata_proxy", "cli", "__main__"),
     ("testing",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Config", "create"]
 
+MISSING = "driver.network.ovn: needs ovs, which `pip install cloudctl[ovn]` installs"
+
 
 def create(config: Config, resources: DriverResources) -> Ovn:
     """Raises ConfigError without the package."""
@@ -21,6 +23,5 @@ def create(config: Config, resources: DriverResources) -> Ovn:
     except ModuleNotFoundError as error:
         if error.name != "ovs":
             raise
-        missing = "driver.network.ovn: needs ovs, which `pip install cloudctl[ovn]` installs"
-        raise ConfigError([missing]) from error
+        raise ConfigError([MISSING]) from error
     return backend.create(config, resources)

@@ -7,8 +7,10 @@ from hashlib import sha256
 
 from cloudctl.drivers.errors import Unfit
 from cloudctl.drivers.netns.checked import address, mtu, network
+from cloudctl.drivers.netns.dhcp import ON_LINK
+from cloudctl.drivers.netns.names import METADATA_ADDRESS
 from cloudctl.drivers.ovn.options import Config
-from cloudctl.drivers.ovn.rows import Place, Ref, Row
+from cloudctl.drivers.ovn.rows import Place, Ref, Row, Value
 from cloudctl.drivers.specs import NetworkSpec, SubnetSpec
 
 SWITCH = "Logical_Switch"
@@ -18,6 +20,7 @@ DHCP = "DHCP_Options"
 ON_WIRES = ("flat", "vlan")
 # The DHCP server's address if a subnet has no gateway: guests renew their leases with it, and then by broadcast.
 NOBODY = "169.254.0.1"
+METADATA = "metadata-"  # and the network's id: the name of the port of `cloudctl metadata-proxy`
 WITHOUT_DHCP_OPTIONS = ("slaac", None)  # IPv6 modes without a DHCP server
 
 
@@ -49,6 +52,8 @@ def rows(spec: NetworkSpec, config: Config) -> tuple[Row, ...]:
         made.append(_wire(spec))
     elif spec.network_type in ON_WIRES:
         raise Unfit(f"a {spec.network_type} network is on a physical one, and {spec.id} names none")
+    if config.metadata:
+        made.append(_metadata(spec))
     for subnet in spec.subnets:
         options = told(spec, subnet, config)
         if options is not None:
@@ -69,6 +74,14 @@ def _wire(spec: NetworkSpec) -> Row:
     return Row(Ref(PORT, name), columns, switch_ports(spec.id))
 
 
+def _metadata(spec: NetworkSpec) -> Row:
+    """A port that each host has for itself: what a guest sends to it stays on the guest's host."""
+    name = f"{METADATA}{spec.id}"
+    own = f"{derived_mac(name)} {METADATA_ADDRESS}"
+    columns: dict[str, Value] = {"name": name, "type": "localport", "addresses": (own,), "port_security": (own,)}
+    return Row(Ref(PORT, name), columns, switch_ports(spec.id))
+
+
 def told(spec: NetworkSpec, subnet: SubnetSpec, config: Config) -> Mapping[str, str] | None:
     """What guests are told by DHCP, in OVN's terms; None: nothing. Raises Unfit."""
     if not subnet.enable_dhcp:
@@ -78,7 +91,7 @@ def told(spec: NetworkSpec, subnet: SubnetSpec, config: Config) -> Mapping[str, 
     gateway = None if subnet.gateway_ip is None else address(subnet.gateway_ip)
     options = {
         "server_id": gateway or NOBODY,
-        "server_mac": server_mac(subnet.id),
+        "server_mac": derived_mac(subnet.id),
         "lease_time": str(config.lease_seconds),
         "mtu": str(guest_mtu(spec, config)),
     }
@@ -86,16 +99,18 @@ def told(spec: NetworkSpec, subnet: SubnetSpec, config: Config) -> Mapping[str, 
         options["router"] = gateway
     if subnet.dns_nameservers:
         options["dns_server"] = listed([address(each) for each in subnet.dns_nameservers])
-    if subnet.host_routes:
-        routes = [f"{network(each.destination)},{address(each.nexthop)}" for each in subnet.host_routes]
+    routes = [f"{METADATA_ADDRESS}/32,{ON_LINK}"] if config.metadata else []
+    routes += [f"{network(each.destination)},{address(each.nexthop)}" for each in subnet.host_routes]
+    if routes:
         # A client that uses this option ignores the router option (RFC 3442).
-        routes += [f"0.0.0.0/0,{gateway}"] if gateway is not None else []
+        has_default = any(network(each.destination).prefixlen == 0 for each in subnet.host_routes)
+        routes += [f"0.0.0.0/0,{gateway}"] if gateway is not None and not has_default else []
         options["classless_static_route"] = listed(routes)
     return options
 
 
 def _told_v6(subnet: SubnetSpec) -> dict[str, str]:
-    options = {"server_id": server_mac(subnet.id)}
+    options = {"server_id": derived_mac(subnet.id)}
     if subnet.dns_nameservers:
         options["dns_server"] = listed([address(each) for each in subnet.dns_nameservers])
     if subnet.ipv6_address_mode == "dhcpv6-stateless":
@@ -107,7 +122,7 @@ def listed(values: list[str]) -> str:
     return f"{{{', '.join(values)}}}"
 
 
-def server_mac(subnet_id: str) -> str:
+def derived_mac(name: str) -> str:
     """A locally administered address that no guest has."""
-    octets = sha256(subnet_id.encode()).digest()[:5]
+    octets = sha256(name.encode()).digest()[:5]
     return ":".join(["0e", *(f"{each:02x}" for each in octets)])

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from attrs import Attribute, field, frozen
-from attrs.validators import ge, gt
+from attrs.validators import ge, gt, matches_re
+
+from cloudctl.drivers.forwarded import is_secret
 
 REMOTE = re.compile(r"unix:/.+|(tcp|ssl):([0-9.]+|\[[0-9a-fA-F:.]+\]):[0-9]+")
 
@@ -46,6 +48,14 @@ class Config:
     bridge: str = "br-int"
     datapath: Literal["system", "netdev"] = "system"
     lease_seconds: int = field(default=43200, validator=gt(0))  # of addresses given by DHCP
+    # Whether guests find their metadata at 169.254.169.254, which takes `cloudctl metadata-proxy` on each host.
+    metadata: bool = False
+    # Of that proxy: where it asks for them, which is `[compute] metadata_listen` of the processes or what is before
+    # them, and `[compute] metadata_secret`.
+    metadata_url: str = field(default="", validator=matches_re(r"(https?://[^/?#\s]+/?)?"))
+    metadata_secret: str = field(default="", validator=is_secret, repr=False)
+    # The database of the host's Open vSwitch, which the proxy plugs into; empty: the one of the system.
+    ovs_db: str = ""
     # Seconds until a call that the database does not answer is given up; the call is repeated.
     answer_timeout: float = field(default=30.0, validator=gt(0))
     # Seconds of silence after which the database is asked whether it is still there.

@@ -85,13 +85,35 @@ def test_guests_are_told_their_subnet() -> None:
     told = networks.told(NETWORK, subnet, CONFIG)
     assert told == {
         "server_id": "10.7.0.1",
-        "server_mac": networks.server_mac("v4"),
+        "server_mac": networks.derived_mac("v4"),
         "lease_time": "43200",
         "mtu": "1442",
         "router": "10.7.0.1",
         "dns_server": "{10.7.0.53, 10.7.0.54}",
         "classless_static_route": "{10.9.0.0/16,10.7.0.7, 0.0.0.0/0,10.7.0.1}",
     }
+
+
+def test_a_default_route_of_the_subnets_own_takes_the_place_of_the_gateway() -> None:
+    subnet = evolve(V4, host_routes=(Route("0.0.0.0/0", "10.7.0.7"),))
+    told = networks.told(NETWORK, subnet, CONFIG)
+    assert told is not None and told["classless_static_route"] == "{0.0.0.0/0,10.7.0.7}"
+
+
+def test_guests_find_their_metadata_on_their_own_host() -> None:
+    config = evolve(CONFIG, metadata=True)
+    rows = networks.rows(NETWORK, config)
+    mac = networks.derived_mac("metadata-net")
+    local = the("Logical_Switch_Port", rows)
+    assert (local["name"], local["type"], local["addresses"]) == (
+        "metadata-net",
+        "localport",
+        (f"{mac} 169.254.169.254",),
+    )
+    assert of("Logical_Switch_Port", rows)[0].within == Place(networks.switch("net"), "ports")
+    told = networks.told(NETWORK, V4, config)
+    assert told is not None and told["classless_static_route"] == "{169.254.169.254/32,0.0.0.0, 0.0.0.0/0,10.7.0.1}"
+    assert of("Logical_Switch_Port", networks.rows(NETWORK, CONFIG)) == []
 
 
 def test_a_subnet_without_a_gateway_tells_of_no_router() -> None:
@@ -106,7 +128,7 @@ def test_a_subnet_without_a_gateway_tells_of_no_router() -> None:
 )
 def test_ipv6_is_told_by_dhcp_only_if_that_is_its_mode(mode: str | None, told: dict[str, str] | None) -> None:
     found = networks.told(NETWORK, evolve(V6, ipv6_address_mode=mode), CONFIG)
-    assert found == (None if told is None else {"server_id": networks.server_mac("v6"), **told})
+    assert found == (None if told is None else {"server_id": networks.derived_mac("v6"), **told})
 
 
 def test_a_network_on_a_wire_has_the_wires_mtu_and_a_way_there() -> None:

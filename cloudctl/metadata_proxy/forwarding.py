@@ -1,0 +1,93 @@
+"""What a guest asks of its metadata, forwarded to a process of the cloud, and the answer passed back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+from treq.client import HTTPClient
+from twisted.internet.defer import ensureDeferred
+from twisted.logger import Logger
+from twisted.web import http
+from twisted.web.http_headers import Headers
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Request
+
+from cloudctl.drivers import forwarded
+
+log = Logger()
+
+METHODS = (b"GET", b"HEAD", b"POST")
+ANSWER_SECONDS = 20.0
+TYPE = "content-type"
+TEXT = "text/plain; charset=utf-8"
+
+
+@frozen
+class Answer:
+    code: int
+    body: bytes = b""
+    type: str = TEXT
+
+
+@frozen
+class Upstream:
+    """The processes of the cloud, or what is before them."""
+
+    client: HTTPClient
+    url: str  # without a path
+    secret: str
+
+    async def ask(self, network_id: str, address: str, method: bytes, path: bytes, body: bytes) -> Answer:
+        told = Headers({name: [value] for name, value in forwarded.headers(self.secret, network_id, address).items()})
+        answer = await self.client.request(
+            method.decode(),
+            f"{self.url.rstrip('/')}{path.decode('ascii')}",
+            headers=told,
+            data=body or None,
+            allow_redirects=False,
+            timeout=ANSWER_SECONDS,
+        )
+        return Answer(answer.code, await answer.content(), answer.headers.getRawHeaders(TYPE, [TEXT])[0])
+
+
+class Forwarding(Resource):
+    """All paths, for the guests of one network: the client's address tells which guest it is."""
+
+    isLeaf = True
+
+    def __init__(self, upstream: Upstream, network_id: str) -> None:
+        super().__init__()
+        self.upstream = upstream
+        self.network_id = network_id
+
+    def render(self, request: Request) -> Any:
+        gone: list[Any] = []
+        request.notifyFinish().addErrback(gone.append)
+        done = ensureDeferred(self._answer(request))
+        done.addCallback(lambda answer: None if gone else _send(request, answer))
+        done.addErrback(lambda failure: log.failure("could not answer a guest", failure))
+        return NOT_DONE_YET
+
+    async def _answer(self, request: Request) -> Answer:
+        method, path = request.method or b"", request.path or b""
+        if method not in METHODS:
+            return Answer(http.NOT_ALLOWED)
+        # Nothing of what a guest writes may lead elsewhere.
+        if not path.startswith(b"/") or not path.isascii():
+            return Answer(http.BAD_REQUEST)
+        body = request.content.read() if request.content is not None else b""
+        try:
+            return await self.upstream.ask(self.network_id, request.getClientAddress().host, method, path, body)
+        except Exception as error:  # the many ways in which a server does not answer
+            log.warn("{url} does not answer: {error!r}", url=self.upstream.url, error=error)
+            return Answer(http.SERVICE_UNAVAILABLE, b"The metadata service does not answer.")
+
+
+def _send(request: Request, answer: Answer) -> None:
+    request.setResponseCode(answer.code)
+    request.setHeader(TYPE, answer.type)
+    if request.method != b"HEAD":
+        request.setHeader("content-length", str(len(answer.body)))
+        request.write(answer.body)
+    request.finish()

@@ -1,0 +1,45 @@
+"""What the southbound database shows of a host: the networks that have a guest on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ovs.db.idl import SchemaHelper
+
+from cloudctl.drivers.errors import DriverError
+from cloudctl.drivers.ovn.networks import METADATA
+from cloudctl.drivers.ovn.replica import Copy
+
+CHASSIS, BINDING = "Chassis", "Port_Binding"
+TABLES = {
+    CHASSIS: ("name",),
+    "Datapath_Binding": ("tunnel_key",),
+    BINDING: ("logical_port", "type", "chassis", "datapath", "mac"),
+}
+GUEST, LOCAL = "", "localport"  # types of bindings
+
+
+class Bindings(Copy):
+    """A copy of the rows that show this."""
+
+    def __init__(self, remotes: str, schema: dict[str, Any], probe_seconds: int) -> None:
+        helper = SchemaHelper(schema_json=schema)
+        for table, columns in TABLES.items():
+            if table not in schema["tables"]:
+                raise DriverError(f"the southbound database has no table {table}")
+            helper.register_columns(table, list(columns))
+        super().__init__(remotes, helper, probe_interval=probe_seconds * 1000)
+
+    def networks(self, chassis: str) -> dict[str, str]:
+        """The networks that have a guest on the chassis and a port for metadata → the MAC address of that port."""
+        bindings = list(self.tables[BINDING].rows.values())
+        here = {
+            row.datapath.uuid
+            for row in bindings
+            if row.type == GUEST and any(each.name == chassis for each in row.chassis)
+        }
+        return {
+            row.logical_port.removeprefix(METADATA): row.mac[0].split()[0]
+            for row in bindings
+            if row.type == LOCAL and row.logical_port.startswith(METADATA) and row.datapath.uuid in here
+        }
