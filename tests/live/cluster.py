@@ -28,7 +28,7 @@ from tests.drivers.rbd.cluster import POOL, USER
 from tests.drivers.rbd.cluster import Cluster as Ceph
 from tests.live import guest_image
 from tests.live.load import PATIENCE
-from tests.live.machine import Central, Machine, Wires
+from tests.live.machine import METADATA_PORT, METADATA_SECRET, Central, Machine, Wires
 from tests.live.process import PASSWORDS, LiveCloud
 
 HOSTS = ("east", "north", "west")
@@ -73,6 +73,13 @@ southbound = ["{southbound}"]
 silence_seconds = 5.0
 gateway_chassis = [{gateways}]
 datapath = "netdev"
+metadata = {metadata}
+"""
+# Of one process: both are on this machine.
+METADATA = """
+[compute]
+metadata_listen = "tcp:{port}:interface={here}"
+metadata_secret = "{secret}"
 """
 VOLUMES = """
 [driver.volume.rbd]
@@ -180,10 +187,11 @@ class Cluster:
 @contextmanager
 def a_cluster(
     directory: Path, postgresql_url: str, names: Sequence[str] = HOSTS, disks: str = "/var/lib/libvirt/guests",
-    fencer: str = "", more: str = "", pace: int = 40, ceph: bool = False,
+    fencer: str = "", more: str = "", pace: int = 40, ceph: bool = False, metadata: bool = False,
 ) -> Iterator[Cluster]:  # fmt: skip
     """`disks`: the directory on each host; below /var/lib/libvirt it is separate on each. `more`: TOML. `pace`: MiB/s
-    of migrations. `ceph`: whether volumes are in a Ceph cluster, which is created.
+    of migrations. `ceph`: whether volumes are in a Ceph cluster, which is created. `metadata`: whether guests find
+    theirs at 169.254.169.254, too.
     """
     with ExitStack() as left:
         # Paths of sockets must be short.
@@ -199,7 +207,7 @@ def a_cluster(
         hosts: dict[str, Machine] = {}
         for name in names:
             (short / name).mkdir()
-            hosts[name] = Machine(wires, short / name, certificates, name, name in GATEWAYS)
+            hosts[name] = Machine(wires, short / name, certificates, name, name in GATEWAYS, metadata)
             left.callback(hosts[name].end)
             left.callback(hosts[name].tell)
             hosts[name].start()
@@ -220,16 +228,18 @@ def a_cluster(
             northbound=central.northbound.remote,
             southbound=central.southbound.remote,
             fencer=fencer,
+            metadata=str(metadata).lower(),
             gateways=", ".join(f'"{each}"' for each in GATEWAYS),
         )
         key = directory / "key"
         run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key))
         for host in hosts.values():
             host.wait()
-        processes = []
+        processes: list[LiveCloud] = []
         for name in ("one", "two"):
             (directory / name).mkdir()
-            processes.append(LiveCloud(directory / name, toml + more))
+            own = METADATA.format(port=METADATA_PORT, here=wires.here, secret=METADATA_SECRET)
+            processes.append(LiveCloud(directory / name, toml + more + (own if metadata and not processes else "")))
             left.callback(processes[-1].kill)
         for process in processes:
             process.start(wait=False)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import secrets
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -45,17 +46,27 @@ addressed() {{
 (while :; do addressed 2>/dev/null || true; sleep 0.3; done) &
 keep ovn-controller --log-file={directory}/ovn-controller.log -vconsole:off &
 """
+PROXY = """
+[driver.network.ovn]
+southbound = ["{southbound}"]
+datapath = "netdev"
+metadata_url = "{url}"
+metadata_secret = "{secret}"
+"""
+METADATA_PORT = 8775
+METADATA_SECRET = "of the hosts and the processes"
 
 
 class Machine(Libvirtd):
-    """A host with a chassis of the same name. `gateway`: it has a wire to the outside."""
+    """A host with a chassis of the same name. `gateway`: it has a wire to the outside; `metadata`: for its guests."""
 
-    def __init__(self, wires: Wires, directory: Path, pki: Path, name: str, gateway: bool) -> None:
+    def __init__(self, wires: Wires, directory: Path, pki: Path, name: str, gateway: bool, metadata: bool) -> None:
         number = wires.plug(name, gateway)
         super().__init__(directory, pki, name, wires.namespace(name), wires.address(number))
         self.tunnel = wires.tunnel(number)
         self.southbound = wires.southbound
         self.gateway = gateway
+        self.metadata = metadata
         self.wires = wires
         subprocess.run(["ovsdb-tool", "create", directory / "switch.db", VSWITCH], check=True)
 
@@ -73,10 +84,18 @@ class Machine(Libvirtd):
         settings += ["other_config:n-handler-threads=1", "other_config:n-revalidator-threads=1"]
         public = "br-ex:wire2" if self.gateway else ""
         yield SWITCH.format(directory=self.directory, settings=" ".join(settings), public=public, tunnel=self.tunnel)
+        if self.metadata:
+            file = self.directory / "proxy.toml"
+            url = f"http://{self.wires.here}:{METADATA_PORT}"
+            file.write_text(PROXY.format(southbound=self.southbound, url=url, secret=METADATA_SECRET))
+            proxy = f"{sys.executable} -m cloudctl.cli --config={file} metadata-proxy"
+            yield f"keep {proxy} 2>> {self.directory}/proxy.log &"
 
     def tell(self) -> None:
         """Print what is worth reading after a failure: why daemons gave up, and guests' last output."""
         lines = [f"-- {self.name}"]
+        if self.metadata:
+            lines += (self.directory / "proxy.log").read_text().splitlines()[-12:]
         for name in ("ovs-vswitchd.log", "ovn-controller.log"):
             lines += [line for line in (self.directory / name).read_text().splitlines() if "|EMER|" in line]
         lines += [line for line in (self.directory / "libvirtd.log").read_text().splitlines() if " : " in line][-12:]

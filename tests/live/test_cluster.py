@@ -24,13 +24,14 @@ from tests.needed import HOST, need
 
 pytestmark = pytest.mark.slow
 
+METADATA = "http://169.254.169.254/openstack/latest/meta_data.json"
 MOVES = "compute.server.live_migrate"
 
 
 @pytest.fixture
 def cluster(tmp_path_factory: pytest.TempPathFactory, postgresql_url: str) -> Iterator[Cluster]:
     need(clusters.lacking(), HOST)
-    with a_cluster(tmp_path_factory.mktemp("cluster"), postgresql_url) as made:
+    with a_cluster(tmp_path_factory.mktemp("cluster"), postgresql_url, metadata=True) as made:
         yield made
 
 
@@ -39,7 +40,8 @@ def test_guests_go_on_while_they_move_and_hosts_daemons_and_processes_are_killed
     admin = Admin(cluster.connection(cluster.processes[0]))
     admin.knows(len(HOSTS) + 1)
     tenant = Tenant.moved_in(cluster, admin)
-    ids = [tenant.booting(host) for host in ("east", "north")]
+    # One takes its key from its config drive, the other one asks for it.
+    ids = [tenant.booting("east"), tenant.booting("north", config_drive=False)]
     counter = a_counter(admin, "west")
     one = tenant.guest(ids[0])
     closed_until_a_rule_opens(tenant, one)
@@ -95,6 +97,13 @@ def neighbours(tenant: Tenant, one: Guest, two: Guest) -> None:
         assert f"inet {guest.inner}/24" in say(guest.floating, "ip address show dev eth0")
         assert "mtu 1442" in say(guest.floating, "ip link show dev eth0")
         assert " 0% packet loss" in say(guest.floating, f"ping -c 3 -W 5 {other.inner}")
+        told_of_itself(tenant, guest)
+
+
+def told_of_itself(tenant: Tenant, guest: Guest) -> None:
+    """By the proxy of the host that it is on."""
+    asking = f"timeout 10 wget -q -O - {METADATA} || true"
+    until(f"{guest.id} finds its metadata", lambda: guest.id in tenant.cluster.say(guest.floating, asking))
 
 
 def moves_with_its_address(tenant: Tenant, guest: Guest) -> None:
@@ -106,6 +115,7 @@ def moves_with_its_address(tenant: Tenant, guest: Guest) -> None:
         assert tenant.on_one_side(guest) == there
         print(f"moved within {time.monotonic() - began:.1f} s: {watch.facts()}")
         watch.goes_on()
+    told_of_itself(tenant, guest)
 
 
 def stays_when_called_back(cluster: Cluster, admin: Admin, id: str) -> None:
