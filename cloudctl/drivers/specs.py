@@ -410,6 +410,7 @@ class FloatingIp:
     floating_address: str
     fixed_address: str
     limits: tuple[BandwidthLimit, ...] = ()  # obeyed by an IGatewayLimits
+    port_id: str | None = None  # whose address the fixed one is
 
 
 @frozen

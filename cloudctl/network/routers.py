@@ -175,6 +175,7 @@ def wiring(conn: Connection, router_id: str) -> Wiring | None:
                 each.floating_ip_address,
                 each.fixed_ip_address,
                 qos_rules.limits_of(conn, each.qos_policy_id),
+                each.port_id,
             )
             for each in floating
             if each.fixed_ip_address is not None

@@ -6,7 +6,7 @@ operator names; the first one that is alive is used.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from ipaddress import IPv4Interface, IPv6Interface, ip_address, ip_interface
 
 from cloudctl.drivers.errors import Unfit
@@ -35,13 +35,15 @@ def legs(spec: RouterSpec) -> tuple[RouterInterface, ...]:
     return (*spec.interfaces, *((spec.gateway,) if spec.gateway else ()))
 
 
-def rows(spec: RouterSpec, known: Networks, config: Config) -> tuple[Row, ...]:
-    """`known`: at least the networks in which it has legs. Raises Unfit."""
+def rows(spec: RouterSpec, known: Networks, bound: Container[str], config: Config) -> tuple[Row, ...]:
+    """`known`: at least the networks in which it has legs. `bound`: ids of its floating addresses' ports that are on a
+    host. Raises Unfit.
+    """
     made = [Row(router(spec.id), {"name": spec.id, "enabled": spec.admin_state_up})]
     for leg in spec.interfaces:
         made += _leg(spec, leg, {"ipv6_ra_configs": _advertised(leg, known[leg.network_id], config)}, {})
     if spec.gateway is not None:
-        made += _gateway(spec, spec.gateway, known[spec.gateway.network_id], config)
+        made += _gateway(spec, spec.gateway, known[spec.gateway.network_id], bound, config)
     made += [
         _route(spec, str(network(each.destination)), address(each.nexthop), "extra")
         for each in spec.routes
@@ -103,7 +105,9 @@ def _advertised(leg: RouterInterface, spec: NetworkSpec, config: Config) -> dict
 # -- outside
 
 
-def _gateway(spec: RouterSpec, leg: RouterInterface, outside: NetworkSpec, config: Config) -> Iterable[Row]:
+def _gateway(
+    spec: RouterSpec, leg: RouterInterface, outside: NetworkSpec, bound: Container[str], config: Config
+) -> Iterable[Row]:
     # After another chassis has taken over, the outside is told again where its addresses are.
     joined = {"nat-addresses": "router", "exclude-lb-vips-from-garp": "true"}
     yield from _leg(spec, leg, {"ipv6_ra_configs": {}}, joined)
@@ -118,7 +122,7 @@ def _gateway(spec: RouterSpec, leg: RouterInterface, outside: NetworkSpec, confi
     for via in _gateways(leg, outside):
         everywhere = "::/0" if ip_address(via).version == 6 else "0.0.0.0/0"
         yield _route(spec, everywhere, via, "default", (port_name(leg),))
-    yield from _translated(spec, leg)
+    yield from _translated(spec, leg, bound if config.distributed_floating_ips else ())
     yield from _forwarded(spec)
 
 
@@ -129,7 +133,8 @@ def _gateways(leg: RouterInterface, outside: NetworkSpec) -> Sequence[str]:
     return [address(each.gateway_ip) for each in subnets if each.gateway_ip is not None]
 
 
-def _translated(spec: RouterSpec, leg: RouterInterface) -> Iterable[Row]:
+def _translated(spec: RouterSpec, leg: RouterInterface, on_hosts: Container[str]) -> Iterable[Row]:
+    """`on_hosts`: ids of ports whose floating addresses are served on their own hosts."""
     outside = next((str(each.ip) for each in _own(leg, 4)), None)
     if spec.enable_snat and outside is not None:
         inside = {str(each.network) for inner in spec.interfaces for each in _own(inner, 4)}
@@ -140,7 +145,12 @@ def _translated(spec: RouterSpec, leg: RouterInterface) -> Iterable[Row]:
             "type": "dnat_and_snat",
             "external_ip": address(each.floating_address),
             "logical_ip": address(each.fixed_address),
+            "external_mac": (),
+            "logical_port": (),
         }
+        # An address that guests hand on to each other belongs to a port on no host: the gateway serves it.
+        if each.port_id is not None and each.port_id in on_hosts and ip_address(each.floating_address).version == 4:
+            columns |= {"external_mac": (networks.derived_mac(each.id),), "logical_port": (each.port_id,)}
         yield _nat(spec, f"floating {each.id}", columns)
 
 

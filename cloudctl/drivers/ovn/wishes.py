@@ -1,7 +1,7 @@
 """The wishes of the cloud as the database stores them, and what follows from one wish for the others.
 
-A port's rows also depend on its network and on the port that carries it; a router's on its networks; a group's on its
-ports. All of them are written in the transaction that changes the wish.
+A port's rows also depend on its network and on the port that carries it; a router's on its networks and on the ports of
+its floating addresses; a group's on its ports. All of them are written in the transaction that changes the wish.
 """
 
 from __future__ import annotations
@@ -143,6 +143,8 @@ class Wishes:
         self._write(PORT, spec.id, port, rows, frozenset(named))
         self._change_memberships(before, port)
         self._put_carried(before, port)
+        if bool(before and before.hosts) != bool(port.hosts):
+            self._put_translating(spec.id)
 
     def remove_port(self, id: str) -> None:
         before = self.port(id)
@@ -151,6 +153,14 @@ class Wishes:
         if before is not None:
             self._change_memberships(before, None)
             self._put_carried(before, None)
+            self._put_translating(id)
+
+    def _put_translating(self, port_id: str) -> None:
+        """The routers with a floating address of the port: who serves it depends on whether the port has a host."""
+        for id in list(self._naming(PORT, port_id, ROUTER)):
+            router = self._find(ROUTER, id, RouterSpec)
+            if router is not None and any(each.port_id == port_id for each in router.floating_ips):
+                self.put_router(router)
 
     def _carrier(self, port_id: str) -> Carrier | None:
         for id in self._naming(PORT, port_id, PORT):
@@ -226,8 +236,10 @@ class Wishes:
                 raise UnknownNetwork(leg.network_id)
             known[network.id] = network
         self._put[owner(ROUTER, spec.id)] = spec
-        named = frozenset(owner(NETWORK, each) for each in known)
-        self._write(ROUTER, spec.id, spec, routers.rows(spec, known, self.config), named)
+        floating = {each.port_id for each in spec.floating_ips if each.port_id is not None}
+        named = frozenset(owner(NETWORK, each) for each in known) | frozenset(owner(PORT, each) for each in floating)
+        bound = {id for id in floating if (port := self.port(id)) is not None and port.hosts}
+        self._write(ROUTER, spec.id, spec, routers.rows(spec, known, bound, self.config), named)
 
     def remove_router(self, id: str) -> None:
         self.draft.remove(owner(ROUTER, id))

@@ -77,6 +77,22 @@ class Lab:
         run("ip", "-n", self.outside, "address", "add", f"{OUTSIDE}/24", "dev", "eth0")
         run("ip", "-n", self.outside, "link", "set", "dev", "eth0", "up")
 
+    def reach_outside(self, other: Lab) -> None:
+        """The other chassis has a wire to the outside, too."""
+        lines = [
+            "link add br0 type bridge forward_delay 0",
+            "link set dev eth0 master br0",
+            "address flush dev eth0",
+            f"address add {OUTSIDE}/24 dev br0",
+            f"link add eth1 type veth peer wire netns {other.chassis}",
+            "link set dev eth1 master br0 up",
+            "link set dev br0 up",
+        ]
+        run("ip", "-n", self.outside, "-batch", "-", stdin="\n".join(lines))
+        run("ip", "-n", other.chassis, "link", "set", "dev", "wire", "up")
+        other.vsctl("add-br", "br-ex", "--", "set", "bridge", "br-ex", "datapath_type=netdev")
+        other.vsctl("add-port", "br-ex", "wire")
+
     @contextmanager
     def beside(self, name: str) -> Iterator[Lab]:
         """Another chassis of this OVN, with a wire to this one, on which packets go in tunnels."""
@@ -150,6 +166,12 @@ class Lab:
         self.vsctl("add-port", details["bridge"], details["tap"], *plugged)
         run("ip", "-n", namespace, "link", "set", "dev", "eth0", "mtu", str(details["mtu"]), "up")
         return Guest(namespace, port.mac, self.directory)
+
+    def kill(self, program: str) -> None:
+        """kill -9 of one of its daemons."""
+        [daemon] = [each for each in self._daemons if program in list(map(str, each.args))]  # type: ignore[arg-type]  # a list
+        daemon.kill()
+        daemon.wait()
 
     def settled(self) -> None:
         """The chassis does what the northbound database says now."""

@@ -64,7 +64,7 @@ def port_rows(hosts: tuple[str, ...] = ("east",), carrier: Carrier | None = None
 
 
 def router_rows(**changes: Any) -> tuple[Row, ...]:
-    return routers.rows(evolve(ROUTER, **changes), {"net": NETWORK, "public": PUBLIC}, CONFIG)
+    return routers.rows(evolve(ROUTER, **changes), {"net": NETWORK, "public": PUBLIC}, (), CONFIG)
 
 
 def matches(*rules: SecurityGroupRule) -> list[tuple[Any, ...]]:
@@ -320,6 +320,20 @@ def test_addresses_are_translated_for_floating_ones_and_for_all() -> None:
     found = [tuple(row.columns[name] for name in ("type", "external_ip", "logical_ip")) for row in of("NAT", rows)]
     assert found == [("snat", "203.0.113.10", "10.7.0.0/24"), ("dnat_and_snat", "203.0.113.5", "10.7.0.9")]
     assert of("NAT", router_rows(enable_snat=False)) == []
+
+
+def test_a_floating_address_is_served_where_its_port_is_if_that_is_wanted_and_it_is_somewhere() -> None:
+    spec = evolve(ROUTER, floating_ips=(FloatingIp("f", "203.0.113.5", "10.7.0.9", port_id="port"),))
+    networks_of = {"net": NETWORK, "public": PUBLIC}
+    everywhere = evolve(CONFIG, distributed_floating_ips=True)
+
+    def served(bound: tuple[str, ...], config: Config) -> tuple[Any, ...]:
+        [row] = [row for row in of("NAT", routers.rows(spec, networks_of, bound, config)) if "floating" in row.ref.key]
+        return row.columns["logical_port"], row.columns["external_mac"]
+
+    assert served(("port",), everywhere) == (("port",), (networks.derived_mac("f"),))
+    assert served((), everywhere) == ((), ())
+    assert served(("port",), CONFIG) == ((), ())
 
 
 def test_ports_of_floating_addresses_lead_to_those_inside() -> None:
