@@ -8,7 +8,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from attrs import define, field
 
-from cloudctl.drivers.errors import HostDown, UnknownGuest, UnknownHost, Unreachable
+from cloudctl.drivers.errors import DriverError, HostDown, UnknownGuest, UnknownHost, Unreachable
 from cloudctl.drivers.libvirt import guests
 from cloudctl.drivers.libvirt.guests import Claim, Made
 from cloudctl.drivers.libvirt.host import Host, told
@@ -67,6 +67,10 @@ class Fleet:
                 except (HostDown, Unreachable) as error:
                     if not of_those_up and (host.guests is None or id in host.guests):
                         down.append(error)
+                except DriverError:
+                    # What is wrong with a host is nothing to a guest that was never there.
+                    if host in likely:
+                        raise
             # A copy that is off may be left over on a host that was down, one that stands still may be left over by
             # libvirt: then the guest is elsewhere.
             if is_on:

@@ -270,7 +270,10 @@ def remove(connection: Any, config: Config, id: str) -> Notes | None:
 def start(connection: Any, id: str) -> None:
     guest = get(connection, id)
     found = power(guest)
-    if found is Power.PAUSED:
+    if guest.state()[0] == libvirt.VIR_DOMAIN_PMSUSPENDED:
+        # It went to sleep by itself.
+        guest.pMWakeup(0)
+    elif found is Power.PAUSED:
         guest.resume()
     elif found is not Power.RUNNING:
         guest.create()

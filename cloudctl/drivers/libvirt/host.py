@@ -12,6 +12,7 @@ from attrs import define, evolve
 from twisted.internet.defer import Deferred, ensureDeferred, gatherResults
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
+from twisted.logger import Logger
 
 from cloudctl.drivers.errors import DriverError, HostDown, Unreachable
 from cloudctl.drivers.libvirt import guests
@@ -23,6 +24,8 @@ from cloudctl.drivers.qcow2.records import room_for
 from cloudctl.drivers.specs import GuestState, HostInventory
 
 T = TypeVar("T")
+
+log = Logger()
 
 
 @define(eq=False)
@@ -47,12 +50,13 @@ class Host:
         self.guests = guests.names(connection)
 
     async def inventory(self, disk_gib: int | None = None) -> HostInventory:
-        """What the host has; if it is down, what it had. `disk_gib`: the room for root disks, if they are elsewhere."""
+        """What the host has; what it had, if it is down or cannot say. `disk_gib`: room for disks kept elsewhere."""
         try:
             with told(self.name):
                 found = await self.connection.run(guests.inventory, self.name, self.config)
             self.last = found if disk_gib is None else evolve(found, disk_gib=disk_gib)
-        except (HostDown, Unreachable):
+        except DriverError as error:
+            self._complain(error)
             known = self.last or HostInventory(self.name, "QEMU", 0, 0, 0)
             return HostInventory(
                 self.name, "QEMU", known.vcpus, known.memory_mib, known.disk_gib, known.hypervisor_version, up=False
@@ -60,14 +64,20 @@ class Host:
         return self.last
 
     async def states(self) -> list[tuple[GuestState, Made]]:
-        """An empty list if the host is down."""
+        """An empty list if the host is down, or cannot say."""
         try:
             with told(self.name):
                 found = await self.connection.run(guests.states, self.name)
-        except (HostDown, Unreachable):
+        except DriverError as error:
+            self._complain(error)
             return []
         self.guests = frozenset(each.id for each, _made in found)
         return found
+
+    def _complain(self, error: DriverError) -> None:
+        """Of what is wrong with this host alone: the others are not told."""
+        if not isinstance(error, HostDown | Unreachable):
+            log.error("host {host} counts as down: {error}", host=self.name, error=error)
 
     def gained(self, id: str) -> None:
         self.guests = (self.guests or frozenset()) | {id}

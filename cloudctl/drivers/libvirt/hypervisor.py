@@ -243,7 +243,7 @@ class Libvirt:
 
     async def ensure_absent(self, id: str) -> None:
         async with self.fleet.locks.hold(id):
-            down: list[tuple[Host, HostDown | Unreachable]] = []
+            down: list[tuple[Host, DriverError]] = []
             was_there, rescuing = False, False
             for host in self.fleet.hosts.values():
                 try:
@@ -251,7 +251,7 @@ class Libvirt:
                     if notes is not None:
                         was_there, rescuing = True, rescuing or notes.rescuing
                     host.lost(id)
-                except (HostDown, Unreachable) as error:
+                except DriverError as error:
                     down.append((host, error))
             for host, refused in down:
                 # The guest was there, or may be: a host that never answered may have a guest that no other host has.
