@@ -1,1 +1,0 @@
-Compute: hosts as clients knew them until 2.42, external events, the usage audit log, uptime of hypervisors, quotas of single users, quota classes of any name, and scheduler and conductor among the services. What was removed from compute says 410.

@@ -1,1 +1,0 @@
-Compute: host aggregates with metadata, and the availability zones that come out of them.

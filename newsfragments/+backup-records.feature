@@ -1,1 +1,0 @@
-Administrators export the records of backups and import them again, also under another id.

@@ -1,1 +1,0 @@
-Backups of volumes are kept in the object store, in the container that the user named, where he sees them. Those that are in a directory are read as before; `[volume] backup_store = "directory"` goes on with it.

@@ -1,1 +1,0 @@
-`cloudctl backups move` brings backups that are in a directory into the object store.

@@ -1,1 +1,0 @@
-A project has a share of the consoles that are open at once: `console_share` in `[compute]`.

@@ -1,1 +1,0 @@
-Accounts show `X-Account-Project-Domain-Id`, the domain of their project.

@@ -1,1 +1,0 @@
-Events tell others what happens in a cloud: to signed webhooks, to administrators who follow a stream of server-sent events, and to RabbitMQ. They are written with the change, and delivered at least once and in order; `docs/events.md`.

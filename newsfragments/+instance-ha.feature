@@ -1,1 +1,0 @@
-The instance-HA API (1.0 to 1.3): segments, hosts, notifications in three forms, and the moves of guests that come of them. A dead host's servers run elsewhere once it is proven to be fenced, by a driver or by an operator's word; a notification that waits says for what.

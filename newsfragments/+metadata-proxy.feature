@@ -1,1 +1,0 @@
-With the network driver `ovn`, guests find their metadata at 169.254.169.254: set `[driver.network.ovn] metadata`, `[compute] metadata_listen` and `metadata_secret`, and run `cloudctl metadata-proxy` on each host.

@@ -1,1 +1,0 @@
-A fencer ``nbd``: hosts whose volumes are served by NBD are offered none of them any more, and ``qemu-nbd --list`` is the proof. A mark on the disk keeps every process from offering them again until the host is let go.

@@ -1,1 +1,0 @@
-`netns`: several gateways of a router. What guests send goes by the first, or in turns by all (`enable_default_route_ecmp`); answers go by the way that their connection came in by. `enable-default-route-bfd` is a promise of its own now (`IWatchedGateways`): `fake` makes it, `netns` does not.

@@ -1,1 +1,0 @@
-Networks of several wires: `segments` in the request that makes one (extension `multi-provider`), `POST` and `DELETE /segments`, subnets that are on one of them (`segment_id`, writable on a network's only subnet), and ports whose addresses wait for their host (`ip_allocation`). The type `geneve`. Drivers promise them by `ISegments` and `IGeneve`: `fake` both, `ovn` the latter.

@@ -1,1 +1,0 @@
-Subnet pools, address scopes, address groups, trunks, agents with their schedulers, the availability of addresses, auto-allocated topologies, extra DHCP options, names of ports and what else ports keep: each with its extension, and only where the network driver can do it.

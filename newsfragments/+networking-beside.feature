@@ -1,1 +1,0 @@
-Metering labels, logs of packets, local IPs, flavors of routers, conntrack helpers, NDP proxies, several gateways of a router, policies of gateways and floating IPs, bindings of a port to several hosts, segments, and ranges of the numbers that networks get: each with its extension, and only where the network driver can do it.

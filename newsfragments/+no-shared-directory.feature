@@ -1,1 +1,0 @@
-Processes of one cloud need no directory in common: the data of images may be what a driver of objects keeps (`[image.stores.default] driver`), and `data_dir` is each process's own where nothing else is kept in it.

@@ -1,1 +1,0 @@
-The object store limits, where `[object_store]` says so, how often a second an account and a container are written to, and a container is listed (`account_rate`, `container_rates`, `listing_rates`); `/info` shows it as `ratelimit`.

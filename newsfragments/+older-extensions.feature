@@ -1,1 +1,0 @@
-Networking offers the extensions `tag` (by which older clients ask for tags), `agent-resources-synced` and `floating-ip-port-forwarding-detail`: floating IPs show the ids and ports of their port forwardings.

@@ -1,1 +1,0 @@
-The objects of a deleted project go a week later; `[object_store] orphans_kept` says when, or never.

@@ -1,1 +1,0 @@
-Segments of static large objects are read by their number (`?part-number=`), and `X-Manifest-Etag` tells the tag of the manifest; a manifest that is stored where versions are kept is answered with its version's id.

@@ -1,1 +1,0 @@
-A placement API (1.0 to 1.39, in the catalog): resource providers with inventories, traits, aggregates, usages, allocations and allocation candidates, resource classes, the reshaper. The scheduler claims through the same tables.

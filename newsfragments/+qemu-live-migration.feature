@@ -1,1 +1,0 @@
-Guests of the hypervisor `qemu` move while they run between the hosts of its machine (network namespaces), with volumes and ports: their migrations are listed with their progress, may be aborted or forced, and a kill of cloudctl or of either QEMU leaves the guest with exactly one of them.

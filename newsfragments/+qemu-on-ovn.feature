@@ -1,1 +1,0 @@
-Guests of the hypervisor `qemu` are plugged into networks by OVN as well: its driver makes their taps, puts them into Open vSwitch and takes them away again, also as they move (`[driver.hypervisor.qemu] ovs_db`, where several hosts of one machine have an Open vSwitch each).

@@ -1,1 +1,0 @@
-Objects, and images, may be in a pool of a Ceph cluster: `[drivers] objects = "rados"`.

@@ -1,1 +1,0 @@
-RBAC policies: networks, QoS policies and security groups are shared with single projects, and external networks with whom their administrator chooses. `shared` is computed from them.

@@ -1,1 +1,0 @@
-Guests of `qemu` and `libvirt` use volumes of `rbd`; the key is on no command line.

@@ -1,1 +1,0 @@
-`os-reimage` fills a volume with an image.

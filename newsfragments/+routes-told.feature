@@ -1,1 +1,0 @@
-Administrators give routers a VPN's number (`evpn_vni`, 0 for any free one; extension `evpn`) and let the wires below know the way to subnets (`leak_routes`; extension `ovn-bgp`). The driver `fake` promises both (`IEvpn`, `IRouteLeaks`).

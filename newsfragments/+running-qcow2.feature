@@ -1,1 +1,0 @@
-Volumes of the driver `qcow2` are backed up, and uploaded as raw images, while a guest of `qemu` runs with them: the guest's own QEMU copies them, as they are at one moment, by the new interface of drivers `ICaptureAttached`. Such a backup ended in `error`.

@@ -1,1 +1,0 @@
-S3: `GetObjectAttributes`, and deletions on the condition of a tag (`If-Match`).

@@ -1,1 +1,0 @@
-Compute chooses hosts by aggregates (`aggregate_instance_extra_specs:`, `filter_tenant_id`, image properties), traits of flavors and images, `resources:CUSTOM_…`, and the hints `build_near_host_ip` and `query`.

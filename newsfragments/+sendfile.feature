@@ -1,1 +1,0 @@
-Objects and images of more than 64 KiB are sent by `sendfile` where the connection is not encrypted.

@@ -1,1 +1,0 @@
-Subnets name the owners of devices whose ports have their addresses of them (`service_types`).

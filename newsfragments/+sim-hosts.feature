@@ -1,1 +1,0 @@
-With a thousand hosts and tens of thousands of servers a claim of a place, a round over the hosts and an audit each take a fraction of what they took: documents of hosts are read for wishes that ask for them, hosts are compared of which the driver says something new, and with SQLite an audit that has found all to be well reads everything again only once something has changed.

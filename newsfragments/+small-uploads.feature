@@ -1,1 +1,0 @@
-Small objects that are uploaded at once go to the disk together: an upload of 4 KiB costs two thirds of the processor time, and half the switches between threads. Drivers of objects may say by `IManyContents` that they keep several for hardly more than one.

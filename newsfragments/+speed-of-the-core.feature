@@ -1,1 +1,0 @@
-Reads cost a third of what they did, and calls that wait for SQLite's writer share a commit. A list of networking without a limit is sent page by page. A page of servers or ports is put together from what was shown before. The schema is version 3: an older release cannot use a database that this one has opened.

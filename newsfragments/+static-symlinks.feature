@@ -1,1 +1,0 @@
-Static symlinks (`X-Symlink-Target-Etag`): a link to one state of an object, which is 409 when the object was replaced. What a symlink led to is told in `Content-Location`, with errors, too; a POST to one is answered by 307 and the address of what it leads to; `?multipart-manifest=get` follows links; and signed URLs reach what a link leads to as far as their key does.

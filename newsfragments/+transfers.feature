@@ -1,1 +1,0 @@
-Volumes can be transferred to another project, with or without their snapshots. Volume types have QoS specs and encryption records; since no backend encrypts, a volume of an encrypted type is refused.

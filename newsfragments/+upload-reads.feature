@@ -1,1 +1,0 @@
-Uploads take a third less of the processor.

@@ -1,1 +1,0 @@
-A cloud may have several volume backends: `[drivers] volume` names them, types choose by `volume_backend_name`, `multiattach` and `capabilities:…`, and of those that fit the one with most room is taken.

@@ -1,1 +1,0 @@
-Volumes can be uploaded to images as qcow2, VMDK, VDI, VHD and VHDX where the backend writes them (`qcow2` and `nbd` do all, the fake one qcow2); a backend says so by the new interface `IVolumeFormats`.

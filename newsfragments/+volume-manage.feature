@@ -1,1 +1,0 @@
-Volumes and snapshots that a backend has already can be managed (`os-volume-manage`, `manageable_volumes`, and the same for snapshots), with sorted and paged lists of what there is, and unmanaged (`os-unmanage`). With `qcow2` and `nbd` they are files of the directory `unmanaged` beside the volumes; nothing is copied.

@@ -1,1 +1,0 @@
-Containers can be web sites, by Swift's headers `X-Container-Meta-Web-…`: an index, listings, pages for errors.
