@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from cloudctl.drivers.errors import DriverError, Unusable
 from cloudctl.drivers.netns import inside
 from cloudctl.drivers.netns.kernel import Kernel
 from cloudctl.drivers.netns.metadata import MetadataService
-from cloudctl.drivers.netns.names import METADATA_ADDRESS, read, short, written
+from cloudctl.drivers.netns.names import METADATA_ADDRESS, SHORT, short, written
 from cloudctl.drivers.ovn.connection import Connection, Database
 from cloudctl.drivers.ovn.networks import METADATA
 from cloudctl.drivers.ovn.options import Config
@@ -30,6 +31,7 @@ log = Logger()
 PERIOD = 1.0  # seconds from one look at the host's guests to the next
 CONNECT_SECONDS = 5.0
 PREFIX = "ccm"  # of our namespaces and links
+OURS = re.compile(rf"{PREFIX}(-.+|.{{{SHORT}}})")
 INNER = "eth0"
 VSCTL = "ovs-vsctl"
 NEEDED = ("southbound", "metadata_url", "metadata_secret")
@@ -85,9 +87,7 @@ class MetadataProxy(Rounds):
     async def _serve(self) -> None:
         if not self.chassis:
             named = await self._ask_switch("get", "open_vswitch", ".", "external_ids:system-id")
-            # Nobody is answered yet, and what another process left may be half made: begin anew.
-            for namespace in filter(is_ours, self.kernel.namespaces()):
-                await self._ensure_absent(read(namespace[len(PREFIX) + 1 :]))
+            await self._begin_anew()
             self.chassis = named.decode().strip().strip('"')
         wanted: Mapping[str, str] = await self.southbound.read(lambda bindings: bindings.networks(self.chassis))
         for network_id in self.made - wanted.keys():
@@ -97,6 +97,16 @@ class MetadataProxy(Rounds):
             self.made.add(network_id)
             await self._ensure(network_id, wanted[network_id])
             log.info("answers guests on network {network}", network=network_id)
+
+    async def _begin_anew(self) -> None:
+        """Nobody is answered yet, and what is left of an earlier process may be half made."""
+        ports = (await self._ask_switch("list-ports", self.config.bridge)).decode().split()
+        for link in ports:
+            if is_ours(link):
+                await self._unplug(link)
+        for namespace in self.kernel.namespaces():
+            if is_ours(namespace):
+                await self.kernel.remove_namespace(namespace)
 
     async def _ensure(self, network_id: str, mac: str) -> None:
         namespace, link = names(network_id)
@@ -121,10 +131,13 @@ class MetadataProxy(Rounds):
     async def _ensure_absent(self, network_id: str) -> None:
         namespace, link = names(network_id)
         await self.metadata.ensure_absent(network_id)
+        await self._unplug(link)
+        await self.kernel.remove_namespace(namespace)
+
+    async def _unplug(self, link: str) -> None:
         await self._change_switch("--if-exists", "del-port", link)
         if link in await self.kernel.links(""):
             await self.kernel.batch("", [f"link del dev {link}"])
-        await self.kernel.remove_namespace(namespace)
 
     async def _ask_switch(self, *words: str) -> bytes:
         return await self.programs.read(VSCTL, *self._database(), *words, timeout=self.config.answer_timeout)
@@ -136,8 +149,9 @@ class MetadataProxy(Rounds):
         return (f"--db={self.config.ovs_db}",) if self.config.ovs_db else ()
 
 
-def is_ours(namespace: str) -> bool:
-    return namespace.startswith(f"{PREFIX}-")
+def is_ours(name: str) -> bool:
+    """Whether it is a name from `names`."""
+    return OURS.fullmatch(name) is not None
 
 
 def names(network_id: str) -> tuple[str, str]:

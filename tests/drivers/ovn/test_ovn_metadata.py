@@ -21,7 +21,7 @@ from cloudctl.drivers import forwarded
 from cloudctl.drivers.netns import inside
 from cloudctl.drivers.specs import FixedIp, NetworkSpec, PortSpec, SecurityGroupRule, SecurityGroupSpec, SubnetSpec
 from cloudctl.metadata_proxy.proxy import names
-from tests.drivers.netns.lab import Guest, run
+from tests.drivers.netns.lab import Guest
 from tests.drivers.netns.wishes import eventually
 from tests.drivers.ovn.lab import CHASSIS, Lab, lab, lacking
 from tests.drivers.ovn.ovsdb import make_driver
@@ -78,9 +78,6 @@ def proxy(ovn: Lab, tmp_path: Path) -> Iterator[Proxy]:
     made.start()
     yield made
     made.kill()
-    for name in run("ip", "netns", "list").split():
-        if name in (names("one")[0], names("two")[0]):
-            run("ip", "netns", "del", name)
 
 
 @define(eq=False)
@@ -94,7 +91,9 @@ class Proxy:
         file.write_text(TOML.format(directory=self.ovn.directory, switch=self.ovn.switch))
         cloudctl = [sys.executable, "-m", "cloudctl.cli", f"--config={file}", "metadata-proxy"]
         with (self.directory / "proxy.log").open("ab") as log:
-            command = ["ip", "netns", "exec", self.ovn.chassis, *cloudctl]
+            # Nobody else's namespaces are its own.
+            apart = ["unshare", "--mount", "sh", "-ec", 'mount -t tmpfs tmpfs /run/netns; exec "$@"', "sh"]
+            command = ["ip", "netns", "exec", self.ovn.chassis, *apart, *cloudctl]
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log)
 
     def kill(self) -> None:
@@ -133,12 +132,19 @@ async def test_guests_are_told_apart_by_their_networks(ovn: Lab, told: IListenin
 
     # Another process begins anew.
     proxy.kill()
+    assert names("one")[1] in ovn.vsctl("list-ports", "br-int").split()
     await driver.ensure_port_absent(port("one", 11).id)
     ovn.settled()
     proxy.start()
-    await eventually(lambda: names("one")[0] not in run("ip", "netns", "list"))
+    await eventually(lambda: names("one")[1] not in ovn.vsctl("list-ports", "br-int").split())
     await reached(guests["two"])
     assert await guests["two"].get("/") == b"('two', '10.7.0.9') /"
+
+    # A network without guests is let go.
+    await driver.ensure_port_absent(port("two", 12).id)
+    await eventually(lambda: names("two")[1] not in ovn.vsctl("list-ports", "br-int").split())
+    await driver.ensure_port(port("two", 12), CHASSIS)
+    await reached(guests["two"])
 
     stopping = told.stopListening()
     assert stopping is not None
