@@ -90,12 +90,24 @@ class MetadataProxy(Rounds):
             await self._begin_anew()
             self.chassis = named.decode().strip().strip('"')
         wanted: Mapping[str, str] = await self.southbound.read(lambda bindings: bindings.networks(self.chassis))
-        for network_id in self.made - wanted.keys():
+        troubles = []
+        for network_id in wanted.keys() - self.metadata.listening.keys() | self.made - wanted.keys():
+            try:
+                await self._change(network_id, wanted.get(network_id))
+            except DriverError as error:
+                # What is wrong with one network is nothing to the others.
+                troubles.append(error)
+        if troubles:
+            raise troubles[0]
+
+    async def _change(self, network_id: str, mac: str | None) -> None:
+        """`mac`: of its port for metadata; None: it has no guest here."""
+        if mac is None:
             await self._ensure_absent(network_id)
             self.made.remove(network_id)
-        for network_id in wanted.keys() - self.metadata.listening.keys():
+        else:
             self.made.add(network_id)
-            await self._ensure(network_id, wanted[network_id])
+            await self._ensure(network_id, mac)
             log.info("answers guests on network {network}", network=network_id)
 
     async def _begin_anew(self) -> None:
