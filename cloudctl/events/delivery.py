@@ -162,6 +162,9 @@ class Delivery(Following):
             if not mine:
                 return False
         if outcome.why is None:
+            if not (self.running and _is_behind(conn, self.receiver)):
+                # If this process ends now, no other one waits until the lease has run out.
+                receivers.let_go(conn, self.receiver, self.owner)
             return True
         pause = receivers.fail(conn, self.receiver, self.owner, outcome.why, now)
         log.warn(

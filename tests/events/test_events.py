@@ -285,6 +285,22 @@ def test_another_process_does_not_take_over_a_receiver_that_is_only_slow(
     assert internet.types == [f"test.{number}" for number in range(30)]
 
 
+def test_another_process_need_not_wait_for_one_that_has_delivered_everything(
+    cloud: MemoryCloud, internet: Internet
+) -> None:
+    (first,) = deliveries(cloud)
+    second = Delivery(cloud.clock, cloud.db, first.receiver, ("*",), "another", first.send)
+    tell(cloud, 1)
+    cloud.advance(2)
+    assert internet.types == ["test.1"]
+    first.stopService()
+    tell(cloud, 2)
+    second.startService()
+    cloud.advance(2)
+    second.stopService()
+    assert internet.types == ["test.1", "test.2"]
+
+
 def test_what_was_passed_over_during_a_delivery_is_not_gone_back_to(cloud: MemoryCloud, internet: Internet) -> None:
     internet.takes = 10.0
     for number in range(3):
