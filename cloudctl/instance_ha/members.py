@@ -14,7 +14,7 @@ from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, NotFound
-from cloudctl.instance_ha import kinds
+from cloudctl.instance_ha import kinds, segments
 from cloudctl.instance_ha.tables import OPEN, Member, Notification, Segment
 from cloudctl.placement import hosts
 from cloudctl.rest.caller import Caller
@@ -59,7 +59,8 @@ def is_returning(conn: Connection, host_id: str) -> bool:
 
 
 def create(conn: Connection, caller: Caller, segment: Segment, new: NewMember) -> Member:
-    """Raises Invalid: no such compute service; Conflict: it is already in a segment."""
+    """Raises NotFound: the segment is gone; Invalid: no such compute service; Conflict: it is already in a segment."""
+    segments.get(conn, segment.id, lock=True)
     _runs_servers(conn, new.name)
     values = {
         "id": new_id(),

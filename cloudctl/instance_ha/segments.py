@@ -35,13 +35,13 @@ def not_found(segment_id: str) -> NotFound:
     return NotFound(f"No failover segment with id {segment_id[:64]}.")
 
 
-def find(conn: Connection, segment_id: str) -> Segment | None:
-    return conn.execute(_by_id, {"wanted": segment_id}).first()
+def find(conn: Connection, segment_id: str, *, lock: bool = False) -> Segment | None:
+    return conn.execute(_by_id.with_for_update() if lock else _by_id, {"wanted": segment_id}).first()
 
 
-def get(conn: Connection, segment_id: str) -> Segment:
+def get(conn: Connection, segment_id: str, *, lock: bool = False) -> Segment:
     """Raises NotFound."""
-    found = find(conn, segment_id)
+    found = find(conn, segment_id, lock=lock)
     if found is None:
         raise not_found(segment_id)
     return found
@@ -90,7 +90,9 @@ def is_recovering(conn: Connection, segment_id: str) -> bool:
 
 
 def _calm(conn: Connection, segment: Segment) -> None:
-    """Raises Conflict."""
+    """Lock the segment and its hosts: a notification locks its host, and a new host its segment. Raises Conflict."""
+    get(conn, segment.id, lock=True)
+    conn.execute(select(Member.id).where(Member.segment_id == segment.id).order_by(Member.id).with_for_update()).all()
     if is_recovering(conn, segment.id):
         raise Conflict(f"FailoverSegment {segment.id} can't be updated as it is in-use to process notifications.")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -11,11 +11,13 @@ from sqlalchemy import insert
 
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import new_id, utc
-from cloudctl.errors import Conflict
-from cloudctl.instance_ha import members, notifications
+from cloudctl.errors import Conflict, NotFound
+from cloudctl.instance_ha import members, notifications, segments
+from cloudctl.instance_ha.members import NewMember
 from cloudctl.instance_ha.notifications import NewNotification
 from cloudctl.instance_ha.options import InstanceHaOptions
-from cloudctl.instance_ha.tables import Member
+from cloudctl.instance_ha.segments import NewSegment
+from cloudctl.instance_ha.tables import Member, Segment
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.identity import Identity
 from cloudctl.rest.policy import Policy
@@ -33,8 +35,13 @@ def db(postgresql_with_tables: str) -> Iterator[Database]:
         yield made
 
 
-def member(conn: Connection) -> Member:
-    values = {"id": new_id(), "segment_id": "rack-1", "name": "host-1", "type": "COMPUTE"}
+def until_it_waits(db: Database, acting: Future[Any]) -> None:
+    while not acting.done() and not db.transact(True, lambda conn: conn.alchemy.execute(WAITING).scalar_one()):
+        """It has not come to the lock yet."""
+
+
+def member(conn: Connection, segment_id: str = "rack-1") -> Member:
+    values = {"id": new_id(), "segment_id": segment_id, "name": "host-1", "type": "COMPUTE"}
     conn.execute(insert(Member).values(**values, control_attributes="SSH", created_at=AT))
     return members.get(conn, values["id"])
 
@@ -52,8 +59,43 @@ def test_a_host_is_in_use_from_the_moment_in_which_a_notification_of_it_comes(
     coming = Meanwhile(db, notifications.create, Unasked(), new, InstanceHaOptions(engine_enabled=False), AT)
     with ThreadPoolExecutor(1) as thread:
         acting = thread.submit(db.transact, False, act, found)
-        while not acting.done() and not db.transact(True, lambda conn: conn.alchemy.execute(WAITING).scalar_one()):
-            """It has not come to the host yet."""
+        until_it_waits(db, acting)
         coming.commit()
         with pytest.raises(Conflict):
             acting.result(60)
+
+
+def segment(conn: Connection) -> Segment:
+    return segments.create(conn, CALLER, NewSegment("rack-1", "auto", "COMPUTE"))
+
+
+def rename(conn: Connection, found: Segment) -> None:
+    segments.change(conn, found, {"name": "rack-2"}, AT)
+
+
+@pytest.mark.parametrize("act", [rename, segments.remove])
+def test_a_segment_is_in_use_from_the_moment_in_which_a_notification_of_its_host_comes(
+    db: Database, act: Callable[..., Any]
+) -> None:
+    found = db.transact(False, segment)
+    db.transact(False, member, found.id)
+    new = NewNotification("host-1", "COMPUTE_HOST", STOPPED, AT)
+    coming = Meanwhile(db, notifications.create, Unasked(), new, InstanceHaOptions(engine_enabled=False), AT)
+    with ThreadPoolExecutor(1) as thread:
+        acting = thread.submit(db.transact, False, act, found)
+        until_it_waits(db, acting)
+        coming.commit()
+        with pytest.raises(Conflict):
+            acting.result(60)
+
+
+def test_no_host_is_left_in_a_segment_that_is_just_removed(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(members, "_runs_servers", lambda conn, name: None)
+    found = db.transact(False, segment)
+    removing = Meanwhile(db, segments.remove, found)
+    with ThreadPoolExecutor(1) as thread:
+        adding = thread.submit(db.transact, False, members.create, CALLER, found, NewMember("host-1", "COMPUTE", "SSH"))
+        until_it_waits(db, adding)
+        removing.commit()
+        with pytest.raises(NotFound):
+            adding.result(60)
