@@ -18,14 +18,16 @@ from cloudctl.rest.call import Call, Query
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.identity import Identity
 from cloudctl.tasks import tables
-from cloudctl.volume import attachments, creation, kinds, states, transfers, volumes
+from cloudctl.volume import attachments, backup_records, creation, kinds, states, transfers, volumes
 from cloudctl.volume.api import attachments as api
+from cloudctl.volume.backup_records import NewRecord
 from cloudctl.volume.bootstrap import bootstrap
 from cloudctl.volume.creation import NewVolume
+from cloudctl.volume.lifecycle import restore
 from cloudctl.volume.options import VolumeOptions
-from cloudctl.volume.tables import Transfer, Volume
+from cloudctl.volume.tables import Backup, Transfer, Volume
 from cloudctl.volume.transfers import NewTransfer
-from tests.meanwhile import Others, others
+from tests.meanwhile import Meanwhile, Others, others
 
 NOW = utc(1_800_000_000)
 POLICY = policy.load(["volume"], None)
@@ -145,3 +147,21 @@ def test_an_offer_that_is_accepted_meanwhile_is_not_withdrawn(
         run(False, transfers.remove, caller(), offered[0])
     # The next owner's offer is another one.
     assert run(True, owner, volume_id) == ("q", "awaiting-transfer")
+
+
+def take_in(conn: Connection, volume_id: str) -> Backup:
+    """Import a backup of the volume."""
+    id = "00000000-0000-4000-8000-00000000000b"
+    record = NewRecord(id, id, volume_id, 1, NOW, "c", "nova", volume_metadata={"of": "backup"})
+    return backup_records.create(conn, caller(), record, VolumeOptions())
+
+
+def test_metadata_that_is_set_while_a_restore_ends_is_kept(meanwhile: Others, volume_id: str) -> None:
+    run = meanwhile.db.transact
+    backup = run(False, take_in, volume_id)
+    mine = update(Volume).where(Volume.id == volume_id).values(metadata={"of": "user", "new": "yes"})
+    setting = Meanwhile(meanwhile.db, lambda conn: conn.execute(mine) and None)
+    meanwhile.begin(restore.restored, volume_id, backup.id, NOW)
+    setting.commit()
+    assert meanwhile.results == [None]
+    assert run(True, volumes.get, volume_id).metadata == {"of": "backup", "new": "yes"}

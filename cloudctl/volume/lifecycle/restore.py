@@ -90,7 +90,7 @@ def restoration(archives: Archives) -> Workflow:
 
 def restored(conn: Connection, volume_id: str, backup_id: str, now: datetime) -> None:
     """Set the status that its attachments give (available), and the origin's properties; note where it comes from."""
-    backup, volume = backups.get(conn, backup_id), volumes.get(conn, volume_id)
+    backup, volume = backups.get(conn, backup_id), volumes.get(conn, volume_id, lock=True)
     metadata = {**volume.metadata, **backup.volume_metadata}
     if volume.id != backup.volume_id:
         metadata[ORIGIN] = backup_id
