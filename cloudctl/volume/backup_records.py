@@ -10,6 +10,7 @@ from typing import Any
 
 from attrs import asdict, field, frozen
 from sqlalchemy import insert
+from sqlalchemy.exc import IntegrityError
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -72,8 +73,6 @@ def create(conn: Connection, caller: Caller, new: NewRecord, options: VolumeOpti
 
     Raises Conflict if there is a backup of this id, OverQuota.
     """
-    if backups.find(conn, new.id) is not None:
-        raise Conflict(f"Invalid backup: Backup {new.id} is there already.")
     quotas.take_backup(conn, options, caller.project_id, new.size)
     made = insert(Backup).values(
         project_id=caller.project_id,
@@ -82,6 +81,10 @@ def create(conn: Connection, caller: Caller, new: NewRecord, options: VolumeOpti
         created_at=caller.now,
         **asdict(new),
     )
-    backup = conn.execute(made.returning(Backup)).one()
+    try:
+        with conn.begin_nested():
+            backup = conn.execute(made.returning(Backup)).one()
+    except IntegrityError:
+        raise Conflict(f"Invalid backup: Backup {new.id} is there already.") from None
     tasks.submit(conn, kinds.IMPORT_BACKUP, backup.id, caller)
     return backup

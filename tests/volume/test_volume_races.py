@@ -12,13 +12,13 @@ from twisted.web.http_headers import Headers
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
-from cloudctl.errors import NotFound
+from cloudctl.errors import Conflict, NotFound
 from cloudctl.rest import policy
 from cloudctl.rest.call import Call, Query
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.identity import Identity
 from cloudctl.tasks import tables
-from cloudctl.volume import attachments, backup_records, creation, kinds, states, transfers, volumes
+from cloudctl.volume import attachments, backup_records, backups, creation, kinds, states, transfers, volumes
 from cloudctl.volume.api import attachments as api
 from cloudctl.volume.backup_records import NewRecord
 from cloudctl.volume.bootstrap import bootstrap
@@ -165,3 +165,12 @@ def test_metadata_that_is_set_while_a_restore_ends_is_kept(meanwhile: Others, vo
     setting.commit()
     assert meanwhile.results == [None]
     assert run(True, volumes.get, volume_id).metadata == {"of": "backup", "new": "yes"}
+
+
+def test_a_backup_that_is_imported_meanwhile_is_there_already(meanwhile: Others, volume_id: str) -> None:
+    first = Meanwhile(meanwhile.db, take_in, volume_id)
+    meanwhile.begin(take_in, volume_id)
+    first.commit()
+    with pytest.raises(Conflict):
+        assert meanwhile.results
+    assert meanwhile.db.transact(True, backups.get, first.result.id).volume_id == volume_id
