@@ -110,7 +110,7 @@ def alter(conn: Connection, caller: Caller, group: Group, wanted: Change) -> Gro
     if has_snapshots(conn, group.id) and (wanted.add or wanted.remove):
         raise Conflict(f"Invalid group: Group {group.id} has snapshots, so its volumes stay.")
     for volume_id in wanted.remove:
-        if volumes.get(conn, volume_id, lock=True).group_id != group.id:
+        if volumes.visible(conn, caller, volume_id, lock=True).group_id != group.id:
             raise Invalid(f"Invalid volume: Cannot remove volume {volume_id}: it is not in the group.")
         _join(conn, volume_id, None, caller.now)
     for volume_id in wanted.add:
