@@ -136,7 +136,7 @@ def create(conn: Connection, caller: Caller, wanted: NewBackup, options: VolumeO
 
     Raises NotFound, Invalid, Conflict, OverQuota; Unavailable while backups are switched off.
     """
-    volume = volumes.visible(conn, caller, wanted.volume_id)
+    volume = volumes.visible(conn, caller, wanted.volume_id, lock=True)
     if not services.takes_backups(conn, options):
         raise Unavailable(NO_SERVICE)
     zone = wanted.availability_zone or volume.availability_zone

@@ -173,7 +173,7 @@ def _image(conn: Connection, caller: Caller, name_or_id: str) -> Image:
 
 
 def _volume_source(conn: Connection, caller: Caller, volume_id: str) -> Source:
-    origin = volumes.visible(conn, caller, volume_id)
+    origin = volumes.visible(conn, caller, volume_id, lock=True)
     if origin.status not in (states.AVAILABLE, states.IN_USE):
         raise Conflict("Invalid volume: Originating source volume status must be one of 'available, in-use' values")
     return Source(

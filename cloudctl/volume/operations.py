@@ -18,7 +18,7 @@ from cloudctl.volume.tables import Attachment, Volume
 
 def extend(conn: Connection, caller: Caller, volume_id: str, size: int, options: VolumeOptions, in_use: bool) -> None:
     """Extend to `size` GiB; `in_use`: even while something uses it. Raises NotFound, Invalid, Conflict, OverQuota."""
-    volume = volumes.visible(conn, caller, volume_id)
+    volume = volumes.visible(conn, caller, volume_id, lock=True)
     name = "extend in use" if in_use else "extend"
     states.VOLUME.check(volume, name)
     if size <= volume.size:
@@ -35,12 +35,12 @@ def extend(conn: Connection, caller: Caller, volume_id: str, size: int, options:
 
 
 def set_bootable(conn: Connection, caller: Caller, volume_id: str, bootable: bool) -> None:
-    volumes.visible(conn, caller, volume_id)
+    volumes.visible(conn, caller, volume_id, lock=True)
     conn.execute(update(Volume).where(Volume.id == volume_id).values(bootable=bootable, updated_at=caller.now))
 
 
 def set_readonly(conn: Connection, caller: Caller, volume_id: str, readonly: bool) -> None:
-    volumes.visible(conn, caller, volume_id)
+    volumes.visible(conn, caller, volume_id, lock=True)
     states.move(conn, volume_id, "make read-only", caller.now, readonly=str(readonly))
 
 
@@ -55,8 +55,7 @@ class Reset:
 
 def reset(conn: Connection, caller: Caller, volume_id: str, wanted: Reset) -> None:
     """Raises NotFound, Invalid."""
-    volumes.visible(conn, caller, volume_id)
-    volumes.get(conn, volume_id, lock=True)
+    volumes.visible(conn, caller, volume_id, lock=True)
     values: dict[str, Any] = {}
     if wanted.attach_status == "detached":
         conn.execute(delete(Attachment).where(Attachment.volume_id == volume_id))
@@ -80,26 +79,26 @@ def _has_attachments(conn: Connection, volume_id: str) -> bool:
 
 
 def reserve(conn: Connection, caller: Caller, volume_id: str) -> None:
-    volume = volumes.visible(conn, caller, volume_id)
+    volume = volumes.visible(conn, caller, volume_id, lock=True)
     states.move(conn, volume_id, "reserve again" if volume.multiattach else "reserve", caller.now)
 
 
 def unreserve(conn: Connection, caller: Caller, volume_id: str) -> None:
     """Does nothing in any status other than attaching."""
-    volumes.visible(conn, caller, volume_id)
+    volumes.visible(conn, caller, volume_id, lock=True)
     if volumes.get(conn, volume_id, lock=True).status == states.ATTACHING:
         attachments.follow(conn, volume_id, caller.now)
 
 
 def begin_detaching(conn: Connection, caller: Caller, volume_id: str) -> None:
-    volumes.visible(conn, caller, volume_id)
+    volumes.visible(conn, caller, volume_id, lock=True)
     attached = Volume.attach_status == attachments.ATTACHED
     states.move(conn, volume_id, "begin detaching", caller.now, attached, states.not_migrating)
 
 
 def roll_detaching(conn: Connection, caller: Caller, volume_id: str) -> None:
     """Does nothing in any status other than detaching."""
-    volumes.visible(conn, caller, volume_id)
+    volumes.visible(conn, caller, volume_id, lock=True)
     states.try_move(conn, volume_id, "roll detaching", caller.now)
 
 
@@ -107,7 +106,7 @@ def attach(
     conn: Connection, caller: Caller, volume_id: str, server_id: str | None, host: str | None, device: str, mode: str
 ) -> None:
     """Record that a server or a host uses the volume. Raises NotFound, Conflict, Invalid."""
-    volumes.visible(conn, caller, volume_id)
+    volumes.visible(conn, caller, volume_id, lock=True)
     attachments.check_server(conn, caller, server_id)
     volume = volumes.get(conn, volume_id, lock=True)
     # What is being attached by others has a record; after `reserve` there is none yet.
@@ -131,8 +130,7 @@ def detach(conn: Connection, caller: Caller, volume_id: str, attachment_id: str 
 
     Raises NotFound, Invalid if it is not clear which attachment ends, Conflict if the compute service has it.
     """
-    volumes.visible(conn, caller, volume_id)
-    volume = volumes.get(conn, volume_id, lock=True)
+    volume = volumes.visible(conn, caller, volume_id, lock=True)
     if volume.status == states.MAINTENANCE:
         raise Conflict("Invalid volume: Unable to detach volume in maintenance mode.")
     present = attachments.of_volume(conn, [volume_id]).get(volume_id, [])
@@ -178,7 +176,6 @@ def unset_image_metadata(conn: Connection, caller: Caller, volume_id: str, key: 
 
 def _with_image_metadata(conn: Connection, caller: Caller, volume_id: str) -> Volume:
     """The volume, locked. Raises NotFound, Conflict if its status forbids it."""
-    volumes.visible(conn, caller, volume_id)
-    volume = volumes.get(conn, volume_id, lock=True)
+    volume = volumes.visible(conn, caller, volume_id, lock=True)
     volumes.check_metadata(volume)
     return volume

@@ -26,8 +26,7 @@ def restore(
         made = creation.create(conn, caller, wanted, options)
         states.move(conn, made.id, "restore new", caller.now)
         return volumes.get(conn, made.id)
-    volume = volumes.visible(conn, caller, volume_id)
-    volumes.get(conn, volume.id, lock=True)
+    volume = volumes.visible(conn, caller, volume_id, lock=True)
     backup = backups.begin_restore(conn, caller, backup_id)
     if volume.size < backup.size:
         raise Conflict(

@@ -98,8 +98,7 @@ def create(conn: Connection, caller: Caller, wanted: NewSnapshot, options: Volum
 
 def begin(conn: Connection, caller: Caller, wanted: NewSnapshot, options: VolumeOptions) -> Snapshot:
     """The snapshot, `creating`; the caller submits the task that makes it. Raises NotFound, Conflict, OverQuota."""
-    volume = volumes.visible(conn, caller, wanted.volume_id)
-    volumes.get(conn, volume.id, lock=True)
+    volume = volumes.visible(conn, caller, wanted.volume_id, lock=True)
     name = "snapshot in use" if wanted.force else "snapshot"
     if not states.VOLUME.allows(conn, volume.id, name, states.not_migrating):
         raise states.refused(conn, volume.id, name)
@@ -194,8 +193,7 @@ def report(conn: Connection, caller: Caller, snapshot_id: str, status: str, prog
 
 def revert(conn: Connection, caller: Caller, volume_id: str, snapshot_id: str) -> None:
     """Revert the volume to its latest snapshot. Raises NotFound, Invalid, Conflict."""
-    volume = volumes.visible(conn, caller, volume_id)
-    volumes.get(conn, volume.id, lock=True)
+    volume = volumes.visible(conn, caller, volume_id, lock=True)
     snapshot = visible(conn, caller, snapshot_id)
     if snapshot.volume_id != volume.id:
         raise Invalid(f"Specified snapshot {snapshot.id} is None or not found on volume {volume.id}.")

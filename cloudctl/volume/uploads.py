@@ -42,11 +42,11 @@ def start(
 
     Raises NotFound, Invalid, Conflict, OverQuota.
     """
-    volume = volumes.visible(conn, caller, volume_id)
+    volume = volumes.visible(conn, caller, volume_id, lock=True)
     if wanted.disk_format not in (RAW, *formats):
         offered = ", ".join((RAW, *formats))
         raise Invalid(f"Invalid input received: volumes can be uploaded as {offered}, not as {wanted.disk_format}.")
-    in_use = volumes.get(conn, volume.id, lock=True).status == states.IN_USE
+    in_use = volume.status == states.IN_USE
     if in_use and not wanted.force:
         raise states.refused(conn, volume.id, "upload")
     states.move(conn, volume.id, "upload in use" if wanted.force else "upload", caller.now, states.not_migrating)

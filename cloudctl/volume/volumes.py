@@ -145,8 +145,7 @@ def change_metadata(
     conn: Connection, caller: Caller, volume_id: str, edit: Callable[[dict[str, str]], Mapping[str, str]]
 ) -> dict[str, str]:
     """Replace the metadata with what `edit` makes of it. Raises NotFound, Conflict if the status forbids it."""
-    visible(conn, caller, volume_id)
-    volume = get(conn, volume_id, lock=True)
+    volume = visible(conn, caller, volume_id, lock=True)
     check_metadata(volume)
     wanted = dict(edit(dict(volume.metadata)))
     conn.execute(update(Volume).where(Volume.id == volume_id).values(metadata=wanted, updated_at=caller.now))

@@ -18,13 +18,26 @@ from cloudctl.rest.call import Call, Query
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.identity import Identity
 from cloudctl.tasks import tables
-from cloudctl.volume import attachments, backup_records, backups, creation, kinds, states, transfers, volumes
+from cloudctl.volume import (
+    attachments,
+    backup_records,
+    backups,
+    creation,
+    kinds,
+    restoring,
+    snapshots,
+    states,
+    transfers,
+    volumes,
+)
 from cloudctl.volume.api import attachments as api
 from cloudctl.volume.backup_records import NewRecord
+from cloudctl.volume.backups import NewBackup
 from cloudctl.volume.bootstrap import bootstrap
 from cloudctl.volume.creation import NewVolume
 from cloudctl.volume.lifecycle import restore
 from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.snapshots import NewSnapshot
 from cloudctl.volume.tables import Backup, Transfer, Volume
 from cloudctl.volume.transfers import NewTransfer
 from tests.meanwhile import Meanwhile, Others, others
@@ -174,3 +187,37 @@ def test_a_backup_that_is_imported_meanwhile_is_there_already(meanwhile: Others,
     with pytest.raises(Conflict):
         assert meanwhile.results
     assert meanwhile.db.transact(True, backups.get, first.result.id).volume_id == volume_id
+
+
+def snapshot(conn: Connection, volume_id: str) -> Any:
+    return snapshots.create(conn, caller(), NewSnapshot(volume_id), VolumeOptions())
+
+
+def back_up(conn: Connection, volume_id: str) -> Any:
+    return backups.create(conn, caller(), NewBackup(volume_id), VolumeOptions())
+
+
+def restore_over(conn: Connection, volume_id: str) -> Any:
+    backup = take_in(conn, volume_id)
+    states.BACKUP.move(conn, backup.id, "created", NOW)
+    return restoring.restore(conn, caller(), backup.id, volume_id, None, VolumeOptions())
+
+
+def set_metadata(conn: Connection, volume_id: str) -> Any:
+    return volumes.change_metadata(conn, caller(), volume_id, lambda before: {"a": "b"})
+
+
+def clone(conn: Connection, volume_id: str) -> Any:
+    return creation.create(conn, caller(), NewVolume(size=1, source_volid=volume_id), VolumeOptions())
+
+
+@pytest.mark.parametrize("late", [snapshot, back_up, restore_over, set_metadata, clone])
+def test_a_volume_that_another_project_gets_meanwhile_is_not_the_former_owners_any_more(
+    meanwhile: Others, volume_id: str, late: Any
+) -> None:
+    offered = meanwhile.db.transact(False, offer, volume_id)
+    accepting = Meanwhile(meanwhile.db, accept, offered, "q")
+    meanwhile.begin(late, volume_id)
+    accepting.commit()
+    with pytest.raises(NotFound):
+        assert meanwhile.results

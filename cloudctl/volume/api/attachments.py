@@ -137,7 +137,7 @@ class Attachments:
 
 
 def _create(conn: Connection, call: Call, body: CreateAttachment, host: str | None) -> str:
-    volume = volumes.visible(conn, call.caller, body.volume_uuid)
+    volume = volumes.visible(conn, call.caller, body.volume_uuid, lock=True)
     attachments.check_server(conn, call.caller, body.instance_uuid)
     mode = (body.mode or "rw") if call.version in MODE else None
     if body.connector is not None and body.connector.get("mode") in ("rw", "ro"):

@@ -283,13 +283,13 @@ def _visible(conn: Connection, call: Call, volume_id: str) -> Shown:
 
 
 def _update(conn: Connection, call: Call, volume_id: str, values: dict[str, Any]) -> Shown:
-    volumes.change(conn, volumes.visible(conn, call.caller, volume_id), values, call.now)
+    volumes.change(conn, volumes.visible(conn, call.caller, volume_id, lock=True), values, call.now)
     return _visible(conn, call, volume_id)
 
 
 def delete(conn: Connection, call: Call, volume_id: str, force: bool, cascade: bool = False) -> None:
     """Any work under way on it stops first. `cascade`: its snapshots go, too. Raises NotFound, Conflict."""
-    volumes.visible(conn, call.caller, volume_id)
+    volumes.visible(conn, call.caller, volume_id, lock=True)
     was = volumes.begin_delete(conn, volume_id, call.now, force, with_snapshots=cascade)
     if volumes.is_nowhere(was):
         tasks.cancel_open(conn, kinds.DELETE_VOLUME.resource, volume_id)
