@@ -44,9 +44,10 @@ def driver(tmp_path: Path) -> Libvirt:
 
 async def test_an_error_of_libvirts_is_told_as_that_of_its_host(driver: Libvirt, troubles: Any) -> None:
     troubles["west"] = libvirt.libvirtError("no storage pool")
-    for ask in (driver.fleet.hosts["west"].inventory, driver.fleet.hosts["west"].states):
-        with pytest.raises(DriverError, match="host west: no storage pool"):
-            await ask()
+    west = driver.fleet.named("west")
+    with pytest.raises(DriverError, match="host west: no storage pool"):
+        await driver.fleet.run(west, lambda _connection: None)
+    assert ((await west.inventory()).up, await west.states()) == (False, [])
 
 
 async def test_a_full_disk_of_this_machine_is_no_capacity(driver: Libvirt, troubles: Any) -> None:
