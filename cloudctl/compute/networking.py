@@ -293,7 +293,8 @@ def let_go(conn: Connection, row: ServerInterface, now: datetime, by: Origin, *,
 
 def let_all_go(conn: Connection, server_id: str, now: datetime, by: Origin, *, have_left: bool = False) -> None:
     rows = of_server(conn, server_id)
-    # All of them before the first deletion takes the project's turn: see `network.quotas`.
-    ports.lock(conn, [row.port_id for row in rows])
+    if len(rows) > 1:
+        # All of them before the first deletion takes the project's turn: see `network.quotas`.
+        ports.lock(conn, [row.port_id for row in rows])
     for row in rows:
         let_go(conn, row, now, by, has_left=have_left)

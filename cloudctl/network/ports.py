@@ -150,8 +150,7 @@ def get(conn: Connection, port_id: str, lock: bool = False) -> Port:
 
 def lock(conn: Connection, port_ids: Sequence[str]) -> None:
     """Lock these ports until the end of the transaction, always in the same order, to avoid deadlocks."""
-    if port_ids:
-        conn.execute(select(Port.id).where(Port.id.in_(port_ids)).order_by(Port.id).with_for_update())
+    conn.execute(select(Port.id).where(Port.id.in_(port_ids)).order_by(Port.id).with_for_update())
 
 
 def not_found(port_id: str) -> NotFound:
