@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import frozen
+from attrs import define, frozen
 from treq.client import HTTPClient
 from twisted.internet.defer import ensureDeferred
 from twisted.logger import Logger
@@ -30,25 +30,38 @@ class Answer:
     type: str = TEXT
 
 
-@frozen
+@define
 class Upstream:
     """The processes of the cloud, or what is before them."""
 
     client: HTTPClient
-    url: str  # without a path
+    urls: list[str]  # without paths; the one that answered last comes first
     secret: str
 
     async def ask(self, network_id: str, address: str, method: bytes, path: bytes, body: bytes) -> Answer:
         told = Headers({name: [value] for name, value in forwarded.headers(self.secret, network_id, address).items()})
-        answer = await self.client.request(
-            method.decode(),
-            f"{self.url.rstrip('/')}{path.decode('ascii')}",
-            headers=told,
-            data=body or None,
-            allow_redirects=False,
-            timeout=ANSWER_SECONDS,
-        )
-        return Answer(answer.code, await answer.content(), answer.headers.getRawHeaders(TYPE, [TEXT])[0])
+        for url in tuple(self.urls):
+            try:
+                answer = await self.client.request(
+                    method.decode(),
+                    f"{url.rstrip('/')}{path.decode('ascii')}",
+                    headers=told,
+                    data=body or None,
+                    allow_redirects=False,
+                    timeout=ANSWER_SECONDS,
+                )
+                told_back = await answer.content()
+            except Exception as error:  # the many ways in which a server does not answer
+                log.warn("{url} does not answer: {error!r}", url=url, error=error)
+            else:
+                self._prefer(url)
+                return Answer(answer.code, told_back, answer.headers.getRawHeaders(TYPE, [TEXT])[0])
+        return Answer(http.SERVICE_UNAVAILABLE, b"The metadata service does not answer.")
+
+    def _prefer(self, url: str) -> None:
+        if self.urls[0] != url:
+            self.urls.remove(url)
+            self.urls.insert(0, url)
 
 
 class Forwarding(Resource):
@@ -77,11 +90,7 @@ class Forwarding(Resource):
         if not path.startswith(b"/") or not path.isascii():
             return Answer(http.BAD_REQUEST)
         body = request.content.read() if request.content is not None else b""
-        try:
-            return await self.upstream.ask(self.network_id, request.getClientAddress().host, method, path, body)
-        except Exception as error:  # the many ways in which a server does not answer
-            log.warn("{url} does not answer: {error!r}", url=self.upstream.url, error=error)
-            return Answer(http.SERVICE_UNAVAILABLE, b"The metadata service does not answer.")
+        return await self.upstream.ask(self.network_id, request.getClientAddress().host, method, path, body)
 
 
 def _send(request: Request, answer: Answer) -> None:

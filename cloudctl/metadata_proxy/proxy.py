@@ -34,7 +34,7 @@ PREFIX = "ccm"  # of our namespaces and links
 OURS = re.compile(rf"{PREFIX}(-.+|.{{{SHORT}}})")
 INNER = "eth0"
 VSCTL = "ovs-vsctl"
-NEEDED = ("southbound", "metadata_url", "metadata_secret")
+NEEDED = ("southbound", "metadata_urls", "metadata_secret")
 
 
 def create(config: Config, reactor: Any) -> MetadataProxy:
@@ -47,7 +47,7 @@ def create(config: Config, reactor: Any) -> MetadataProxy:
         raise ConfigError([f"driver.network.ovn: {error}"]) from error
     southbound = Database("southbound database", "OVN_Southbound", config.southbound, Bindings)
     agent = Agent(reactor, connectTimeout=CONNECT_SECONDS, pool=HTTPConnectionPool(reactor))
-    upstream = Upstream(HTTPClient(agent), config.metadata_url, config.metadata_secret)
+    upstream = Upstream(HTTPClient(agent), list(config.metadata_urls), config.metadata_secret)
     return MetadataProxy(config, reactor, Connection(southbound, config, reactor, reactor), upstream)
 
 

@@ -28,7 +28,7 @@ from tests.drivers.rbd.cluster import POOL, USER
 from tests.drivers.rbd.cluster import Cluster as Ceph
 from tests.live import guest_image
 from tests.live.load import PATIENCE
-from tests.live.machine import METADATA_PORT, METADATA_SECRET, Central, Machine, Wires
+from tests.live.machine import METADATA_PORTS, METADATA_SECRET, Central, Machine, Wires
 from tests.live.process import PASSWORDS, LiveCloud
 
 HOSTS = ("east", "north", "west")
@@ -75,7 +75,6 @@ gateway_chassis = [{gateways}]
 datapath = "netdev"
 metadata = {metadata}
 """
-# Of one process: both are on this machine.
 METADATA = """
 [compute]
 metadata_listen = "tcp:{port}:interface={here}"
@@ -236,10 +235,10 @@ def a_cluster(
         for host in hosts.values():
             host.wait()
         processes: list[LiveCloud] = []
-        for name in ("one", "two"):
+        for name, port in zip(("one", "two"), METADATA_PORTS, strict=True):
             (directory / name).mkdir()
-            own = METADATA.format(port=METADATA_PORT, here=wires.here, secret=METADATA_SECRET)
-            processes.append(LiveCloud(directory / name, toml + more + (own if metadata and not processes else "")))
+            own = METADATA.format(port=port, here=wires.here, secret=METADATA_SECRET) if metadata else ""
+            processes.append(LiveCloud(directory / name, toml + more + own))
             left.callback(processes[-1].kill)
         for process in processes:
             process.start(wait=False)

@@ -50,10 +50,10 @@ PROXY = """
 [driver.network.ovn]
 southbound = ["{southbound}"]
 datapath = "netdev"
-metadata_url = "{url}"
+metadata_urls = [{urls}]
 metadata_secret = "{secret}"
 """
-METADATA_PORT = 8775
+METADATA_PORTS = (8775, 8776)  # of the processes: all are on this machine
 METADATA_SECRET = "of the hosts and the processes"
 
 
@@ -86,8 +86,8 @@ class Machine(Libvirtd):
         yield SWITCH.format(directory=self.directory, settings=" ".join(settings), public=public, tunnel=self.tunnel)
         if self.metadata:
             file = self.directory / "proxy.toml"
-            url = f"http://{self.wires.here}:{METADATA_PORT}"
-            file.write_text(PROXY.format(southbound=self.southbound, url=url, secret=METADATA_SECRET))
+            urls = ", ".join(f'"http://{self.wires.here}:{port}"' for port in METADATA_PORTS)
+            file.write_text(PROXY.format(southbound=self.southbound, urls=urls, secret=METADATA_SECRET))
             proxy = f"{sys.executable} -m cloudctl.cli --config={file} metadata-proxy"
             yield f"keep {proxy} 2>> {self.directory}/proxy.log &"
 

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from attrs import Attribute, field, frozen
-from attrs.validators import ge, gt, matches_re
+from attrs.validators import ge, gt
 
 from cloudctl.drivers.forwarded import is_secret
 
 REMOTE = re.compile(r"unix:/.+|(tcp|ssl):([0-9.]+|\[[0-9a-fA-F:.]+\]):[0-9]+")
+SERVER = re.compile(r"https?://[^/?#\s]+/?")
 
 
 def _remotes_or_none(_config: object, _option: Attribute[Any], value: list[str]) -> None:
@@ -24,6 +25,11 @@ def _remotes(config: object, option: Attribute[Any], value: list[str]) -> None:
     _remotes_or_none(config, option, value)
     if not value:
         raise ValueError("names no database")
+
+
+def _urls(_config: object, _option: Attribute[Any], value: list[str]) -> None:
+    if wrong := [each for each in value if not SERVER.fullmatch(each)]:
+        raise ValueError(f"not http://HOST:PORT or https://HOST:PORT: {', '.join(map(repr, wrong))}")
 
 
 @frozen
@@ -53,9 +59,9 @@ class Config:
     lease_seconds: int = field(default=43200, validator=gt(0))  # of addresses given by DHCP
     # Whether guests find their metadata at 169.254.169.254, which takes `cloudctl metadata-proxy` on each host.
     metadata: bool = False
-    # Of that proxy: where it asks for them, which is `[compute] metadata_listen` of the processes or what is before
-    # them, and `[compute] metadata_secret`.
-    metadata_url: str = field(default="", validator=matches_re(r"(https?://[^/?#\s]+/?)?"))
+    # Of that proxy: where it asks for them, which is `[compute] metadata_listen` of each process or what is before
+    # them, and `[compute] metadata_secret`. If one does not answer, the next is asked.
+    metadata_urls: list[str] = field(factory=list, validator=_urls)
     metadata_secret: str = field(default="", validator=is_secret, repr=False)
     # The database of the host's Open vSwitch, which the proxy plugs into; empty: the one of the system.
     ovs_db: str = ""

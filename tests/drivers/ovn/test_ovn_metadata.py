@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import pytest
 from attrs import define, evolve
@@ -36,7 +37,7 @@ TOML = f"""
 southbound = ["unix:{{directory}}/sb.sock"]
 datapath = "netdev"
 ovs_db = "{{switch}}"
-metadata_url = "http://127.0.0.1:{PORT}"
+metadata_urls = ["http://127.0.0.1:{PORT}", "http://127.0.0.1:{PORT + 1}"]
 metadata_secret = "{SECRET}"
 """
 ADDRESS = "169.254.169.254"
@@ -60,13 +61,23 @@ def ovn() -> Iterator[Lab]:
         yield made
 
 
-@pytest.fixture
-def told(ovn: Lab) -> Iterator[IListeningPort]:
+def listening(ovn: Lab, port: int) -> IListeningPort:
     """A process of the cloud, which the chassis can reach."""
     from twisted.internet import reactor
 
-    with inside.listening(ovn.chassis, "127.0.0.1", PORT) as made:
-        port = reactor.adoptStreamPort(made.fileno(), socket.AF_INET, Site(Told()))  # type: ignore[attr-defined]  # it is a module
+    with inside.listening(ovn.chassis, "127.0.0.1", port) as made:
+        return cast(IListeningPort, reactor.adoptStreamPort(made.fileno(), socket.AF_INET, Site(Told())))  # type: ignore[attr-defined]  # it is a module
+
+
+async def ended(port: IListeningPort) -> None:
+    stopping = port.stopListening()
+    assert stopping is not None
+    await stopping
+
+
+@pytest.fixture
+def told(ovn: Lab) -> Iterator[IListeningPort]:
+    port = listening(ovn, PORT)
     yield port
     port.stopListening()
 
@@ -146,9 +157,11 @@ async def test_guests_are_told_apart_by_their_networks(ovn: Lab, told: IListenin
     await driver.ensure_port(port("two", 12), CHASSIS)
     await reached(guests["two"])
 
-    stopping = told.stopListening()
-    assert stopping is not None
-    await stopping
+    # Another process of the cloud is asked when one does not answer.
+    await ended(told)
+    second = listening(ovn, PORT + 1)
+    assert await guests["two"].get("/") == b"('two', '10.7.0.9') /"
+    await ended(second)
     assert await guests["two"].get("/") == b"The metadata service does not answer."
     assert ovn.complaints() == []
     await driver.close()
@@ -159,4 +172,4 @@ def test_the_command_says_what_it_lacks(tmp_path: Path) -> None:
     (tmp_path / "host.toml").write_text("[driver.network.ovn]\nmetadata_secret = 'long enough, surely'\n")
     said = CliRunner().invoke(cli.main, [f"--config={tmp_path / 'host.toml'}", "metadata-proxy"])
     assert said.exit_code == 64
-    assert "metadata-proxy needs southbound; " in said.output and "metadata-proxy needs metadata_url" in said.output
+    assert "metadata-proxy needs southbound; " in said.output and "metadata-proxy needs metadata_urls" in said.output
