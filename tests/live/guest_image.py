@@ -12,7 +12,10 @@ TOOL = Path(__file__).parents[2] / "tools" / "guest_image"
 KEPT = Path("/var/tmp")
 # For direct boot. A damaged kernel panics instead of limping on; one that does not test its own cryptography first
 # needs a sixth less of an emulated processor's time to start.
-KERNEL_ARGUMENTS = "root=/dev/vda1 console=ttyS0 no_timer_check cryptomgr.notests quiet oops=panic panic=-1"
+KERNEL_ARGUMENTS = (
+    "root=/dev/vda1 console=ttyS0 no_timer_check cryptomgr.notests quiet oops=panic panic=-1"
+    " sysctl.kernel.panic_on_rcu_stall=1"
+)
 PROGRAMS = ("apt-get", "dpkg-deb", "cpio", "gzip", "mke2fs", "qemu-img")
 
 

@@ -13,7 +13,7 @@ from openstack.exceptions import HttpException
 from tests.drivers.netns.probes import connects
 from tests.live import guest_image, watching
 from tests.live.cluster import Admin, Cluster, until
-from tests.live.watching import COUNT, GuestDied, Watch
+from tests.live.watching import COUNT, GuestDied, GuestHangs, Watch
 
 MEMORY_MIB = 96
 # QEMU 7.2 aborts now and then if a restarted libvirtd cancels a migration that it finds changing sides: mostly in
@@ -164,5 +164,10 @@ def watched(tenant: Tenant, guest: Guest) -> Iterator[Watch]:
     cluster = tenant.cluster
     until("the guest can be reached", lambda: cluster.say(guest.floating, "hostname"))
     counting, deaths = cluster.ssh(guest.floating, COUNT), partial(tenant.deaths, guest)
-    with watching.watched(counting, deaths, cluster.wires.outside, guest.floating) as watch:
-        yield watch
+    try:
+        with watching.watched(counting, deaths, cluster.wires.outside, guest.floating) as watch:
+            yield watch
+    except GuestHangs:
+        tenant.admin.cloud.compute.reboot_server(guest.id, "HARD")
+        tenant.admin.settled(guest.id, "ACTIVE")
+        raise

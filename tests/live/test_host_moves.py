@@ -22,7 +22,7 @@ from tests.live import test_real_host as tenants
 from tests.live import watching
 from tests.live.host import HOSTS, Host, a_host, until
 from tests.live.test_cluster_volumes import READ, SECTORS, WRITE
-from tests.live.watching import COUNT, Watch, emulated
+from tests.live.watching import COUNT, GuestHangs, Watch, emulated
 from tests.needed import HOST, need
 
 pytestmark = pytest.mark.slow
@@ -194,5 +194,10 @@ def deaths(host: Host, id: str) -> int:
 def watched(host: Host, id: str, address: str) -> Iterator[Watch]:
     assert host.ssh(address, "hostname")
     counting = subprocess.Popen(host.ssh_command(address, COUNT), stdout=subprocess.PIPE, text=True)
-    with watching.watched(counting, partial(deaths, host, id), host.outside, address) as watch:
-        yield watch
+    try:
+        with watching.watched(counting, partial(deaths, host, id), host.outside, address) as watch:
+            yield watch
+    except GuestHangs:
+        host.ask("POST", f"/compute/v2.1/servers/{id}/action", {"reboot": {"type": "HARD"}})
+        host.is_now(id, "ACTIVE")
+        raise
