@@ -2,10 +2,11 @@
 
     python benchmarks/cluster.py [--rounds 5]
 
-As root, with the Debian packages of `.ci/run` and CLOUDCTL_TEST_POSTGRESQL. Two control processes, OVN, hosts with
-libvirtd. A server without a network is booted through the API until it is ACTIVE; then virsh defines and starts the
-same domain on the existing disk. A guest's port is created until it is in OVN's northbound database, and another by
-ovn-nbctl. A control process is killed in the middle of a guest's move, until the other process has taken that over.
+As root, with the Debian packages of `.ci/run`, libvirt-clients, and CLOUDCTL_TEST_POSTGRESQL. Two control processes,
+OVN, hosts with libvirtd. A server without a network is booted through the API until it is ACTIVE; then virsh defines
+and starts the same domain on the existing disk. A guest's port is created until it is in OVN's northbound database, and
+another by ovn-nbctl. A control process is killed in the middle of a guest's move, until the other process has taken
+that over.
 """
 
 from __future__ import annotations
