@@ -46,7 +46,7 @@ def attach_volume(
     """
     server = servers.allowed(conn, caller, server_id, "attach_volume", lock=True)
     _reachable(server, "attach_volume", knows_shelved)
-    volume = volumes.visible(conn, caller, volume_id)
+    volume = volumes.visible(conn, caller, volume_id, lock=True)
     present = block_devices.of_server(conn, server.id)
     device = NewDevice(VOLUME, VOLUME, volume.id, **wishes)
     device = _named(device, present)

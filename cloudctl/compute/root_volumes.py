@@ -58,10 +58,10 @@ def check_bootable(conn: Connection, caller: Caller, devices: Sequence[NewDevice
                 raise Invalid(f"Block Device {volume.id} is not bootable.")
 
 
-def _volume(conn: Connection, caller: Caller, device: NewDevice) -> Any:
+def _volume(conn: Connection, caller: Caller, device: NewDevice, *, lock: bool = False) -> Any:
     assert device.source_id is not None, "block_devices.arrange has seen to it"
     try:
-        return volumes.visible(conn, caller, device.source_id)
+        return volumes.visible(conn, caller, device.source_id, lock=lock)
     except NotFound:
         raise Invalid(f"Block Device Mapping is Invalid: failed to get volume {device.source_id}.") from None
 
@@ -96,7 +96,7 @@ def add_volumes(
         attachment_id = None
         try:
             if device.source_type == VOLUME:
-                volume_id = str(_volume(conn, caller, device).id)
+                volume_id = str(_volume(conn, caller, device, lock=True).id)
                 attachment_id = attachments.reserve(
                     conn, volume_id, server.id, project_id=None, now=caller.now, device=device.device_name
                 )
