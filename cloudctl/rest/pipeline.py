@@ -141,7 +141,7 @@ class Pipeline:
     async def answer(self, request: Any, bound: Sequence[Bound], variables: Mapping[str, str]) -> bytes | None:
         """Klein's endpoint of every path: the response body, with status and headers set on `request`."""
         request_id = context.new_request_id()
-        token, client = context.request_id.set(request_id), context.client.set(self.http.client(request))
+        token, client = context.request_id.set(request_id), context.client.set("")
         started = self.http.clock.seconds()
         self.http.metrics.running += 1
         if self.lower_case:
@@ -157,9 +157,8 @@ class Pipeline:
         try:
             if self.http.admission is not None and not getattr(request, "counted", False):
                 self.http.admission.of_address(host_of(request.getClientAddress()), started)
-            if not headers_are_text(request.requestHeaders):
-                raise Invalid("A header of the request is not valid UTF-8.")
             call = self._call(request, request_id, started, variables)
+            context.client.set(self.http.client(request))
             if (refusal := getattr(request, "refusal", None)) is not None:
                 raise refusal
             return await self._answer(request, call, bound, variables)
@@ -189,8 +188,6 @@ class Pipeline:
         request.counted = True
         if self.http.admission is not None:
             self.http.admission.of_address(host_of(request.getClientAddress()), self.http.clock.seconds())
-        if not headers_are_text(request.requestHeaders):
-            raise Invalid("A header of the request is not valid UTF-8.")
         call = self._call(request, context.new_request_id(), self.http.clock.seconds(), variables)
         call.arriving = True
         call.caller = call.caller.as_(await self._who(request, bound.operation))
@@ -203,6 +200,9 @@ class Pipeline:
         return admitted
 
     def _call(self, request: Any, request_id: str, started: float, variables: Mapping[str, str]) -> Call:
+        """Raises Invalid, NotFound."""
+        if not headers_are_text(request.requestHeaders):
+            raise Invalid("A header of the request is not valid UTF-8.")
         host_url = self.http.host_url(request)
         if not self.verbatim and any("\0" in value for value in variables.values()):
             raise NotFound(self.faults.unknown_path)

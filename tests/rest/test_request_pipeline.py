@@ -148,7 +148,8 @@ class World:
         file.write_bytes(b"0123456789")
         self.clock = Clock()
         self.metrics = Metrics()
-        http = Http(Tokens(), Policy(RULES), self.clock, self.metrics, answers=Answers(Database.in_memory(self.clock)))
+        answers = Answers(Database.in_memory(self.clock))
+        http = Http(Tokens(), Policy(RULES), self.clock, self.metrics, "", ("127.0.0.1",), answers)
         versions = Microversions("compute", (2, 1), (2, 9), ("X-First",), ("X-After",))
         self.things = Things(file)
         pipeline = Pipeline(http, "compute", FAULTS, versions, legacy_request_id=True)
@@ -406,7 +407,9 @@ def test_a_start_takes_away_only_uploads_that_nobody_is_receiving(tmp_path: Path
     assert list((tmp_path / "spool").iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["Host", "X-Auth-Token", "OpenStack-API-Version", "Content-Type", "Accept", "X-Any"])
+@pytest.mark.parametrize(
+    "name", ["Host", "X-Auth-Token", "OpenStack-API-Version", "Content-Type", "Accept", "X-Forwarded-For", "X-Any"]
+)
 @pytest.mark.parametrize("path", ["/compute/v2.1/things", "/compute/v2.1/things/%20/"])
 def test_a_header_that_is_no_text_is_400(world: World, name: str, path: str) -> None:
     head = f"POST {path} HTTP/1.1\r\nContent-Length: 0\r\n".encode()
