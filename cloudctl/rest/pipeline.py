@@ -158,7 +158,6 @@ class Pipeline:
             if self.http.admission is not None and not getattr(request, "counted", False):
                 self.http.admission.of_address(host_of(request.getClientAddress()), started)
             call = self._call(request, request_id, started, variables)
-            context.client.set(self.http.client(request))
             if (refusal := getattr(request, "refusal", None)) is not None:
                 raise refusal
             return await self._answer(request, call, bound, variables)
@@ -203,6 +202,7 @@ class Pipeline:
         """Raises Invalid, NotFound."""
         if not headers_are_text(request.requestHeaders):
             raise Invalid("A header of the request is not valid UTF-8.")
+        context.client.set(self.http.client(request))
         host_url = self.http.host_url(request)
         if not self.verbatim and any("\0" in value for value in variables.values()):
             raise NotFound(self.faults.unknown_path)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cloudctl.rest.site import SMALL
 from cloudctl.testing.cloud import Client, MemoryCloud
 from tests.object_store.asking import Account, project_of
 
@@ -176,6 +177,16 @@ def test_what_a_signature_does_not_say(shared: Account, nobody: Account, cloud: 
     assert nobody.ask("PUT", "c/new", put, X_Object_Manifest="d/o").status == 400
     cloud.advance(101)
     assert nobody.get("c/o", good).status == 401
+
+
+@pytest.mark.parametrize("size", [1, 2 * SMALL])
+@pytest.mark.parametrize(("network", "status"), [("127.0.0.0/8", 201), ("10.0.0.0/8", 401)])
+def test_a_signed_upload_may_come_from_its_network(
+    shared: Account, nobody: Account, size: int, network: str, status: int
+) -> None:
+    shared.post(X_Account_Meta_Temp_URL_Key=KEY)
+    query = signed(shared, "PUT", "c/new", range=network)
+    assert nobody.ask("PUT", "c/new", query, body=bytes(size)).status == status
 
 
 def form(account: Account, path: str, *, most: int = 100, count: int = 2, key: str = KEY, **files: bytes) -> bytes:
