@@ -2,6 +2,7 @@
 
 Drivers of real hosts run as root. They may start only `PROGRAMS`; each is looked up in `SEARCH_PATH` only, gets a
 fixed environment and a time limit, and exactly the arguments that the driver gives: no word is ever split or expanded.
+A program whose call is cancelled is killed.
 A program that parses or runs users' files is confined (`confinement`), and opens only what it is `handed`.
 With `dry_run` a program that would change something is logged and not started; one that only reads is still run.
 """
@@ -17,7 +18,7 @@ from shutil import which
 from typing import Any
 
 from attrs import frozen
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.error import ProcessDone, ProcessExitedAlready
 from twisted.internet.interfaces import IReactorProcess, IReactorTime
 from twisted.internet.protocol import ProcessProtocol
@@ -172,6 +173,9 @@ class Programs:
             if running.ended.called:
                 await running.ended
                 raise ProgramFailed(name, 0, "it has ended")
+        except CancelledError:
+            running.kill(process)
+            raise
         finally:
             if limit.active():
                 limit.cancel()
@@ -188,6 +192,10 @@ class Programs:
         limit = self.clock.callLater(timeout, running.kill, process)
         try:
             return await running.ended
+        except CancelledError:
+            # Its time limit ends here, and whoever undoes its work must not meet it.
+            running.kill(process)
+            raise
         finally:
             if limit.active():
                 limit.cancel()

@@ -6,14 +6,15 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import pytest
 from attrs import evolve
-from twisted.internet.task import Clock
+from twisted.internet.defer import CancelledError, ensureDeferred
+from twisted.internet.task import Clock, deferLater
 
 from cloudctl.drivers import accounts, confinement, programs
 from cloudctl.drivers.accounts import READERS, READERS_GROUP
@@ -51,6 +52,27 @@ async def test_a_program_has_its_time_whoever_holds_its_pipes(shell: Any, script
     with pytest.raises(ProgramTimedOut):
         await shell.read("sh", "-c", script, timeout=0.2)
     assert time.monotonic() - began < 290.0
+
+
+@pytest.mark.parametrize("is_started", [False, True])
+async def test_a_program_that_nobody_waits_for_any_more_is_ended(shell: Any, tmp_path: Path, is_started: bool) -> None:
+    told = tmp_path / "told"
+    words = "sh", "-c", f"echo $$ > {told}.new; mv {told}.new {told}; exec sleep 300"
+    waiting = ensureDeferred(shell.start(*words, ready=_never) if is_started else shell.change(*words))
+    await _until(shell, told.exists)
+    waiting.cancel()
+    with pytest.raises(CancelledError):
+        await waiting
+    running = Path("/proc", told.read_text().strip())
+    await _until(shell, lambda: not running.exists())
+
+
+async def _until(shell: Programs, true: Callable[[], bool]) -> None:
+    """Well within the 300 seconds after which the programs here end by themselves."""
+    end = time.monotonic() + 60.0
+    while not true():
+        assert time.monotonic() < end
+        await deferLater(shell.clock, 0.01)
 
 
 async def test_a_program_that_cannot_be_started_now_may_be_later() -> None:
