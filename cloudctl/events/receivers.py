@@ -91,7 +91,9 @@ def pass_over(conn: Connection, end: int, now: datetime) -> Sequence[tuple[str, 
 
     A receiver to which nobody has delivered for long is no longer configured, and is forgotten.
     """
-    behind = [each for each in every(conn) if each.position < end]
+    # Locked, so that one which comes further meanwhile is not set back.
+    late = select(Receiver).where(Receiver.name != outbox.OUTBOX, Receiver.position < end).order_by(Receiver.name)
+    behind = conn.execute(late.with_for_update()).all()
     # One that takes events in transactions of its own is never leased.
     gone = {each.name for each in behind if 0 < each.lease_until < seconds(now) - GONE}
     if gone:

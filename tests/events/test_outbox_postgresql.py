@@ -11,8 +11,9 @@ from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
 from cloudctl.db.driver import create
 from cloudctl.db.threads import Inline
-from cloudctl.events import outbox
+from cloudctl.events import outbox, receivers
 from cloudctl.events.outbox import NewEvent
+from tests.meanwhile import Meanwhile, others
 
 
 def test_what_commits_late_comes_late_and_is_not_lost(postgresql_with_tables: str) -> None:
@@ -39,3 +40,14 @@ def test_what_commits_late_comes_late_and_is_not_lost(postgresql_with_tables: st
     db.transact(False, outbox.order)
     assert [each.type for each in db.transact(True, outbox.after, seen)] == ["late"]
     db.close()
+
+
+def test_a_receiver_that_comes_further_meanwhile_is_not_set_back(postgresql_with_tables: str) -> None:
+    with others(postgresql_with_tables) as other:
+        other.db.transact(False, receivers.ensure, "inside")
+        further = Meanwhile(other.db, receivers.move, "inside", 140)
+        other.begin(receivers.pass_over, 100, utc(0.0))
+        further.commit()
+        assert other.results == [[]]
+        found = other.db.transact(True, receivers.find, "inside")
+        assert (found.position, found.lost) == (140, 0)
