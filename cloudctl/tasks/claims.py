@@ -48,9 +48,7 @@ _take = (
     .returning(TaskRow)
 )
 _wanted = exists().where(TaskRow.not_before <= bindparam("now"), TaskRow.owner.is_(None))
-_forgotten = exists().where(
-    TaskRow.owner.is_not(None), TaskRow.owner != bindparam("by"), TaskRow.lease_until < bindparam("now")
-)
+_forgotten = exists().where(TaskRow.owner.is_not(None), TaskRow.lease_until < bindparam("now"))
 _work = select(or_(_wanted, _forgotten))
 _oldest_due = (
     select(TaskRow.not_before)
@@ -72,7 +70,10 @@ _release = (
 )
 _release_some = _release.where(TaskRow.owner == bindparam("by"), TaskRow.id.in_(bindparam("ids", expanding=True)))
 _release_owned = _release.where(TaskRow.owner.in_(bindparam("owners", expanding=True)))
-_release_expired = _release.where(TaskRow.owner != bindparam("by"), TaskRow.lease_until < bindparam("now"))
+_release_expired = _release.where(TaskRow.lease_until < bindparam("now"))
+_release_expired_but_own = _release_expired.where(
+    or_(TaskRow.owner != bindparam("by"), TaskRow.id.not_in(bindparam("busy", expanding=True)))
+)
 
 
 def may_have(running: int, free: int) -> int:
@@ -140,9 +141,9 @@ def _due_tasks(
     return [(id, project) for id, project in conn.execute(query, values)]
 
 
-def has_work(conn: Connection, owner: str, now: float) -> bool:
+def has_work(conn: Connection, now: float) -> bool:
     """Whether `claim` or `release_expired` may find something: a read, which disturbs nobody."""
-    return bool(conn.scalar(_work, {"now": now, "by": owner}))
+    return bool(conn.scalar(_work, {"now": now}))
 
 
 def next_due(conn: Connection, now: float) -> float | None:
@@ -176,6 +177,11 @@ def release_owned(conn: Connection, owners: Collection[str], now: float) -> int:
     return conn.execute(_release_owned, {"owners": list(owners), "now": now}).rowcount
 
 
-def release_expired(conn: Connection, owner: str, now: float) -> int:
-    """Release the leases of processes other than `owner` that were not renewed in time."""
-    return conn.execute(_release_expired, {"by": owner, "now": now}).rowcount
+def release_expired(conn: Connection, owner: str, now: float, busy: Collection[int] = ()) -> int:
+    """Release the leases that were not renewed in time, except those of `owner` on the tasks in `busy`, which it runs.
+
+    It does not run all that it has a lease on: a claim may have been committed and the answer lost.
+    """
+    if not busy:
+        return conn.execute(_release_expired, {"now": now}).rowcount
+    return conn.execute(_release_expired_but_own, {"by": owner, "now": now, "busy": list(busy)}).rowcount

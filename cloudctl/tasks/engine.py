@@ -236,7 +236,7 @@ class Engine(Service):
     def _rest(self, conn: Connection) -> Found | None:
         """What `_find` would return if there is nothing to do, else None. Clients poll, and this runs each second."""
         now = conn.now()
-        if claims.has_work(conn, self.owner, now):
+        if claims.has_work(conn, now):
             return None
         return Found([], True, now, claims.next_due(conn, now), None)
 
@@ -249,7 +249,7 @@ class Engine(Service):
         if dropped:
             self._release(conn, dropped)
         if sweep:
-            claims.release_expired(conn, self.owner, now)
+            claims.release_expired(conn, self.owner, now, running)
         rows: list[TaskRow] = []
         are_left = False
         if free > 0:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import insert, update
 from sqlalchemy.exc import IntegrityError, OperationalError
+from twisted.internet.defer import fail
 
 from cloudctl.tasks import Context, Transient, Wait, queue
 from cloudctl.tasks.claims import PORTION, may_have
@@ -192,6 +193,30 @@ def test_a_dead_process_loses_its_tasks_when_their_leases_end(bare: Scene) -> No
     assert (bare.did, row.owner, row.fence) == (["build"] * 2, bare.engine.owner, 2)
     waiting[1].opened.callback(None)
     assert bare.state(task_id) == "done"
+
+
+def test_a_task_whose_claim_was_committed_and_not_answered_runs_when_its_lease_ends(
+    bare: Scene, logged_failures: LoggedFailures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (gate,) = gates(bare, "long", 1)
+    bare.workflow("build", bare.step("build"))
+    engine = bare.start()
+    long_id = bare.done("long", "another")
+    run = bare.db.run
+
+    def unanswered(fn: Any, *args: Any) -> Any:
+        monkeypatch.setattr(bare.db, "run", run)
+        run(fn, *args)
+        return fail(OperationalError("COMMIT", (), Exception("the connection is lost")))
+
+    monkeypatch.setattr(bare.db, "run", unanswered)
+    task_id = bare.done("build")
+    assert len(logged_failures.flush(OperationalError)) == 1
+    assert (bare.row(task_id).owner, bare.did) == (engine.owner, ["long"])
+    bare.advance(32.0)
+    assert (bare.state(task_id), bare.did) == ("done", ["long", "build"])
+    assert (bare.row(long_id).owner, bare.row(long_id).fence) == (engine.owner, 1)
+    gate.opened.callback(None)
 
 
 def test_a_process_that_was_frozen_past_its_lease_writes_nothing(bare: Scene) -> None:

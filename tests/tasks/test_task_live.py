@@ -421,7 +421,7 @@ async def test_a_claim_reads_neither_the_history_nor_the_whole_queue(databases: 
         explain = "EXPLAIN QUERY PLAN " if db.is_sqlite else "EXPLAIN "
         with asked() as seen:
             # As it is done at each poll: the claim itself would leave nothing to claim.
-            assert claims.has_work(conn, "me", 2.0)
+            assert claims.has_work(conn, 2.0)
             assert len(claims.claim(conn, "me", 2.0, 30.0, 8)[0]) == 8
         looks = [(text, values) for text, values in seen if text.startswith("SELECT")]
         assert len(looks) == 2
