@@ -23,6 +23,7 @@ from cloudctl.db.wishes import Wishes
 RETRYABLE_SQLSTATES = {"40001", "40P01", "55P03", "26000"}
 # What `json` refuses is refused, rather than written in orjson's own way.
 AS_PYTHONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+COMMIT = "COMMIT"
 # Statements that a connection keeps prepared.
 PREPARED = 1024
 
@@ -98,12 +99,12 @@ class Held:
 
     def commit(self) -> None:
         if self.is_sqlite:
-            self.command("COMMIT")
+            self.command(COMMIT)
             return
         try:
             self.driver.commit()
         except self._errors as error:
-            raise self.translated("COMMIT", error) from error
+            raise self.translated(COMMIT, error) from error
 
     def rollback(self) -> None:
         """Roll back. Does nothing if the connection is gone, or if SQLite has rolled back by itself."""
@@ -195,7 +196,10 @@ def _plans(_name: str, _version: object, _style: str, first: _Same) -> Plans:
 
 
 def is_transient(error: DBAPIError) -> bool:
-    """Whether the same transaction may succeed if it is run again."""
-    if getattr(error.orig, "sqlstate", None) in RETRYABLE_SQLSTATES or error.connection_invalidated:
+    """Whether the same transaction may succeed if it is run again, and has certainly not been committed."""
+    if getattr(error.orig, "sqlstate", None) in RETRYABLE_SQLSTATES:
         return True
+    if error.connection_invalidated:
+        # Whether a COMMIT took effect is not known if its answer is lost.
+        return error.statement != COMMIT
     return isinstance(error, OperationalError) and "database is locked" in str(error.orig)

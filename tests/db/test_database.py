@@ -140,6 +140,55 @@ async def test_a_conflict_with_another_transaction_is_tried_again_some_times(
     assert len(calls) == 8
 
 
+async def test_what_may_have_been_committed_is_not_done_again(
+    postgresql_url: str, reactor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = Database.open(postgresql_url, reactor)
+    db.startService()
+    things.create(db.engine)
+    runs: list[int] = []
+
+    def adding(conn: Connection) -> None:
+        runs.append(len(runs))
+        add(conn, f"thing {len(runs)}")
+        driver, commit = conn.driver, conn.driver.commit
+
+        def unanswered() -> None:
+            commit()
+            driver.close()
+            raise db.engine.dialect.loaded_dbapi.OperationalError("server closed the connection unexpectedly")
+
+        if len(runs) == 1:
+            monkeypatch.setattr(driver, "commit", unanswered)
+
+    try:
+        with pytest.raises(OperationalError, match="closed the connection"):
+            await db.run(adding)
+        assert await db.read(names) == ["thing 1"]
+    finally:
+        db.stopService()
+
+
+async def test_a_connection_that_is_lost_before_the_commit_is_replaced(postgresql_url: str, reactor: Any) -> None:
+    db = Database.open(postgresql_url, reactor)
+    db.startService()
+    things.create(db.engine)
+    runs: list[int] = []
+
+    def adding(conn: Connection) -> None:
+        runs.append(len(runs))
+        add(conn, f"thing {len(runs)}")
+        if len(runs) == 1:
+            conn.driver.close()
+            add(conn, "another")
+
+    try:
+        await db.run(adding)
+        assert await db.read(names) == ["thing 2"]
+    finally:
+        db.stopService()
+
+
 async def test_other_database_errors_are_raised_at_once(db: Database) -> None:
     calls = []
 
