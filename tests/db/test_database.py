@@ -48,6 +48,16 @@ def db(request: pytest.FixtureRequest, reactor: Any, tmp_path: Path) -> Iterator
         db = Database.open(f"sqlite:///{tmp_path / 'folder' / 'cloud.db'}", reactor)
     else:
         db = Database.open(str(request.getfixturevalue("postgresql_url")), reactor)
+    yield from started(db)
+
+
+@pytest.fixture
+def postgresql(postgresql_url: str, reactor: Any) -> Iterator[Database]:
+    yield from started(Database.open(postgresql_url, reactor))
+
+
+def started(db: Database) -> Iterator[Database]:
+    """With the tables of these tests."""
     db.startService()
     things.create(db.engine)
     yield db
@@ -141,11 +151,8 @@ async def test_a_conflict_with_another_transaction_is_tried_again_some_times(
 
 
 async def test_what_may_have_been_committed_is_not_done_again(
-    postgresql_url: str, reactor: Any, monkeypatch: pytest.MonkeyPatch
+    postgresql: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    db = Database.open(postgresql_url, reactor)
-    db.startService()
-    things.create(db.engine)
     runs: list[int] = []
 
     def adding(conn: Connection) -> None:
@@ -156,23 +163,17 @@ async def test_what_may_have_been_committed_is_not_done_again(
         def unanswered() -> None:
             commit()
             driver.close()
-            raise db.engine.dialect.loaded_dbapi.OperationalError("server closed the connection unexpectedly")
+            raise postgresql.engine.dialect.loaded_dbapi.OperationalError("server closed the connection unexpectedly")
 
         if len(runs) == 1:
             monkeypatch.setattr(driver, "commit", unanswered)
 
-    try:
-        with pytest.raises(OperationalError, match="closed the connection"):
-            await db.run(adding)
-        assert await db.read(names) == ["thing 1"]
-    finally:
-        db.stopService()
+    with pytest.raises(OperationalError, match="closed the connection"):
+        await postgresql.run(adding)
+    assert await postgresql.read(names) == ["thing 1"]
 
 
-async def test_a_connection_that_is_lost_before_the_commit_is_replaced(postgresql_url: str, reactor: Any) -> None:
-    db = Database.open(postgresql_url, reactor)
-    db.startService()
-    things.create(db.engine)
+async def test_a_connection_that_is_lost_before_the_commit_is_replaced(postgresql: Database) -> None:
     runs: list[int] = []
 
     def adding(conn: Connection) -> None:
@@ -182,11 +183,8 @@ async def test_a_connection_that_is_lost_before_the_commit_is_replaced(postgresq
             conn.driver.close()
             add(conn, "another")
 
-    try:
-        await db.run(adding)
-        assert await db.read(names) == ["thing 2"]
-    finally:
-        db.stopService()
+    await postgresql.run(adding)
+    assert await postgresql.read(names) == ["thing 2"]
 
 
 async def test_other_database_errors_are_raised_at_once(db: Database) -> None:
