@@ -70,9 +70,9 @@ _release = (
 )
 _release_some = _release.where(TaskRow.owner == bindparam("by"), TaskRow.id.in_(bindparam("ids", expanding=True)))
 _release_owned = _release.where(TaskRow.owner.in_(bindparam("owners", expanding=True)))
-_release_expired = _release.where(TaskRow.lease_until < bindparam("now"))
-_release_expired_but_own = _release_expired.where(
-    or_(TaskRow.owner != bindparam("by"), TaskRow.id.not_in(bindparam("busy", expanding=True)))
+_release_expired = _release.where(
+    TaskRow.lease_until < bindparam("now"),
+    or_(TaskRow.owner != bindparam("by"), TaskRow.id.not_in(bindparam("busy", expanding=True))),
 )
 
 
@@ -177,11 +177,9 @@ def release_owned(conn: Connection, owners: Collection[str], now: float) -> int:
     return conn.execute(_release_owned, {"owners": list(owners), "now": now}).rowcount
 
 
-def release_expired(conn: Connection, owner: str, now: float, busy: Collection[int] = ()) -> int:
+def release_expired(conn: Connection, owner: str, now: float, busy: Collection[int]) -> int:
     """Release the leases that were not renewed in time, except those of `owner` on the tasks in `busy`, which it runs.
 
     It does not run all that it has a lease on: a claim may have been committed and the answer lost.
     """
-    if not busy:
-        return conn.execute(_release_expired, {"now": now}).rowcount
-    return conn.execute(_release_expired_but_own, {"by": owner, "now": now, "busy": list(busy)}).rowcount
+    return conn.execute(_release_expired, {"by": owner, "now": now, "busy": list(busy)}).rowcount
