@@ -1,4 +1,4 @@
-"""A server gets no volume that another project accepts at that moment, on a database where transactions really meet."""
+"""Requests at once, on a database where transactions really run at once: who comes later sees what came before."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, update
 
-from cloudctl.compute import attaching, root_volumes
-from cloudctl.compute import servers as compute
+from cloudctl.compute import attaching, root_volumes, servers
 from cloudctl.compute.block_devices import VOLUME, Disks, NewDevice
 from cloudctl.compute.options import ComputeOptions
+from cloudctl.compute.states import ACTIVE
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
@@ -19,8 +19,7 @@ from cloudctl.errors import Invalid, NotFound
 from cloudctl.rest import policy
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.identity import Identity
-from cloudctl.volume import creation, states, transfers
-from cloudctl.volume.bootstrap import bootstrap
+from cloudctl.volume import bootstrap, creation, states, transfers
 from cloudctl.volume.creation import NewVolume
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import Transfer, Volume
@@ -31,7 +30,7 @@ NOW = utc(1_800_000_000)
 POLICY = policy.load(["compute", "volume"], None)
 
 
-def caller(project: str) -> Caller:
+def caller(project: str = "p") -> Caller:
     identity = Identity(user_id="u", project_id=project, roles=frozenset({"member", "reader"}))
     return Caller(identity, POLICY, NOW, "req-1")
 
@@ -39,36 +38,50 @@ def caller(project: str) -> Caller:
 @pytest.fixture
 def meanwhile(postgresql_with_tables: str) -> Iterator[Others]:
     with others(postgresql_with_tables) as made:
-        made.db.transact(False, bootstrap, NOW)
+        made.db.transact(False, bootstrap.bootstrap, NOW)
         yield made
 
 
+def server(conn: Connection, **more: Any) -> Server:
+    """A running one."""
+    values = {
+        "id": "s",
+        "project_id": "p",
+        "user_id": "u",
+        "vm_state": ACTIVE,
+        "flavor_id": "1",
+        "vcpus": 1,
+        "memory_mib": 1,
+        "host": "h1",
+        "zone": "nova",
+        "created_at": NOW,
+        "updated_at": NOW,
+        "launched_at": NOW,
+        **more,
+    }
+    conn.execute(insert(Server), values)
+    return servers.get(conn, "s")
+
+
 def offered_volume(conn: Connection) -> tuple[Transfer, str]:
-    made = creation.create(conn, caller("p"), NewVolume(size=1))
+    made = creation.create(conn, caller(), NewVolume(size=1))
     conn.execute(update(Volume).where(Volume.id == made.id).values(status=states.AVAILABLE))
-    return transfers.create(conn, caller("p"), NewTransfer(made.id))
+    return transfers.create(conn, caller(), NewTransfer(made.id))
 
 
-def server(conn: Connection) -> Server:
-    named = {"id": "s", "project_id": "p", "user_id": "u", "flavor_id": "1", "host": "h"}
-    states = {"vm_state": "active", "launched_at": NOW, "created_at": NOW, "updated_at": NOW}
-    conn.execute(insert(Server).values(vcpus=1, memory_mib=1, **named, **states))
-    return compute.get(conn, "s")
-
-
-def boot_from(conn: Connection, volume_id: str) -> Any:
+def boot_from(conn: Connection, volume_id: str) -> None:
     disks = Disks((NewDevice(VOLUME, VOLUME, volume_id, boot_index=0),), "", 0, 0)
-    return root_volumes.add_volumes(conn, caller("p"), server(conn), disks, ComputeOptions(), VolumeOptions())
+    root_volumes.add_volumes(conn, caller(), server(conn), disks, ComputeOptions(), VolumeOptions())
 
 
-def attach(conn: Connection, volume_id: str) -> Any:
+def attach(conn: Connection, volume_id: str) -> None:
     knows = {"knows_multiattach": True, "knows_shelved": True}
-    return attaching.attach_volume(conn, caller("p"), server(conn).id, volume_id, ComputeOptions(), **knows)
+    attaching.attach_volume(conn, caller(), server(conn).id, volume_id, ComputeOptions(), **knows)
 
 
 @pytest.mark.parametrize(("use", "refusal"), [(boot_from, Invalid), (attach, NotFound)])
-def test_the_former_owners_server_does_not_get_it(
-    meanwhile: Others, use: Callable[..., Any], refusal: type[Exception]
+def test_a_volume_that_another_project_accepts_meanwhile_is_not_the_servers(
+    meanwhile: Others, use: Callable[[Connection, str], None], refusal: type[Exception]
 ) -> None:
     transfer, key = meanwhile.db.transact(False, offered_volume)
     accepting = Meanwhile(
