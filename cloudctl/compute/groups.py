@@ -26,9 +26,10 @@ def not_found(group_id: str) -> NotFound:
     return NotFound(f"Instance group {group_id[:255]} could not be found.")
 
 
-def visible(conn: Connection, caller: Caller, group_id: str) -> ServerGroup:
-    """Raises NotFound."""
-    row = conn.execute(select(ServerGroup).where(ServerGroup.id == group_id)).first()
+def visible(conn: Connection, caller: Caller, group_id: str, *, lock: bool = False) -> ServerGroup:
+    """`lock`: no server joins the group before the transaction ends. Raises NotFound."""
+    query = select(ServerGroup).where(ServerGroup.id == group_id)
+    row = conn.execute(query.with_for_update() if lock else query).first()
     if row is None or (row.project_id != caller.project_id and not caller.may(ALL_PROJECTS)):
         raise not_found(group_id)
     return row
@@ -66,7 +67,7 @@ def create(conn: Connection, caller: Caller, wanted: NewGroup) -> ServerGroup:
 
 def remove(conn: Connection, caller: Caller, group_id: str) -> None:
     """Its servers remain, in no group. Raises NotFound."""
-    visible(conn, caller, group_id)
+    visible(conn, caller, group_id, lock=True)
     conn.execute(update(Server).where(Server.group_id == group_id).values(group_id=None))
     conn.execute(delete(ServerGroup).where(ServerGroup.id == group_id))
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, update
 
-from cloudctl.compute import attaching, root_volumes, servers
+from cloudctl.compute import attaching, groups, root_volumes, servers
 from cloudctl.compute.block_devices import VOLUME, Disks, NewDevice
+from cloudctl.compute.groups import NewGroup
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.states import ACTIVE
 from cloudctl.compute.tables import Server
@@ -91,3 +92,18 @@ def test_a_volume_that_another_project_accepts_meanwhile_is_not_the_servers(
     accepting.commit()
     with pytest.raises(refusal, match=r"(failed to get|could not be found)"):
         assert meanwhile.results
+
+
+def join(conn: Connection, group_id: str) -> None:
+    groups.join(conn, caller(), group_id, 1)
+    server(conn, group_id=group_id)
+
+
+def test_a_server_that_joins_a_group_while_it_is_deleted_is_in_no_group(meanwhile: Others) -> None:
+    run = meanwhile.db.transact
+    group_id = run(False, groups.create, caller(), NewGroup("g", "affinity", {})).id
+    joining = Meanwhile(meanwhile.db, join, group_id)
+    meanwhile.begin(groups.remove, caller(), group_id)
+    joining.commit()
+    assert meanwhile.results == [None]
+    assert run(True, servers.get, "s").group_id is None
