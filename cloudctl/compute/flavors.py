@@ -144,9 +144,10 @@ def change(conn: Connection, flavor: Flavor, changes: Mapping[str, Any], now: da
 
 def remove(conn: Connection, flavor_id: str) -> None:
     """Servers keep their copy. Raises NotFound."""
+    # Nobody is granted access in between: that would be access to the next flavor with this id.
+    get(conn, flavor_id, lock=True)
     conn.execute(delete(FlavorAccess).where(FlavorAccess.flavor_id == flavor_id))
-    if conn.execute(delete(Flavor).where(Flavor.id == flavor_id)).rowcount == 0:
-        raise not_found(flavor_id)
+    conn.execute(delete(Flavor).where(Flavor.id == flavor_id))
 
 
 # -- extra specs
@@ -188,7 +189,7 @@ def _projects(conn: Connection, flavor_id: str) -> list[str]:
 
 def grant(conn: Connection, flavor_id: str, project_id: str, *, public_too: bool) -> list[str]:
     """`public_too`: a grant on a public flavor is accepted (and means nothing). Raises NotFound, Conflict."""
-    if get(conn, flavor_id).is_public and not public_too:
+    if get(conn, flavor_id, lock=True).is_public and not public_too:
         raise Conflict("Can not add access to a public flavor.")
     projects = _projects(conn, flavor_id)
     if project_id in projects:

@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, update
 
-from cloudctl.compute import attaching, groups, root_volumes, servers
+from cloudctl.compute import attaching, flavors, groups, root_volumes, servers
 from cloudctl.compute.block_devices import VOLUME, Disks, NewDevice
+from cloudctl.compute.flavors import NewFlavor
 from cloudctl.compute.groups import NewGroup
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.states import ACTIVE
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
-from cloudctl.errors import Invalid, NotFound
+from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.rest import policy
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.identity import Identity
@@ -107,3 +108,32 @@ def test_a_server_that_joins_a_group_while_it_is_deleted_is_in_no_group(meanwhil
     joining.commit()
     assert meanwhile.results == [None]
     assert run(True, servers.get, "s").group_id is None
+
+
+def private_flavor(conn: Connection) -> None:
+    flavors.create(conn, NewFlavor("f", memory_mib=1, vcpus=1, disk_gib=1, id="f", is_public=False), NOW)
+
+
+def grant(conn: Connection, project: str) -> list[str]:
+    return flavors.grant(conn, "f", project, public_too=False)
+
+
+def test_access_that_is_granted_twice_at_once_is_refused_to_the_second(meanwhile: Others) -> None:
+    meanwhile.db.transact(False, private_flavor)
+    first = Meanwhile(meanwhile.db, grant, "q")
+    meanwhile.begin(grant, "q")
+    first.commit()
+    with pytest.raises(Conflict):
+        assert meanwhile.results
+    assert first.result == ["q"]
+
+
+def test_access_that_is_granted_while_a_flavor_is_deleted_does_not_outlive_it(meanwhile: Others) -> None:
+    run = meanwhile.db.transact
+    run(False, private_flavor)
+    granting = Meanwhile(meanwhile.db, grant, "q")
+    meanwhile.begin(flavors.remove, "f")
+    granting.commit()
+    assert meanwhile.results == [None]
+    run(False, private_flavor)
+    assert run(True, flavors.access, "f") == []
