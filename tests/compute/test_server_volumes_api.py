@@ -73,7 +73,15 @@ def test_devices_are_named_in_turn(demo: Asking) -> None:
     assert "/dev/vdc" in message
 
 
-@pytest.mark.parametrize(("wishes", "status"), [({"device": "vdb"}, 400), ({"device": ""}, 400), ({"x": 1}, 400)])
+@pytest.mark.parametrize(
+    ("wishes", "status"),
+    [
+        ({"device": "vdb"}, 400),
+        ({"device": ""}, 400),
+        ({"device": "/dev/vd" + 58 * "a"}, 400),  # longer than what the database stores
+        ({"x": 1}, 400),
+    ],
+)
 def test_a_wrong_attach_is_refused(demo: Asking, wishes: dict[str, Any], status: int) -> None:
     assert attach(demo, demo.boot(), demo.volume(), **wishes).status == status
 
