@@ -34,6 +34,7 @@ from cloudctl.network.options import NetworkOptions
 from cloudctl.rest.caller import Caller
 from cloudctl.volume.options import VolumeOptions
 
+NAME_LENGTH = 255
 PASSWORD_LENGTH = 12
 # Neither 0 and O nor 1 and l.
 PASSWORD_LETTERS = "".join(sorted(set(string.ascii_letters + string.digits) - set("0O1lI")))
@@ -268,9 +269,15 @@ def _group(hints: Mapping[str, Any]) -> str | None:
     return str(group) if group else None
 
 
+def _numbered(name: str, number: int) -> str:
+    """The name of one of many servers: the number is not what a long name lacks."""
+    end = f"-{number}"
+    return name[: NAME_LENGTH - len(end)] + end
+
+
 def _insert(conn: Connection, caller: Caller, wanted: NewServer, plan: _Plan, index: int) -> Server:
     server_id = new_id()
-    name = f"{wanted.name}-{index + 1}" if wanted.most > 1 else wanted.name
+    name = _numbered(wanted.name, index + 1) if wanted.most > 1 else wanted.name
     own_hostname = wanted.hostname or hostname(name, server_id, dots=wanted.dots_in_hostname)
     server = Server(
         id=server_id,

@@ -96,6 +96,11 @@ def test_many_servers_have_numbered_names_and_one_reservation(demo: Asking, admi
     assert {server["status"] for server in servers} == {"ACTIVE"}
 
 
+def test_numbered_names_are_no_longer_than_names_may_be(demo: Asking) -> None:
+    assert demo.create(name=255 * "n", max_count=2).status == 202
+    assert sorted(demo.names()) == [253 * "n" + "-1", 253 * "n" + "-2"]
+
+
 def test_the_number_is_lowered_to_what_the_quota_allows_but_not_below_the_least(demo: Asking) -> None:
     assert demo.create(min_count=2, max_count=50).status == 202
     assert len(demo.names()) == 10
