@@ -83,6 +83,12 @@ def test_quotas_are_set_for_projects_that_exist(admin: Asking) -> None:
     assert admin.put("/os-quota-sets/nobody", {"quota_set": {"cores": 1}}).status == 400
 
 
+def test_no_quota_is_set_for_a_user_whose_id_the_database_cannot_store(admin: Asking, project: str) -> None:
+    path = f"/os-quota-sets/{project}?user_id="
+    assert admin.put(path + 64 * "u", {"quota_set": {"cores": 1}}).status == 200
+    assert admin.put(path + 65 * "u", {"quota_set": {"cores": 1}}).status == 400
+
+
 def test_the_default_class_shows_the_defaults(admin: Asking, demo: Asking) -> None:
     assert admin.get("/os-quota-class-sets/default").json()["quota_class_set"]["instances"] == 10
     assert "server_groups" not in admin.get("/os-quota-class-sets/default", "2.49").json()["quota_class_set"]

@@ -35,6 +35,7 @@ OTHERS = "compute:quotas:others"
 
 # The longest project id that limits can be stored for, and so the longest key that takes its place.
 CLASS_KEY = 64
+USER_ID = 64
 
 Limit = Annotated[LooseInt, Range(UNLIMITED)]
 
@@ -253,6 +254,8 @@ def _update(
 ) -> dict[str, int]:
     if not projects.exists(conn, project_id):
         raise Invalid(f"Project ID {project_id[:64]} is not a valid project.")
+    if user_id is not None and len(user_id) > USER_ID:
+        raise Invalid(f"User ID {user_id[:64]} is not a valid user: it is longer than {USER_ID} characters.")
     of_project = quota.limits(conn, QUOTAS, project_id)
     used = quotas.used(conn, project_id, user_id or None)
     for name, limit in values.items():
