@@ -12,7 +12,7 @@ from cloudctl.compute import block_devices, kinds, networking, power, servers
 from cloudctl.compute.block_devices import VOLUME, NewDevice
 from cloudctl.compute.networking import NewInterface
 from cloudctl.compute.options import ComputeOptions
-from cloudctl.compute.root_volumes import OTHER_ZONE
+from cloudctl.compute.root_volumes import OTHER_ZONE, SHARED
 from cloudctl.compute.states import SHELVED, SHELVED_OFFLOADED
 from cloudctl.compute.tables import BlockDevice, Server, ServerInterface
 from cloudctl.db import Connection
@@ -57,7 +57,7 @@ def attach_volume(
     if not options.cross_az_attach:
         _check_zone(conn, caller, server, volume.availability_zone)
     if volume.multiattach and not knows_multiattach and volume.status == "in-use":
-        raise Invalid("Multiattach volumes are only supported starting with compute API version 2.60.")
+        raise Invalid(SHARED)
     if volume.status not in ("available", "downloading") and not (volume.multiattach and volume.status == "in-use"):
         raise Invalid(
             f"Invalid volume: volume '{volume.id}' status must be 'available'. Currently in '{volume.status}'"

@@ -22,7 +22,7 @@ from cloudctl.compute.networking import Automatic, NewInterface
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.placing import Place, asked_place
 from cloudctl.compute.remembered import remembered
-from cloudctl.compute.root_volumes import add_volumes, check_bootable, volume_zone
+from cloudctl.compute.root_volumes import add_volumes, check_bootable, check_unshared, volume_zone
 from cloudctl.compute.states import BUILDING, SCHEDULING
 from cloudctl.compute.tables import Flavor, Server
 from cloudctl.db import Connection
@@ -55,6 +55,7 @@ class NewServer:
     image_id: str = ""
     networks: Sequence[NewInterface] | Automatic = ()
     devices: Sequence[NewDevice] = ()
+    knows_multiattach: bool = False  # or else no volume is shared with another server
     description: str | None = None
     hostname: str | None = None
     dots_in_hostname: bool = False
@@ -156,6 +157,8 @@ def _plan(
     disks = arrange(devices, image_id, flavor.ephemeral_gib, flavor.swap_mib, options)
     if not image_id:  # a request with an image as well as the volume vouches for what is, or will be, on it
         check_bootable(conn, caller, disks.volumes)
+    if not wanted.knows_multiattach:
+        check_unshared(conn, caller, disks.volumes)
     if disks.image_id and not flavor.disk_gib and not caller.may("compute:servers:create:zero_disk_flavor"):
         raise Forbidden("Only volume-backed servers are allowed for flavors with zero disk.")
     public_key = own_public_key(conn, caller, wanted.key_name)

@@ -18,11 +18,12 @@ from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.rest.caller import Caller
-from cloudctl.volume import attachments, creation, volumes
+from cloudctl.volume import attachments, creation, states, volumes
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import Volume
 
 OTHER_ZONE = "The availability zone between the server and its attached volumes do not match"
+SHARED = "Multiattach volumes are only supported starting with compute API version 2.60."
 
 
 def volume_zone(
@@ -56,6 +57,15 @@ def check_bootable(conn: Connection, caller: Caller, devices: Sequence[NewDevice
             volume = _volume(conn, caller, device)
             if not volume.bootable:
                 raise Invalid(f"Block Device {volume.id} is not bootable.")
+
+
+def check_unshared(conn: Connection, caller: Caller, devices: Sequence[NewDevice]) -> None:
+    """Raises Invalid if another server has one of the existing volumes."""
+    for device in devices:
+        if device.source_type == VOLUME:
+            volume = _volume(conn, caller, device)
+            if volume.multiattach and volume.status == states.IN_USE:
+                raise Invalid(SHARED)
 
 
 def _volume(conn: Connection, caller: Caller, device: NewDevice, *, lock: bool = False) -> Any:

@@ -311,6 +311,21 @@ def test_volume_quota_is_told_as_the_compute_service_tells_it(demo: Asking) -> N
     assert refusal(demo.create(imageRef=None, block_device_mapping_v2=devices))[:2] == (413, "entityTooLarge")
 
 
+def test_a_volume_is_shared_only_from_the_version_on_that_knows_it(demo: Asking, admin: Asking) -> None:
+    shared = {"name": "shared", "extra_specs": {"multiattach": "<is> True"}}
+    assert admin.client.post("/volume/v3/types", {"volume_type": shared}).status == 200
+    volume_id = demo.volume(volume_type="shared")
+    devices = bdm(source_type="volume", uuid=volume_id, destination_type="volume", boot_index=-1)
+    devices += bdm(source_type="image", uuid=demo.image, destination_type="local")
+    demo.boot(block_device_mapping_v2=devices)
+    said = "Multiattach volumes are only supported starting with compute API version 2.60."
+    other = demo.boot()
+    assert refusal(attach(demo, other, volume_id, "2.59")) == (400, "badRequest", said)
+    assert refusal(demo.create("2.59", block_device_mapping_v2=devices)) == (400, "badRequest", said)
+    assert demo.create("2.60", block_device_mapping_v2=devices).status == 202
+    assert attach(demo, other, volume_id, "2.60").status == 200
+
+
 def test_a_strangers_volume_is_not_there(demo: Asking, stranger: Asking) -> None:
     volume_id = stranger.volume()
     assert attach(demo, demo.boot(), volume_id).status == 404

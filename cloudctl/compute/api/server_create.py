@@ -44,6 +44,7 @@ def wanted(request: CreateRequest, version: Version, options: ComputeOptions) ->
         image_id=image_id,
         networks=_networks(body.networks, version, options),
         devices=devices,
+        knows_multiattach=version in gates.MULTIATTACH,
         description=_description(body, version),
         hostname=_hostname(body, version),
         dots_in_hostname=version in gates.FULL_HOSTNAME,
