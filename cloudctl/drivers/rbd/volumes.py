@@ -128,11 +128,16 @@ class RbdVolumes:
     async def ensure_created(self, spec: VolumeSpec) -> None:
         async with self.locks.hold("life", spec.id):
             await self.bases.demand_room()
-            if await self.ceph.find(volume(spec.id)) is not None:
-                return
             making = MAKING + written(spec.id)
-            await self._fill(making, spec)
-            await self.ceph.rbd("rename", self.ceph.path(making), self.ceph.path(volume(spec.id)))
+            try:
+                await self._fill(making, spec)
+                await self.ceph.rbd("rename", self.ceph.path(making), self.ceph.path(volume(spec.id)))
+            except DriverError:
+                # Perhaps it has been made already, and its source is gone. Nobody looks first: of the time that a clone
+                # takes, each program's start is a quarter.
+                if await self.ceph.find(volume(spec.id)) is None:
+                    raise
+                await self.bases.remove(making)
 
     async def _fill(self, making: str, spec: VolumeSpec) -> None:
         ceph, size = self.ceph, spec.size_gib * GIB

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from attrs import evolve
 
-from cloudctl.drivers.errors import Busy, DriverError, InUse, NoCapacity, UnknownVolume, Unreachable
+from cloudctl.drivers.errors import Busy, DriverError, InUse, NoCapacity, UnknownSnapshot, UnknownVolume, Unreachable
 from cloudctl.drivers.rbd.disk import rbd_disk
 from cloudctl.drivers.specs import ImageSource, SnapshotSpec, VolumeSpec, VolumeState
 from tests.drivers.rbd.cluster import POOL, Cluster
@@ -113,6 +113,23 @@ async def test_what_was_left_half_made_is_made_anew_and_what_was_half_filled_hol
     await successor.connect(ID, "host")
     assert await successor.observe(ID) == VolumeState(ID, 1, ("host",))
     assert await content(successor, tmp_path, ID) == b"whole"
+
+
+async def test_a_volume_that_is_made_again_is_kept_even_if_its_source_is_gone(
+    make: Callable[..., Any], tmp_path: Path
+) -> None:
+    driver = await opened(make, tmp_path)
+    await driver.ensure_created(VolumeSpec(ID, 1, image=image(tmp_path, b"whole")))
+    await driver.ensure_snapshot(SnapshotSpec(SNAPSHOT, ID))
+    clone = VolumeSpec(OTHER, 1, snapshot_id=SNAPSHOT)
+    await driver.ensure_created(clone)
+    await driver.ensure_created(clone)
+    await driver.ensure_snapshot_absent(SNAPSHOT)
+    await driver.ensure_created(clone)
+    assert await content(driver, tmp_path, OTHER) == b"whole"
+    assert sorted(await driver.ceph.names()) == ["image-image", "volume-volume%20a", "volume-volume%2Fb"]
+    with pytest.raises(UnknownSnapshot):
+        await driver.ensure_created(evolve(clone, id=THIRD))
 
 
 async def test_a_snapshot_that_a_killed_process_copied_goes_with_the_next_copy(
