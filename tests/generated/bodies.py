@@ -23,11 +23,12 @@ JUNK = st.one_of(
     st.text(max_size=20),
     st.lists(st.integers(), max_size=3),
     st.dictionaries(st.text(max_size=5), st.none() | st.text(max_size=5) | st.integers(), max_size=3),
-    st.just([[[[[[[[[[]]]]]]]]]]),
+    st.builds(lambda: [[[[[[[[[[]]]]]]]]]]),  # a new one each time, since `spoiled` changes what it is given
 )
 WORDS = st.sampled_from(
     ("a", "first", "10.0.0.0/24", "10.0.0.5", "fe80::1", "raw", "bare", "nova", "default", "1", *UUIDS)
 )
+LONG = st.sampled_from((17 * "x", 33 * "x", 65 * "x", 256 * "x"))  # longer than most columns
 
 
 def values(type_: Any) -> st.SearchStrategy[Any]:
@@ -50,7 +51,7 @@ def values(type_: Any) -> st.SearchStrategy[Any]:
 
 
 SCALARS: dict[Any, st.SearchStrategy[Any]] = {
-    str: st.one_of(WORDS, st.text(max_size=12)),
+    str: st.one_of(WORDS, LONG, st.text(max_size=12)),
     int: st.integers(-2, 2**33),
     float: st.floats(allow_nan=False, allow_infinity=False),
     bool: st.booleans(),
@@ -65,7 +66,8 @@ def _annotated(type_: Any, notes: tuple[Any, ...]) -> st.SearchStrategy[Any]:
         if isinstance(note, Loose):
             return values(type_) | st.sampled_from(("1", "true", "no", "x"))
         if isinstance(note, Length) and type_ is str:
-            return st.one_of(WORDS, st.text(min_size=note.minimum, max_size=min(note.maximum, note.minimum + 10)))
+            text = st.text(min_size=note.minimum, max_size=min(note.maximum, note.minimum + 10))
+            return st.one_of(WORDS, LONG, text)
     return values(type_)
 
 
