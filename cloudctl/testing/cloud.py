@@ -29,6 +29,7 @@ from cloudctl.image.store import ImageStore
 from cloudctl.log_levels import LogLevels
 from cloudctl.tasks.tables import OPEN, TaskRow
 from cloudctl.testing.http import Response, request
+from cloudctl.testing.limits import limited
 
 PASSWORDS = {"admin": "admin-secret", "demo": "demo-secret"}
 # A cloud settles within this many virtual seconds, or never.
@@ -62,9 +63,12 @@ def connection(cloud: Cloud) -> Any:
 
 @lru_cache(maxsize=4)
 def without_rows(_tables: int) -> bytes:
-    """A database with all tables; the argument is their number by now, since a test's module may add some."""
+    """A database with all tables, as limited as PostgreSQL's.
+
+    The argument is their number by now, since a test's module may add some.
+    """
     db = Database.in_memory(Clock())
-    db.transact(False, lambda conn: metadata.create_all(conn.alchemy))
+    db.transact(False, lambda conn: limited(metadata).create_all(conn.alchemy))
     return bytes(db.connections.get().driver.serialize())
 
 
@@ -81,6 +85,7 @@ def fresh(start: float) -> Snapshot:
     clock = Clock()
     clock.rightNow = start
     cloud = Cloud.in_memory(build({}, SECTIONS, Path("/nonexistent")), clock)
+    connection(cloud).deserialize(without_rows(len(metadata.tables)))
     cloud.prepare(PASSWORDS)
     cloud.startService()
     snapshot = Snapshot.of(cloud)
