@@ -40,6 +40,7 @@ _use = (
 _new = insert(Allocation)
 _new_consumer = insert(Consumer)
 _consumer = select(Consumer).where(Consumer.id == bindparam("by"))
+_locked = _consumer.with_for_update()
 _raise = update(Consumer).where(Consumer.id == bindparam("by")).values(generation=Consumer.generation + 1)
 _held = (
     select(Allocation)
@@ -117,18 +118,18 @@ def take(conn: Connection, owner: Owner, provider_id: str, amounts: Amounts) -> 
 
 def release(conn: Connection, consumer_id: str) -> None:
     """Give back everything the consumer has, and forget it. Repeating it does nothing."""
-    shares = held(conn, consumer_id)
-    if not shares:
+    # It comes first, so that of two at once only one gives anything back.
+    if not conn.execute(_forget, {"by": consumer_id}).rowcount:
         return
+    shares = held(conn, consumer_id)
     for provider_id in sorted(shares):
         conn.execute(_lock, {"of": provider_id, "more": -1})
     _give_back(conn, consumer_id, shares)
-    conn.execute(_forget, {"by": consumer_id})
 
 
 def hand_over(conn: Connection, from_id: str, to_id: str, type: str) -> None:
     """Give all that one consumer has to another, which must have nothing of these providers. May be repeated."""
-    old = find_consumer(conn, from_id)
+    old = conn.execute(_locked, {"by": from_id}).first()
     if old is None:
         return
     if find_consumer(conn, to_id) is None:
@@ -145,11 +146,11 @@ def replace(conn: Connection, wanted: Sequence[NewAllocations]) -> None:
     Raises Contended for a consumer of another generation, Conflict if it does not fit, Invalid for a provider or a
     class that does not exist. The caller rolls the transaction back.
     """
-    for each in wanted:
-        _check_generation(conn, each)
+    # Consumers before providers, and each in one order, so that no two wait for each other.
+    in_order = sorted(wanted, key=lambda each: each.owner.consumer_id)
+    new = {each.owner.consumer_id for each in in_order if _lock_or_make(conn, each)}
     before = {each.owner.consumer_id: held(conn, each.owner.consumer_id) for each in wanted}
     providers = {provider_id for each in wanted for provider_id in (*each.shares, *before[each.owner.consumer_id])}
-    # In one order, so that no two wait for each other.
     for provider_id in sorted(providers):
         if not conn.execute(_lock, {"of": provider_id, "more": 0}).rowcount:
             raise Invalid(f"Allocation for resource provider '{provider_id[:64]}' that does not exist.")
@@ -159,10 +160,10 @@ def replace(conn: Connection, wanted: Sequence[NewAllocations]) -> None:
             conn.execute(_count, [{"of": provider_id, "more": -1} for provider_id in mine])
             _give_back(conn, each.owner.consumer_id, mine)
     for each in wanted:
-        _put(conn, each)
+        _put(conn, each, each.owner.consumer_id in new)
 
 
-def _put(conn: Connection, wanted: NewAllocations) -> None:
+def _put(conn: Connection, wanted: NewAllocations, is_new: bool) -> None:
     owner = wanted.owner
     if not wanted.shares:
         conn.execute(_forget, {"by": owner.consumer_id})
@@ -174,32 +175,33 @@ def _put(conn: Connection, wanted: NewAllocations) -> None:
                 raise Conflict(f"Unable to allocate inventory of {name} on resource provider {provider_id}: {why}.")
         conn.execute(_count, {"of": provider_id, "more": 1})
         _write(conn, owner.consumer_id, provider_id, amounts)
-    try:
-        with conn.begin_nested():
-            _ensure_consumer(conn, owner)
-    except IntegrityError:
-        raise Contended("consumer generation conflict - it was made at the same time") from None
+    if not is_new:
+        _ensure_consumer(conn, owner)
 
 
-def _check_generation(conn: Connection, wanted: NewAllocations) -> None:
+def _lock_or_make(conn: Connection, wanted: NewAllocations) -> bool:
+    """Whether the consumer is new. Nobody else changes it before the transaction ends. Raises Contended."""
+    owner = wanted.owner
+    while (found := conn.execute(_locked, {"by": owner.consumer_id}).first()) is None:
+        _check_generation(wanted, None)
+        if not wanted.shares:
+            return False
+        try:
+            with conn.begin_nested():
+                conn.execute(_new_consumer, {"id": owner.consumer_id, **_said(owner), "generation": 0})
+        except IntegrityError:
+            continue  # another transaction has just made it
+        return True
+    _check_generation(wanted, found.generation)
+    return False
+
+
+def _check_generation(wanted: NewAllocations, generation: int | None) -> None:
     """Raises Contended."""
-    if not wanted.checked:
-        return
-    found = find_consumer(conn, wanted.owner.consumer_id)
-    generation = None if found is None else found.generation
-    if generation != wanted.generation:
+    if wanted.checked and generation != wanted.generation:
         raise Contended(
             f"consumer generation conflict - expected {_told(generation)} but got {_told(wanted.generation)}"
         )
-    if (
-        found is not None
-        and not conn.execute(
-            update(Consumer)
-            .where(Consumer.id == found.id, Consumer.generation == found.generation)
-            .values(generation=found.generation)
-        ).rowcount
-    ):
-        raise Contended("consumer generation conflict - it was changed at the same time")
 
 
 def _told(generation: int | None) -> str:
@@ -208,13 +210,17 @@ def _told(generation: int | None) -> str:
 
 def _ensure_consumer(conn: Connection, owner: Owner) -> None:
     """Make sure that the consumer exists; if it did, raise its generation."""
-    said = {"project_id": owner.project_id, "user_id": owner.user_id, "type": owner.type}
+    said = _said(owner)
     if conn.execute(_raise, {"by": owner.consumer_id}).rowcount:
         # Old clients do not name the owner: it stays the same.
         if changed := {name: value for name, value in said.items() if value}:
             conn.execute(update(Consumer).where(Consumer.id == owner.consumer_id).values(changed))
     else:
         conn.execute(_new_consumer, {"id": owner.consumer_id, **said, "generation": 0})
+
+
+def _said(owner: Owner) -> dict[str, str]:
+    return {"project_id": owner.project_id, "user_id": owner.user_id, "type": owner.type}
 
 
 def _write(conn: Connection, consumer_id: str, provider_id: str, amounts: Amounts) -> None:

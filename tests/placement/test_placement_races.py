@@ -1,0 +1,92 @@
+"""Two transactions at once on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from cloudctl.db import Connection
+from cloudctl.errors import CloudError
+from cloudctl.placement import allocations
+from cloudctl.placement.allocations import NewAllocations, Owner
+from cloudctl.placement.tables import Inventory
+from tests.meanwhile import Others, others
+from tests.placement.test_allocation_properties import check, fill
+
+
+@pytest.fixture
+def other(postgresql_with_tables: str) -> Iterator[Others]:
+    with others(postgresql_with_tables) as made:
+        made.db.transact(False, fill)
+        yield made
+
+
+def refused(fn: Callable[..., Any]) -> Callable[..., str]:
+    """`fn`, returning the name of the error that refuses it."""
+
+    def run(conn: Connection, *args: Any) -> str:
+        try:
+            with conn.begin_nested():
+                fn(conn, *args)
+        except CloudError as error:
+            return type(error).__name__
+        return ""
+
+    return run
+
+
+def at_once(other: Others, first: Callable[[Connection], Any], second: Callable[[Connection], Any]) -> str:
+    """`second` begins when `first` has done its work and not committed yet; the name of the error that refuses it."""
+
+    def both(conn: Connection) -> None:
+        first(conn)
+        other.begin(refused(second))
+
+    other.db.transact(False, both)
+    (result,) = other.results
+    return str(result)
+
+
+def shares(consumer: str, amount: int, generation: int | None = None, *, checked: bool = True) -> Callable[..., None]:
+    new = NewAllocations(Owner(consumer, "p"), {"a": {"VCPU": amount}} if amount else {}, generation, checked)
+    return lambda conn: allocations.replace(conn, [new])
+
+
+def release(conn: Connection) -> None:
+    allocations.release(conn, "one")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "error"),
+    [
+        (shares("one", 1), shares("one", 2), "Contended"),
+        (shares("one", 1, checked=False), shares("one", 2, checked=False), ""),
+        (shares("one", 1, checked=False), shares("one", 2), "Contended"),
+    ],
+)
+def test_a_consumer_is_new_once(other: Others, first: Any, second: Any, error: str) -> None:
+    assert at_once(other, first, second) == error
+    other.db.transact(True, check)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "error", "used"),
+    [
+        (release, release, "", 0),
+        (release, shares("one", 2, checked=False), "", 2),
+        (release, shares("one", 2, 0), "Contended", 0),
+        (shares("one", 1, checked=False), release, "", 0),
+        (shares("one", 1, checked=False), shares("one", 2, checked=False), "", 2),
+        (shares("one", 0, 0), release, "", 0),
+        (lambda conn: allocations.hand_over(conn, "one", "two", "MIGRATION"), release, "", 3),
+    ],
+)
+def test_a_consumer_gives_back_what_it_has(other: Others, first: Any, second: Any, error: str, used: int) -> None:
+    other.db.transact(False, shares("one", 3))
+    assert at_once(other, first, second) == error
+    other.db.transact(True, check)
+    mine = Inventory.provider_id == "a", Inventory.resource_class == "VCPU"
+    assert other.db.transact(True, lambda conn: conn.scalar(select(Inventory.used).where(*mine))) == used
