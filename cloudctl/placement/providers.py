@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from attrs import asdict, frozen
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
@@ -37,6 +37,8 @@ _next = (
     .where(Provider.id == bindparam("wanted"), Provider.generation == bindparam("known"))
     .values(generation=Provider.generation + 1, updated_at=bindparam("at"))
 )
+# A tree is several rows, and who changes one looks at more than it writes.
+_turn = select(func.pg_advisory_xact_lock(func.hashtextextended("placement/trees", 0)))
 
 
 @frozen
@@ -77,9 +79,11 @@ def get(conn: Connection, provider_id: str) -> Provider:
 
 def create(conn: Connection, new: NewProvider, now: datetime) -> Provider:
     """Raises Invalid for a parent that does not exist, Conflict for a name or an id that is taken."""
-    id = new.id or new_id()
-    root_id = id if new.parent_id is None else _parent(conn, new.parent_id).root_id
-    row = {"id": id, "name": new.name, "parent_id": new.parent_id, "root_id": root_id}
+    id, root_id = new.id or new_id(), None
+    if new.parent_id is not None:
+        _take_turn(conn)
+        root_id = _parent(conn, new.parent_id).root_id
+    row = {"id": id, "name": new.name, "parent_id": new.parent_id, "root_id": root_id or id}
     try:
         with conn.begin_nested():
             conn.execute(insert(Provider).values(**row, created_at=now, updated_at=now))
@@ -89,7 +93,13 @@ def create(conn: Connection, new: NewProvider, now: datetime) -> Provider:
 
 
 def change(conn: Connection, provider: Provider, changes: Mapping[str, Any], now: datetime, moves: bool) -> Provider:
-    """`name`, `parent_id`. `moves`: a provider with a parent may get another, or none. Raises Invalid, Conflict."""
+    """`name`, `parent_id`. `moves`: a provider with a parent may get another, or none.
+
+    Raises NotFound, Invalid, Conflict.
+    """
+    if "parent_id" in changes:
+        _take_turn(conn)
+        provider = get(conn, provider.id)
     parent_id = changes.get("parent_id", provider.parent_id)
     try:
         with conn.begin_nested():
@@ -102,6 +112,12 @@ def change(conn: Connection, provider: Provider, changes: Mapping[str, Any], now
             raise Invalid("re-parenting a provider is not currently allowed.")
         _move(conn, provider, parent_id)
     return get(conn, provider.id)
+
+
+def _take_turn(conn: Connection) -> None:
+    """Nobody else changes trees before the transaction ends. What was read of them before may be out of date."""
+    if conn.dialect.name == "postgresql":
+        conn.execute(_turn)
 
 
 def _move(conn: Connection, provider: Provider, parent_id: str | None) -> None:
@@ -140,7 +156,9 @@ def _taken(name: str) -> Conflict:
 
 
 def remove(conn: Connection, provider: Provider) -> None:
-    """Raises Conflict while it has children, consumers have a share of it, or it is a host."""
+    """Raises NotFound, Conflict while it has children, consumers have a share of it, or it is a host."""
+    _take_turn(conn)
+    provider = get(conn, provider.id)
     if conn.execute(select(Provider.id).where(Provider.parent_id == provider.id).limit(1)).first() is not None:
         raise Conflict(
             f"Unable to delete parent resource provider {provider.id}: It has child resource providers.",

@@ -1,4 +1,4 @@
-"""Two transactions at once on PostgreSQL."""
+"""Two transactions at once on PostgreSQL: what is taken is what is held, and trees stay whole."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ import pytest
 from sqlalchemy import select
 
 from cloudctl.db import Connection
+from cloudctl.db.columns import utc
 from cloudctl.errors import CloudError
-from cloudctl.placement import allocations
+from cloudctl.placement import allocations, candidates, providers
 from cloudctl.placement.allocations import NewAllocations, Owner
-from cloudctl.placement.tables import Inventory
+from cloudctl.placement.candidates import Group, Request
+from cloudctl.placement.providers import NewProvider
+from cloudctl.placement.tables import Inventory, Provider
 from tests.meanwhile import Others, others
 from tests.placement.test_allocation_properties import check, fill
+
+NOW = utc(0)
 
 
 @pytest.fixture
@@ -90,3 +95,46 @@ def test_a_consumer_gives_back_what_it_has(other: Others, first: Any, second: An
     other.db.transact(True, check)
     mine = Inventory.provider_id == "a", Inventory.resource_class == "VCPU"
     assert other.db.transact(True, lambda conn: conn.scalar(select(Inventory.used).where(*mine))) == used
+
+
+def made(name: str, parent: str | None = None) -> Callable[[Connection], Provider]:
+    return lambda conn: providers.create(conn, NewProvider(name, name, parent), NOW)
+
+
+def removed(name: str) -> Callable[[Connection], None]:
+    return lambda conn: providers.remove(conn, providers.get(conn, name))
+
+
+def moved(name: str, parent: str | None) -> Callable[[Connection], Provider]:
+    changes = {"name": name, "parent_id": parent}
+    return lambda conn: providers.change(conn, providers.get(conn, name), changes, NOW, True)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "error"),
+    [
+        (made("new", "a"), removed("a"), "Conflict"),
+        (removed("a"), made("new", "a"), "Invalid"),
+        (removed("a"), removed("a"), "NotFound"),
+        (moved("a", "b"), moved("b", "a"), "Invalid"),
+        (moved("a", "b"), removed("b"), "Conflict"),
+        (moved("a", "b"), made("new", "a"), ""),
+        (made("new", "a"), moved("a", "b"), ""),
+        (moved("a", "b"), moved("b", "c"), ""),
+    ],
+)
+def test_trees_stay_whole(other: Others, first: Any, second: Any, error: str) -> None:
+    other.db.transact(False, made("c"))
+    assert at_once(other, first, second) == error
+    other.db.transact(True, are_whole)
+
+
+def are_whole(conn: Connection) -> None:
+    """Every provider is below its root."""
+    known = {row.id: row for row in conn.execute(select(Provider))}
+    for row in known.values():
+        at = row
+        for _ in known:
+            at = known[at.parent_id] if at.parent_id else at
+        assert (at.id, at.parent_id) == (row.root_id, None)
+    candidates.search(candidates.nodes(conn), Request((Group("", {"VCPU": 1}),)))
