@@ -18,9 +18,9 @@ from twisted.logger import Logger
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id, utc
 from cloudctl.drivers.specs import HostInventory
-from cloudctl.placement import aggregates
+from cloudctl.placement import aggregates, providers
 from cloudctl.placement.names import DISABLED, DISK_GB, MEMORY_MB, NODE, VCPU
-from cloudctl.placement.tables import NAME_MOST, Allocation, Inventory, Provider, ProviderAggregate, ProviderTrait
+from cloudctl.placement.tables import NAME_MOST, Allocation, Inventory, Provider, ProviderTrait
 from cloudctl.placement.tables import Host as Host  # the record of this resource, for those who import from here
 
 log = Logger()
@@ -304,22 +304,13 @@ def change(conn: Connection, host: Host, changes: Mapping[str, Any]) -> Host:
 
 
 def remove(conn: Connection, host: Host) -> bool:
-    """Forget a host that has no allocations; False if it has some."""
-    # Check and deletion in one: nobody takes a share of it in between.
-    gone = delete(Provider).where(Provider.id == host.id, Provider.shares == 0)
-    if not conn.execute(gone).rowcount and _is_held(conn, host):
+    """Forget a host, with all providers below its own; False if somebody has a share of it, or of one of them."""
+    # A host may have got no provider: see `_new_provider`.
+    shares = select(Allocation.consumer_id).where(Allocation.provider_id == host.id).limit(1)
+    if not providers.remove_tree(conn, host.id) or conn.execute(shares).first() is not None:
         return False
-    for table in (Inventory, ProviderTrait, ProviderAggregate):
-        conn.execute(delete(table).where(table.table.c.provider_id == host.id))
     conn.execute(delete(Host).where(Host.number == host.number))
     return True
-
-
-def _is_held(conn: Connection, host: Host) -> bool:
-    """Whether somebody may have a share of it. A host may have got no provider: see `_new_provider`."""
-    own = select(Provider.id).where(Provider.id == host.id)
-    shares = select(Allocation.consumer_id).where(Allocation.provider_id == host.id).limit(1)
-    return conn.execute(own).first() is not None or conn.execute(shares).first() is not None
 
 
 def build_failed(conn: Connection, name: str) -> None:

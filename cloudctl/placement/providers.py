@@ -171,8 +171,26 @@ def remove(conn: Connection, provider: Provider) -> None:
             f"Unable to delete resource provider {provider.id}: Resource provider has allocations.",
             type="placement.resource_provider.inuse",
         )
+    _forget(conn, {provider.id})
+
+
+def remove_tree(conn: Connection, provider_id: str) -> bool:
+    """Remove a provider, and all below it. If consumers have a share of one of them: False, and all stay."""
+    _take_turn(conn)
+    found = conn.execute(_by_id, {"wanted": provider_id}).first()
+    ids = {provider_id} if found is None else subtree(conn, found)
+    locked = select(Provider.shares).where(Provider.id.in_(ids)).order_by(Provider.id).with_for_update()
+    if any(conn.scalars(locked)):
+        return False
+    conn.execute(delete(Provider).where(Provider.id.in_(ids)))
+    _forget(conn, ids)
+    return True
+
+
+def _forget(conn: Connection, ids: set[str]) -> None:
+    """Whatever is said about these providers."""
     for table in (Inventory, ProviderTrait, ProviderAggregate):
-        conn.execute(delete(table).where(table.table.c.provider_id == provider.id))
+        conn.execute(delete(table).where(table.table.c.provider_id.in_(ids)))
 
 
 def advance(conn: Connection, provider_id: str, generation: int, now: datetime) -> Provider:

@@ -16,10 +16,12 @@ from cloudctl.db import Database
 from cloudctl.db.columns import metadata, utc
 from cloudctl.db.driver import create
 from cloudctl.drivers.specs import HostInventory
-from cloudctl.placement import claims, hosts, providers
+from cloudctl.placement import allocations, candidates, claims, hosts, providers
+from cloudctl.placement.allocations import Owner
+from cloudctl.placement.candidates import Group, Request
 from cloudctl.placement.claims import NoValidHost
 from cloudctl.placement.hosts import Promises
-from cloudctl.placement.providers import NewProvider
+from cloudctl.placement.providers import NewInventory, NewProvider
 from cloudctl.placement.tables import Consumer, Host, Inventory, Provider
 from cloudctl.placement.weighers import Weights
 from cloudctl.placement.wishes import Resources, Wish
@@ -121,6 +123,22 @@ def test_a_host_with_a_name_that_no_provider_can_have_gets_no_servers(db: Databa
         claim(db, "two", Wish(WISH.resources, requested="a" * 201))
     long = next(row for row in db.transact(True, hosts.every) if len(row.name) == 201)
     assert db.transact(False, hosts.remove, long)
+
+
+def test_a_host_goes_with_the_providers_below_its_own_unless_somebody_has_a_share_of_one(db: Database) -> None:
+    filled(db, machine("a"), machine("b"))
+    first, second = db.transact(True, hosts.every)
+    child = db.transact(False, providers.create, NewProvider("child", parent_id=first.id), utc(0))
+    db.transact(False, providers.set_inventories, child.id, {"VCPU": NewInventory(4)})
+    assert db.transact(False, allocations.take, Owner("one", "p"), child.id, {"VCPU": 1})
+    assert not db.transact(False, hosts.remove, first)
+    assert child.id in db.transact(True, candidates.nodes)
+    db.transact(False, allocations.release, "one")
+    assert db.transact(False, hosts.remove, first)
+    left = db.transact(True, candidates.nodes)
+    assert [way.shares for way in candidates.search(left, Request((Group("", {"VCPU": 1}),)))] == [
+        {second.id: {"VCPU": 1}}
+    ]
 
 
 def test_nothing_is_taken_of_inventories_without_a_provider(db: Database) -> None:
