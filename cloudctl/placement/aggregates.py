@@ -2,6 +2,9 @@
 
 Which providers are in one is stored once, for the compute API and for placement alike. An aggregate with the metadata
 `availability_zone` is that zone. Reference: compute.md, section 15; compute-scheduling.md, sections 9 and 10.
+
+Functions that change an aggregate take its row as returned by `get` with `lock=True`. Which aggregates a host is in is
+changed by whoever has locked the host, after the aggregate.
 """
 
 from __future__ import annotations
@@ -45,9 +48,10 @@ def every(conn: Connection) -> Sequence[Aggregate]:
     return conn.execute(_all).all()
 
 
-def get(conn: Connection, number: int) -> Aggregate:
+def get(conn: Connection, number: int, *, lock: bool = False) -> Aggregate:
     """Raises NotFound."""
-    found = conn.execute(select(Aggregate).where(Aggregate.number == number)).first()
+    query = select(Aggregate).where(Aggregate.number == number)
+    found = conn.execute(query.with_for_update() if lock else query).first()
     if found is None:
         raise NotFound(f"Aggregate {number} could not be found.")
     return found
@@ -67,7 +71,7 @@ def create(conn: Connection, new: NewAggregate, now: datetime) -> Aggregate:
 
 def change(conn: Connection, aggregate: Aggregate, changes: Mapping[str, Any], now: datetime) -> Aggregate:
     """`name`, `metadata`. Raises Conflict for a name that is taken, InUse."""
-    members = _members(conn, aggregate)
+    members = _members(conn, aggregate, lock=True)
     if "metadata" in changes and changes["metadata"].get(ZONE) != aggregate.metadata.get(ZONE):
         _check_zone(conn, aggregate, changes["metadata"].get(ZONE), members)
     values = {**changes, "updated_at": now}
@@ -125,7 +129,8 @@ def metadata_of_hosts(conn: Connection) -> Mapping[str, Sequence[Mapping[str, st
 
 
 def add_host(conn: Connection, aggregate: Aggregate, host: Host, now: datetime) -> None:
-    """Raises Conflict if the host is in the aggregate already, or in another zone; InUse."""
+    """Raises Conflict if the host is in the aggregate already, or in another zone; InUse, NotFound."""
+    host = _locked(conn, host)
     if host.id in {member.id for member in _members(conn, aggregate)}:
         raise Conflict(f"Aggregate {aggregate.number} already has host {host.name}.")
     _check_zone(conn, aggregate, aggregate.metadata.get(ZONE), [host])
@@ -136,6 +141,7 @@ def add_host(conn: Connection, aggregate: Aggregate, host: Host, now: datetime) 
 
 def remove_host(conn: Connection, aggregate: Aggregate, host: Host, now: datetime) -> None:
     """Raises NotFound, InUse."""
+    host = _locked(conn, host)
     if host.id not in {member.id for member in _members(conn, aggregate)}:
         raise NotFound(f"Aggregate {aggregate.number} has no host {host.name}.")
     if aggregate.metadata.get(ZONE):
@@ -144,6 +150,19 @@ def remove_host(conn: Connection, aggregate: Aggregate, host: Host, now: datetim
     conn.execute(delete(ProviderAggregate).where(*mine))
     _touch(conn, aggregate, now)
     rezone(conn, [host])
+
+
+def lock_host(conn: Connection, provider_id: str) -> Host | None:
+    """The host of this provider, if it is one. Nobody else changes it before the transaction ends."""
+    return conn.execute(select(Host).where(Host.id == provider_id).with_for_update()).first()
+
+
+def _locked(conn: Connection, host: Host) -> Host:
+    """The host as it is now. Raises NotFound."""
+    found = lock_host(conn, host.id)
+    if found is None:
+        raise NotFound(f"Compute host {host.name} could not be found.")
+    return found
 
 
 def rezone(conn: Connection, hosts: Iterable[Host]) -> None:
@@ -155,9 +174,10 @@ def rezone(conn: Connection, hosts: Iterable[Host]) -> None:
             conn.execute(update(Host).where(Host.number == host.number).values(zone=zone))
 
 
-def _members(conn: Connection, aggregate: Aggregate) -> Sequence[Host]:
+def _members(conn: Connection, aggregate: Aggregate, *, lock: bool = False) -> Sequence[Host]:
     inside = select(ProviderAggregate.provider_id).where(ProviderAggregate.aggregate_id == aggregate.id)
-    return conn.execute(select(Host).where(Host.id.in_(inside)).order_by(Host.number)).all()
+    query = select(Host).where(Host.id.in_(inside)).order_by(Host.number)
+    return conn.execute(query.with_for_update() if lock else query).all()
 
 
 def _check_zone(conn: Connection, aggregate: Aggregate, zone: str | None, hosts: Sequence[Host]) -> None:

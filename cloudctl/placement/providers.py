@@ -32,6 +32,7 @@ from cloudctl.placement.tables import (
 
 # Built once: building costs more than running it.
 _by_id = select(Provider).where(Provider.id == bindparam("wanted"))
+_locked_by_id = _by_id.with_for_update()
 _next = (
     update(Provider)
     .where(Provider.id == bindparam("wanted"), Provider.generation == bindparam("known"))
@@ -69,9 +70,9 @@ def not_found(provider_id: str) -> NotFound:
     return NotFound(message, type="placement.resource_provider.not_found")
 
 
-def get(conn: Connection, provider_id: str) -> Provider:
+def get(conn: Connection, provider_id: str, *, lock: bool = False) -> Provider:
     """Raises NotFound."""
-    found = conn.execute(_by_id, {"wanted": provider_id}).first()
+    found = conn.execute(_locked_by_id if lock else _by_id, {"wanted": provider_id}).first()
     if found is None:
         raise not_found(provider_id)
     return found
@@ -268,11 +269,12 @@ def aggregates_of(conn: Connection, provider_id: str) -> list[str]:
 
 
 def set_aggregates(conn: Connection, provider_id: str, wanted: Iterable[str]) -> None:
-    """These and no others. A host's are those of the compute API, and determine its zone."""
+    """These and no others. The provider is locked. A host's are those of the compute API, and determine its zone."""
+    host = aggregates.lock_host(conn, provider_id)
     conn.execute(delete(ProviderAggregate).where(ProviderAggregate.provider_id == provider_id))
     rows = [{"provider_id": provider_id, "aggregate_id": each} for each in sorted(set(wanted))]
     conn.execute(insert(ProviderAggregate), rows)
-    aggregates.rezone(conn, conn.execute(select(Host).where(Host.id == provider_id)).all())
+    aggregates.rezone(conn, [] if host is None else [host])
 
 
 def consumers_of(conn: Connection, provider_id: str) -> Sequence[Allocation]:

@@ -143,11 +143,11 @@ class Aggregates:
         await self.db.scan(_check_images, call, aggregate_id, [each.id for each in body.cache])
 
 
-def _get(conn: Connection, aggregate_id: str) -> Aggregate:
+def _get(conn: Connection, aggregate_id: str, *, lock: bool = False) -> Aggregate:
     """Raises Invalid, NotFound."""
     if re.fullmatch(r"-?\d{1,18}", aggregate_id, re.ASCII) is None:
         raise Invalid(f"Invalid value for the id of an aggregate: {aggregate_id[:64]!r} is not an integer.")
-    return aggregates.get(conn, int(aggregate_id))
+    return aggregates.get(conn, int(aggregate_id), lock=lock)
 
 
 def _host(conn: Connection, name: str) -> Host:
@@ -172,7 +172,7 @@ def _one(conn: Connection, call: Call, aggregate_id: str) -> dict[str, Any]:
 
 
 def _change(conn: Connection, call: Call, aggregate_id: str, body: ChangeAggregate) -> dict[str, Any]:
-    row = _get(conn, aggregate_id)
+    row = _get(conn, aggregate_id, lock=True)
     changes: dict[str, Any] = {}
     if body.name is not MISSING:
         changes["name"] = body.name
@@ -188,22 +188,23 @@ def _change(conn: Connection, call: Call, aggregate_id: str, body: ChangeAggrega
 
 
 def _remove(conn: Connection, aggregate_id: str) -> None:
-    aggregates.remove(conn, _get(conn, aggregate_id))
+    aggregates.remove(conn, _get(conn, aggregate_id, lock=True))
 
 
 def _add_host(conn: Connection, call: Call, aggregate_id: str, name: str) -> dict[str, Any]:
-    aggregates.add_host(conn, _get(conn, aggregate_id), _host(conn, name), call.now)
+    aggregates.add_host(conn, _get(conn, aggregate_id, lock=True), _host(conn, name), call.now)
     return _one(conn, call, aggregate_id)
 
 
 def _remove_host(conn: Connection, call: Call, aggregate_id: str, name: str) -> dict[str, Any]:
-    aggregates.remove_host(conn, _get(conn, aggregate_id), _host(conn, name), call.now)
+    aggregates.remove_host(conn, _get(conn, aggregate_id, lock=True), _host(conn, name), call.now)
     return _one(conn, call, aggregate_id)
 
 
 def _set_metadata(conn: Connection, call: Call, aggregate_id: str, metadata: dict[str, str | None]) -> dict[str, Any]:
     try:
-        return _shown(conn, call, aggregates.set_metadata(conn, _get(conn, aggregate_id), metadata, call.now))
+        row = _get(conn, aggregate_id, lock=True)
+        return _shown(conn, call, aggregates.set_metadata(conn, row, metadata, call.now))
     except Conflict as error:
         raise Invalid(error.message) from None
 

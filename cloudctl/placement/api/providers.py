@@ -242,7 +242,7 @@ def _set_aggregates(conn: Connection, call: Call, provider_id: str, body: Any) -
         providers.advance(conn, provider_id, body.resource_provider_generation, call.now)
         wanted = body.aggregates
     else:
-        providers.get(conn, provider_id)
+        providers.get(conn, provider_id, lock=True)
         wanted = body
     if len(set(wanted)) < len(wanted):
         raise Invalid("The aggregates of a resource provider are given once each.")
