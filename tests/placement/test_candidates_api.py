@@ -148,6 +148,10 @@ def test_a_candidate_can_be_claimed_as_it_is(placing: Placing, tree: dict[str, s
         "resources=CUSTOM_A:1&group_policy=some",
         "resources=CUSTOM_A:1&colour=red",
         "resources1=CUSTOM_A:1&required2=CUSTOM_GOLD&group_policy=none",
+        # These say nothing about the group 1.
+        "resources1=CUSTOM_A:1&required=CUSTOM_GOLD",
+        "resources1=CUSTOM_A:1&member_of=6f1d2c3b-0000-4000-8000-000000000000",
+        "resources1=CUSTOM_A:1&in_tree=6f1d2c3b-0000-4000-8000-000000000000",
     ],
 )
 def test_a_wrong_request_is_refused(placing: Placing, query: str) -> None:

@@ -28,7 +28,8 @@ QUERY = {
     "root_required": since(1, 35),
     "same_subtree": since(1, 36),
 }
-# Parameters of groups, with a suffix.
+# Parameters of groups: of the one without a suffix, and of those with one.
+PLAIN = ("resources", "required", "member_of", "in_tree")
 NUMBERED = re.compile(r"(resources|required|member_of|in_tree)([1-9]\d*)", re.ASCII)
 NAMED = re.compile(r"(resources|required|member_of|in_tree)([a-zA-Z0-9_-]{1,64})", re.ASCII)
 
@@ -57,7 +58,7 @@ class Candidates:
 def asked(call: Call) -> Request:
     """Raises Invalid."""
     suffixes = _suffixes(call)
-    groups = [queries.group(call)] if "resources" in call.query or not suffixes else []
+    groups = [queries.group(call)] if not suffixes or any(name in call.query for name in PLAIN) else []
     groups += [queries.group(call, suffix) for suffix in suffixes]
     subtrees = tuple(frozenset(each.split(",")) for each in call.query.all("same_subtree"))
     free = frozenset().union(*subtrees)
