@@ -208,6 +208,18 @@ def test_aggregates_have_no_generation_before_1_19(placing: Placing) -> None:
 # -- allocations
 
 
+def test_a_consumer_may_be_named_in_upper_case(placing: Placing) -> None:
+    pool, me = placing.provider("pool", DISK_GB=10), str(uuid4())
+    assert placing.take(me.upper(), of={pool: {"DISK_GB": 4}}).status == 204
+    for name in (me, me.upper()):
+        assert placing.get(f"/allocations/{name}")["allocations"].keys() == {pool}
+    assert placing.ask("DELETE", f"/allocations/{me.upper()}").status == 204
+    assert placing.usages(pool) == {"DISK_GB": 0}
+    # One with another name than an id has nothing.
+    assert placing.get("/allocations/me")["allocations"] == {}
+    assert placing.ask("DELETE", "/allocations/me").status == 404
+
+
 def test_allocations_are_written_for_one_generation_of_the_consumer(placing: Placing) -> None:
     pool, me = placing.provider("pool", DISK_GB=10), str(uuid4())
     assert placing.take(me, of={pool: {"DISK_GB": 4}}).status == 204

@@ -126,7 +126,7 @@ class Allocations:
     @routes.get(ONE, policy="placement:allocations:list")
     async def show(self, call: Call, consumer_id: str) -> Reply:
         """Show the allocations of a consumer; empty if it is unknown."""
-        return queries.fresh(call, await self.db.scan(_shown, call, consumer_id))
+        return queries.fresh(call, await self.db.scan(_shown, call, _as_kept(consumer_id)))
 
     @routes.put(
         ONE,
@@ -145,7 +145,7 @@ class Allocations:
     @routes.delete(ONE, policy="placement:allocations:manage")
     async def delete(self, call: Call, consumer_id: str) -> None:
         """Delete the allocations of a consumer."""
-        await self.db.run(_release, consumer_id)
+        await self.db.run(_release, _as_kept(consumer_id))
 
     @routes.post(
         "/allocations",
@@ -178,6 +178,14 @@ class Allocations:
             raise Invalid("Required parameter 'project_id' is missing.", type=queries.MISSING_VALUE)
         call.require(project_id=project_id)
         return queries.fresh(call, {"usages": await self.db.scan(_usages, call, project_id)})
+
+
+def _as_kept(consumer_id: str) -> str:
+    """The form in which the id is written; nobody is called by what is no UUID."""
+    try:
+        return bodies.uuid(consumer_id)
+    except ValueError:
+        return consumer_id
 
 
 def _shown(conn: Connection, call: Call, consumer_id: str) -> dict[str, Any]:
