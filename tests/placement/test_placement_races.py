@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from typing import Any
 
 import pytest
 from sqlalchemy import select
+from twisted.web.http_headers import Headers
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.errors import CloudError
 from cloudctl.placement import allocations, candidates, providers
 from cloudctl.placement.allocations import NewAllocations, Owner
+from cloudctl.placement.api import providers as api
 from cloudctl.placement.candidates import Group, Request
 from cloudctl.placement.providers import NewProvider
 from cloudctl.placement.tables import Inventory, Provider
+from cloudctl.rest import policy
+from cloudctl.rest.call import Call, Query
+from cloudctl.rest.caller import Caller
+from cloudctl.rest.identity import Identity
 from tests.meanwhile import Others, others
 from tests.placement.test_allocation_properties import check, fill
 
 NOW = utc(0)
+ADMIN = Caller(
+    Identity(user_id="u", project_id="p", roles=frozenset({"admin"})), policy.load(["placement"], None), NOW, ""
+)
+CALL = Call(ADMIN, (1, 39), Query.parse(b""), "", "", "", Headers(), BytesIO())
 
 
 @pytest.fixture
@@ -95,6 +106,21 @@ def test_a_consumer_gives_back_what_it_has(other: Others, first: Any, second: An
     other.db.transact(True, check)
     mine = Inventory.provider_id == "a", Inventory.resource_class == "VCPU"
     assert other.db.transact(True, lambda conn: conn.scalar(select(Inventory.used).where(*mine))) == used
+
+
+def test_who_has_a_share_may_give_it_back_while_that_is_listed(other: Others, monkeypatch: pytest.MonkeyPatch) -> None:
+    for consumer in ("one", "two"):
+        other.db.transact(False, shares(consumer, 1))
+    found = providers.consumers_of
+
+    def slow(conn: Connection, provider_id: str) -> Any:
+        rows = found(conn, provider_id)
+        other.begin(release)
+        assert other.results == [None]
+        return rows
+
+    monkeypatch.setattr(providers, "consumers_of", slow)
+    assert other.db.transact(True, api._allocations, CALL, "a")["allocations"].keys() == {"two"}
 
 
 def made(name: str, parent: str | None = None) -> Callable[[Connection], Provider]:

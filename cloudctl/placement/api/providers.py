@@ -217,8 +217,13 @@ def _allocations(conn: Connection, call: Call, provider_id: str) -> dict[str, An
     resources: dict[str, dict[str, int]] = defaultdict(dict)
     for each in providers.consumers_of(conn, row.id):
         resources[each.consumer_id][each.resource_class] = each.amount
+    # One that is missing has just given everything back.
     owners = allocations.of_consumers(conn, resources)
-    shown = {id: {"resources": amounts, **CONSUMER.of(call.version, owners[id])} for id, amounts in resources.items()}
+    shown = {
+        id: {"resources": amounts, **CONSUMER.of(call.version, owners[id])}
+        for id, amounts in resources.items()
+        if id in owners
+    }
     return {"resource_provider_generation": row.generation, "allocations": shown}
 
 
