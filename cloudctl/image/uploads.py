@@ -94,6 +94,11 @@ def end_staging(conn: Connection, image_id: str, upload_id: str, now: datetime) 
     return row is not None
 
 
+def is_under_way(conn: Connection, image_id: str, upload_id: str) -> bool:
+    query = select(Image.id).where(Image.id == image_id, Image.upload_id == upload_id)
+    return conn.execute(query).first() is not None
+
+
 def abandon(conn: Connection, image_id: str, upload_id: str, now: datetime) -> bool:
     """Back to queued, without data; False if the upload has ended already, or the image is gone."""
     row = _mine(conn, image_id, upload_id)
@@ -186,8 +191,7 @@ class Intake:
             same = Image.upload_id == upload_id
             kept = await self.db.run(domain.activate, image.id, "saved", measured, caller.now, same, stores=(store.id,))
         except Exception:  # also CancelledError: the client has hung up
-            if await self.db.run(abandon, image.id, upload_id, caller.now):
-                await self.data.run(store.drop, image.id)
+            await self._abandon(image.id, upload_id, caller.now, store.drop)
             raise
         await self._unless_gone(kept, image.id)
 
@@ -199,10 +203,18 @@ class Intake:
             await self.data.run(store.stage, store.incoming(upload_id), image.id)
             kept = await self.db.run(end_staging, image.id, upload_id, caller.now)
         except Exception:  # also CancelledError: the client has hung up
-            if await self.db.run(abandon, image.id, upload_id, caller.now):
-                await self.data.run(store.drop_staged, image.id)
+            await self._abandon(image.id, upload_id, caller.now, store.drop_staged)
             raise
         await self._unless_gone(kept, image.id)
+
+    async def _abandon(self, image_id: str, upload_id: str, now: datetime, drop: Callable[[str], None]) -> None:
+        """The data goes first: once the image is queued, what has its name may be that of another upload."""
+        if not await self.db.read(is_under_way, image_id, upload_id):
+            return
+        try:
+            await self.data.run(drop, image_id)
+        finally:
+            await self.db.run(abandon, image_id, upload_id, now)
 
     async def _unless_gone(self, kept: bool, image_id: str) -> None:
         if not kept:

@@ -188,6 +188,30 @@ def test_a_second_upload_during_the_first_is_409(
     assert demo.get(f"{IMAGES}/{image_id}/file").body == b"early"
 
 
+@pytest.mark.parametrize(("where", "drop"), [("file", "drop"), ("stage", "drop_staged")])
+def test_what_is_left_of_a_failed_upload_goes_before_the_next_one_may_begin(
+    demo: Client, monkeypatch: pytest.MonkeyPatch, where: str, drop: str
+) -> None:
+    """The next one may be with another process."""
+    path = f"{IMAGES}/{create(demo)['id']}/{where}"
+    settle, dropped = ImageStore.settle, getattr(ImageStore, drop)
+    meanwhile: list[int] = []
+
+    def full(*_: object) -> None:
+        monkeypatch.setattr(ImageStore, "settle", settle)
+        raise OSError("no space left")
+
+    def slowly(store: ImageStore, image_id: str) -> None:
+        meanwhile.append(demo.put(path, body=BODY, headers=DATA).status)
+        dropped(store, image_id)
+
+    monkeypatch.setattr(ImageStore, "settle", full)
+    monkeypatch.setattr(ImageStore, drop, slowly)
+    assert demo.put(path, body=b"first", headers=DATA).status == 503
+    assert meanwhile == [409]
+    assert demo.put(path, body=BODY, headers=DATA).status == 204
+
+
 def test_a_quota_of_bytes_counts_what_is_stored(cloud: MemoryCloud, demo: Client) -> None:
     cloud.transact(_limit, project_of(demo), "image_size_total", 1)
     stored(demo, bytes(2**19))
