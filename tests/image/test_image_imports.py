@@ -95,6 +95,20 @@ def test_staged_data_becomes_the_images(cloud: MemoryCloud, demo: Client) -> Non
     assert files(cloud.cloud) == sorted([*before, image_id])
 
 
+@pytest.mark.parametrize("body", [DIRECT, WEB])
+def test_what_a_dead_upload_has_left_is_not_taken_for_the_data(
+    cloud: MemoryCloud, demo: Client, origin: Origin, body: Any
+) -> None:
+    """As long as its process has not started again."""
+    image_id = create(demo)["id"]
+    cloud.cloud.made(ImageStore).path(image_id).write_bytes(b"old")
+    if body is DIRECT:
+        assert stage(demo, image_id, b"from the web") == 204
+    assert demo.post(f"{IMAGES}/{image_id}/import", body).status == 202
+    cloud.settle()
+    assert demo.get(f"{IMAGES}/{image_id}/file").body == b"from the web"
+
+
 def test_an_import_is_told_by_its_task(cloud: MemoryCloud, demo: Client) -> None:
     image_id = create(demo)["id"]
     start(demo, image_id, WEB)

@@ -33,6 +33,8 @@ def importing(looking: Looking, options: ImageOptions) -> Workflow:
         uri, staged = ctx.args["uri"], store.staged(ctx.resource_id)
         origin = await ctx.read(regions.source, ctx.args)
         try:
+            # An upload that died may have left data in the place where this is to go.
+            await data.run(data.stores.remove_from, ctx.args.get("stores", (store.id,)), ctx.resource_id)
             if origin is not None:
                 await looking.look(origin.row.id)
                 await data.run(copy, data.stores, origin.row.id, staged)
