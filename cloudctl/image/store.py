@@ -82,6 +82,7 @@ class ImageStore:
         """Keep the bytes of `content` as this upload."""
         content.seek(0)
         with self.incoming(upload_id).open("wb") as target:
+            fcntl.flock(target, fcntl.LOCK_EX)
             while chunk := content.read(CHUNK):
                 target.write(chunk)
 

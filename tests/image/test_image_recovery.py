@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,20 @@ def test_a_body_from_elsewhere_is_copied(tmp_path: Path) -> None:
         assert not store.take(body, "one")
         store.copy(body, "one")
     assert store.incoming("one").read_bytes() == b"body"
+
+
+def test_a_body_that_is_being_copied_is_held(tmp_path: Path) -> None:
+    """It may take long, and another process that starts must not take it for one of a dead process."""
+    store = ImageStore(tmp_path)
+    seen: list[bool] = []
+
+    class Body(BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            seen.append(is_held(store.incoming("one")))
+            return super().read(size)
+
+    store.copy(Body(b"body"), "one")
+    assert seen == [True, True]
 
 
 def test_a_spooled_body_whose_name_is_gone_can_still_be_copied(tmp_path: Path) -> None:
