@@ -16,7 +16,7 @@ from twisted.logger import Logger
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import seconds, utc
 from cloudctl.image import cache, uploads
-from cloudctl.image.images import IMPORTING, QUEUED, STORED, UPLOADING
+from cloudctl.image.images import IMPORTING, QUEUED, SAVING, STORED, UPLOADING
 from cloudctl.image.kept import YOUNG, KeptStore
 from cloudctl.image.store import INCOMING, STAGED, ImageStore, is_held
 from cloudctl.image.stores import Stores
@@ -92,7 +92,8 @@ def _belongs(name: str, image: Image | None, store_id: str) -> bool:
     if name.startswith(INCOMING) or image is None:
         return False
     if name.startswith(STAGED):
-        return image.status in (UPLOADING, IMPORTING)
+        # SAVING: a driver may be writing it, or it is being looked at: see `kept`.
+        return image.status in (SAVING, UPLOADING, IMPORTING)
     if image.status in STORED:
         return store_id in image.stores or store_id in (image.importing_to or "").split(",")
     return image.status not in (QUEUED, UPLOADING)

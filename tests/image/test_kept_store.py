@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from sqlalchemy import update
 
 from cloudctl.drivers.errors import NoCapacity, Unreachable
 from cloudctl.drivers.file.driver import ObjectFiles
@@ -20,6 +21,7 @@ from cloudctl.image.kept import KeptStore
 from cloudctl.image.options import ImageOptions, StoreOptions
 from cloudctl.image.store import ImageStore, held
 from cloudctl.image.stores import in_the_data_directory
+from cloudctl.image.tables import Image
 from cloudctl.testing.cloud import Client, MemoryCloud
 from tests.image.asking import DATA, IMAGES, create, show, stored, upload
 from tests.image.test_image_recovery import restart
@@ -236,3 +238,17 @@ def test_an_upload_that_is_refused_leaves_nothing(cloud: MemoryCloud, demo: Clie
     assert upload(demo, image_id, b"no qcow2").status == 415
     assert [each.id for each in store_of(cloud).contents.inventory("")] == before
     assert store_of(cloud).names() == []
+
+
+def test_what_a_driver_writes_is_left_alone_by_a_process_that_starts(cloud: MemoryCloud, demo: Client) -> None:
+    """The directory may be common to processes, for the sake of others of its contents."""
+    image_id = create(demo)["id"]
+    cloud.transact(lambda conn: conn.execute(update(Image).where(Image.id == image_id).values(status="saving")))
+    # Where a snapshot is written before it is stored (`near`), and read before it is known (`activate`).
+    path = store_of(cloud).staged(image_id)
+    path.write_bytes(b"half a snapshot")
+    restart(cloud)
+    assert path.exists()
+    demo.delete(f"{IMAGES}/{image_id}")
+    restart(cloud)
+    assert not path.exists()
