@@ -1,12 +1,13 @@
 """What a killed process left behind: abandoned uploads, files without a record. Reference: image.md, section 14.
 
-Call `recover` at start. It spares what another living process works on, so it is safe at any other time, too.
+Call `recover` at start. It spares what another living process works on, so it is safe at any other time, too. Uploads
+that died are also found by the audit.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -16,34 +17,55 @@ from twisted.logger import Logger
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import seconds, utc
 from cloudctl.image import cache, uploads
+from cloudctl.image.data import ImageData
 from cloudctl.image.images import IMPORTING, QUEUED, SAVING, STORED, UPLOADING
 from cloudctl.image.kept import YOUNG, KeptStore
 from cloudctl.image.store import INCOMING, STAGED, ImageStore, is_held
 from cloudctl.image.stores import Stores
 from cloudctl.image.tables import Image
+from cloudctl.tasks.audit import Check, Finding
 
 log = Logger()
 
 IMAGE_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 BATCH = 500
+DIED = "its upload died with its process, or could not be ended; it is queued again"
 
 
 def recover(db: Database, stores: Stores) -> None:
     """Uploads that died are queued again, and files that belong to no image are removed."""
     arrival = stores.default
-    now = db.clock.seconds()
-    for image_id, upload_id, since in db.transact(True, _uploading):
-        died = arrival.has_died(image_id, upload_id, now - seconds(since))
-        if died and db.transact(False, uploads.abandon, image_id, upload_id, utc(now)):
-            log.info("image {id}: its upload died with its process; it is queued again", id=image_id)
+    for image_id in queue_again(db, stores):
+        log.info("image {id}: {why}", id=image_id, why=DIED)
     for store in stores:
         _recover(db, store)
     if isinstance(arrival, KeptStore):
-        removed = arrival.sweep(partial(db.transact, True, _known), now - YOUNG)
+        removed = arrival.sweep(partial(db.transact, True, _known), db.clock.seconds() - YOUNG)
         if removed:
             log.info("removed the data of {count} images that are gone", count=removed)
     if stores.cache is not None:
         _recover_cache(db, stores.cache)
+
+
+def queue_again(db: Database, stores: Stores) -> list[str]:
+    """The images whose uploads died: they are queued again."""
+    now = db.clock.seconds()
+    return [
+        image_id
+        for image_id, upload_id, since in db.transact(True, _uploading)
+        if stores.default.has_died(image_id, upload_id, now - seconds(since))
+        and db.transact(False, uploads.abandon, image_id, upload_id, utc(now))
+    ]
+
+
+def check(db: Database, data: ImageData) -> Check:
+    """The audit's: a process that died may not start again, and one that lives could not record a failure."""
+
+    async def round() -> Sequence[Finding]:
+        found = await data.run(queue_again, db, data.stores)
+        return [Finding("upload-died", "image", image_id, DIED, submitted=False) for image_id in found]
+
+    return round
 
 
 def _recover_cache(db: Database, store: ImageStore) -> None:
@@ -64,7 +86,8 @@ def _recover(db: Database, store: ImageStore) -> None:
 
 def _uploading(conn: Connection) -> list[tuple[str, str, datetime]]:
     """(image, upload, since when)"""
-    rows = conn.execute(select(Image.id, Image.upload_id, Image.updated_at).where(Image.upload_id.is_not(None)))
+    coming = Image.status.in_((SAVING, UPLOADING)), Image.upload_id.is_not(None)
+    rows = conn.execute(select(Image.id, Image.upload_id, Image.updated_at).where(*coming))
     return [(image_id, upload_id, since) for image_id, upload_id, since in rows if upload_id is not None]
 
 

@@ -18,7 +18,7 @@ from cloudctl.image.kept import KeptStore
 from cloudctl.image.looking import Looking
 from cloudctl.image.near import Near
 from cloudctl.image.options import ImageOptions
-from cloudctl.image.recovery import recover
+from cloudctl.image.recovery import check, recover
 from cloudctl.image.stores import configured, in_the_data_directory
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.pipeline import Http
@@ -69,6 +69,7 @@ def compose(cloud: Surroundings) -> Part:
     return Part(
         build,
         lifecycle.workflows(db, options, looking),
+        checks={"image": check(db, data)},
         prepare=prepare,
         bootstrap=first_rows,
         recover=clean,

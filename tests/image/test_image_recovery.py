@@ -7,14 +7,17 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import update
+from sqlalchemy.exc import OperationalError
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
+from cloudctl.image import uploads
 from cloudctl.image.recovery import recover
 from cloudctl.image.store import ImageStore, held, is_held
 from cloudctl.image.stores import Stores
 from cloudctl.image.tables import Image
 from cloudctl.testing.cloud import Client, MemoryCloud
+from tests.conftest import LoggedFailures
 from tests.image.asking import DATA, IMAGES, create, show, stored, upload
 
 
@@ -53,6 +56,38 @@ def test_an_upload_that_lives_is_left_alone(cloud: MemoryCloud, demo: Client, st
         restart(cloud)
         assert show(demo, image_id)["status"] == status
         assert path.exists()
+
+
+@pytest.mark.parametrize("status", ["saving", "uploading"])
+def test_the_audit_finds_an_upload_that_died(cloud: MemoryCloud, demo: Client, status: str) -> None:
+    """Its process may never start again."""
+    image_id = create(demo)["id"]
+    path = under_way(cloud, image_id, status)
+    with held(path):
+        cloud.cloud.audit.run()
+        assert show(demo, image_id)["status"] == status
+    cloud.cloud.audit.run()
+    assert show(demo, image_id)["status"] == "queued"
+    assert [(each.kind, each.resource_id) for each in cloud.cloud.audit.latest["image"]] == [("upload-died", image_id)]
+    assert upload(demo, image_id).status == 204
+    cloud.cloud.audit.run()
+    assert cloud.cloud.audit.latest["image"] == ()
+
+
+def test_the_audit_queues_an_image_whose_failure_could_not_be_recorded(
+    cloud: MemoryCloud, demo: Client, monkeypatch: pytest.MonkeyPatch, logged_failures: LoggedFailures
+) -> None:
+    def gone(*_: object) -> None:
+        raise OperationalError("", {}, Exception("the database is gone"))
+
+    image_id = create(demo, disk_format="qcow2")["id"]
+    monkeypatch.setattr(uploads, "abandon", gone)
+    assert upload(demo, image_id, b"raw").status == 500
+    monkeypatch.undo()
+    assert logged_failures.flush(OperationalError)
+    assert show(demo, image_id)["status"] == "saving"
+    cloud.cloud.audit.run()
+    assert show(demo, image_id)["status"] == "queued"
 
 
 def test_an_upload_that_died_between_rename_and_commit_leaves_no_data(cloud: MemoryCloud, demo: Client) -> None:
