@@ -239,8 +239,6 @@ def create_stored(conn: Connection, new: NewImage, measured: Measured, now: date
 
 def _insert(conn: Connection, new: NewImage, now: datetime, **values: Any) -> None:
     taken = Conflict(f"An image with the identifier {new.id} already exists.")
-    if conn.execute(select(DeletedImage).where(DeletedImage.id == new.id)).first() is not None:
-        raise taken
     try:
         with conn.begin_nested():
             conn.execute(
@@ -260,6 +258,9 @@ def _insert(conn: Connection, new: NewImage, now: datetime, **values: Any) -> No
                     **values,
                 )
             )
+            # Now, as the insertion waits for a transaction that deletes an image of this id.
+            if conn.execute(select(DeletedImage).where(DeletedImage.id == new.id)).first() is not None:
+                raise taken
     except IntegrityError:
         raise taken from None
     properties.change(conn, new.id, new.properties)

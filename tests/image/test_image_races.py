@@ -1,0 +1,59 @@
+"""Two transactions at once on PostgreSQL: who comes later sees what came before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from cloudctl.db import Connection
+from cloudctl.db.columns import utc
+from cloudctl.errors import CloudError
+from cloudctl.image import images
+from cloudctl.image.images import NewImage
+from tests.image.test_image_postgresql import START, caller
+from tests.meanwhile import Others, others
+
+NOW = utc(START)
+Change = Callable[[Connection], Any]
+
+
+@pytest.fixture
+def other(postgresql_with_tables: str) -> Iterator[Others]:
+    with others(postgresql_with_tables) as made:
+        yield made
+
+
+def new(**fields: Any) -> NewImage:
+    return NewImage("p", disk_format="raw", container_format="bare", **fields)
+
+
+def at_once(other: Others, first: Change, second: Change) -> str:
+    """`second` begins when `first` has done its work and not committed yet; the name of the error that refuses it."""
+
+    def refused(conn: Connection) -> str:
+        try:
+            with conn.begin_nested():
+                second(conn)
+        except CloudError as error:
+            return type(error).__name__
+        return ""
+
+    def both(conn: Connection) -> None:
+        first(conn)
+        other.begin(refused)
+
+    other.db.transact(False, both)
+    (result,) = other.results
+    return str(result)
+
+
+def deleted(image_id: str) -> Change:
+    return lambda conn: images.remove(conn, images.own(conn, caller(), image_id, "image:images:delete"), caller())
+
+
+def test_an_id_is_used_once_even_while_its_image_is_being_deleted(other: Others) -> None:
+    image_id = other.db.transact(False, images.create, new(), NOW)
+    again = NewImage("q", id=image_id)
+    assert at_once(other, deleted(image_id), lambda conn: images.create(conn, again, NOW)) == "Conflict"
