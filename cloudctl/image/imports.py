@@ -234,15 +234,17 @@ def finish(
     columns: dict[str, Any] = {**_over(failed)}
     if origin is not None:
         columns |= {"disk_format": origin.row.disk_format, "container_format": origin.row.container_format}
-        properties.change(conn, image.id, regions.inherited(origin))
     if not domain.activate(conn, image.id, "imported", measured, now, stores=there, **columns):
         raise Gone(f"The image {image.id} is not being imported any more.")
+    if origin is not None:
+        properties.change(conn, image.id, regions.inherited(origin))
     _tell(conn, task_id, now, status=SUCCESS, result=image.id, expires_at=now + timedelta(seconds=kept))
 
 
 def fail(conn: Connection, task_id: str, image_id: str, why: str, now: datetime, kept: float, by: Origin) -> None:
     """The image is queued again, without data; one that was made for this import is removed."""
-    image = conn.execute(select(Image).where(Image.id == image_id, Image.status == IMPORTING)).first()
+    query = select(Image).where(Image.id == image_id, Image.status == IMPORTING)
+    image = conn.execute(query.with_for_update()).first()
     if image is not None and not image.protected and get(conn, task_id).type == BY_TASK:
         domain.remove(conn, image, by)
     elif image is not None:
