@@ -102,9 +102,8 @@ class ImageStore:
             incoming.unlink(missing_ok=True)
 
     def stage(self, source: Path, image_id: str) -> None:
-        """Let the data in `source`, of this directory, wait for an import; it may be in its place already."""
-        if source != self.staged(image_id):
-            self.settle(source, self.staged(image_id))
+        """Let the data in `source`, of this directory, wait for an import."""
+        self.settle(source, self.staged(image_id))
 
     def fetch_staged(self, image_id: str) -> Path | None:
         """Where the data that waits for an import is, if there is any."""

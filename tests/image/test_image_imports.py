@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -212,6 +212,30 @@ def test_a_failed_download_is_told_and_may_be_tried_again(
     assert start(demo, image_id, WEB) == 202
     cloud.settle()
     assert show(demo, image_id)["status"] == "active"
+
+
+def test_a_download_that_was_given_up_does_not_write_into_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by a process that was frozen for so long that another one has its task."""
+    frozen: list[IO[bytes]] = []
+
+    async def fetch(uri: str, path: Path) -> None:
+        file = path.open("wb", buffering=0)
+        if not frozen:
+            frozen.append(file)
+            raise Unreached("nobody waits for it")
+        file.write(b"data")
+        file.close()
+
+    monkeypatch.setattr(web, "fetches", lambda *_: fetch)
+    cloud = MemoryCloud()
+    demo = cloud.client("demo")
+    image_id = create(demo)["id"]
+    assert start(demo, image_id, WEB) == 202
+    cloud.settle()
+    frozen[0].write(b"late")
+    frozen[0].close()
+    assert demo.get(f"{IMAGES}/{image_id}/file").body == b"data"
+    cloud.close()
 
 
 def test_deleting_stops_an_import(cloud: MemoryCloud, demo: Client, origin: Origin, admin: Client) -> None:

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from cloudctl.db import Connection
+from cloudctl.db.columns import new_id
 from cloudctl.errors import Invalid
 from cloudctl.image import images, imports, kinds, regions
 from cloudctl.image.data import HASH
 from cloudctl.image.lifecycle.placing import ensure_placed
 from cloudctl.image.looking import Looking
 from cloudctl.image.options import ImageOptions
-from cloudctl.image.store import CHUNK
+from cloudctl.image.store import CHUNK, held
 from cloudctl.image.stores import Stores
 from cloudctl.rest.outgoing import Unreached
 from cloudctl.tasks import Context, Step, Transient, Workflow
@@ -30,20 +31,26 @@ def importing(looking: Looking, options: ImageOptions) -> Workflow:
 
     async def ensure_fetched(ctx: Context) -> None:
         await ctx.write(imports.processing, ctx.args["task_id"], ctx.resource_id, ctx.now)
-        uri, staged = ctx.args["uri"], store.staged(ctx.resource_id)
+        uri, arriving = ctx.args["uri"], store.incoming(new_id())
         origin = await ctx.read(regions.source, ctx.args)
         try:
             # An upload that died may have left data in the place where this is to go.
             await data.run(data.stores.remove_from, ctx.args.get("stores", (store.id,)), ctx.resource_id)
-            if origin is not None:
-                await looking.look(origin.row.id)
-                await data.run(copy, data.stores, origin.row.id, staged)
-            elif uri is not None:
-                await looking.fetch(uri, staged)
-            if origin is not None or uri is not None:
-                await data.run(store.stage, staged, ctx.resource_id)
+            if origin is None and uri is None:
+                return
+            # To a file of this attempt's own: one that was given up, perhaps in another process, may still write.
+            await data.run(arriving.touch)
+            with held(arriving):
+                if origin is not None:
+                    await looking.look(origin.row.id)
+                    await data.run(copy, data.stores, origin.row.id, arriving)
+                else:
+                    await looking.fetch(uri, arriving)
+                await data.run(store.stage, arriving, ctx.resource_id)
         except (Unreached, OSError) as error:
             raise Transient(str(error)) from error
+        finally:
+            await data.run(store.remove, arriving)
 
     async def ensure_kept(ctx: Context) -> None:
         image = await ctx.read(imports.importing, ctx.resource_id)
