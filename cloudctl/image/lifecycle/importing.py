@@ -34,8 +34,6 @@ def importing(looking: Looking, options: ImageOptions) -> Workflow:
         uri, arriving = ctx.args["uri"], store.incoming(new_id())
         origin = await ctx.read(regions.source, ctx.args)
         try:
-            # An upload that died may have left data in the place where this is to go.
-            await data.run(data.stores.remove_from, ctx.args.get("stores", (store.id,)), ctx.resource_id)
             if origin is None and uri is None:
                 return
             # To a file of this attempt's own: one that was given up, perhaps in another process, may still write.
@@ -56,15 +54,15 @@ def importing(looking: Looking, options: ImageOptions) -> Workflow:
         image = await ctx.read(imports.importing, ctx.resource_id)
         origin = await ctx.read(regions.source, ctx.args)
         try:
-            # An earlier run may have got this far.
-            source = await data.run(store.fetch_staged, image.id)
+            source = staged = await data.run(store.fetch_staged, image.id)
             if source is None:
+                # An earlier run got this far.
                 source = await data.run(placed_already, data.stores, image.id)
             algorithm, expected = ctx.args.get("hash", (HASH, None))
             measured = await data.measure(source, *images.formats(image if origin is None else origin.row), algorithm)
             if expected not in (None, measured.os_hash_value):
                 raise Invalid(f"The {algorithm} of the data is {measured.os_hash_value}, not {expected}.")
-            placed = await ensure_placed(ctx, data, source)
+            placed = await ensure_placed(ctx, data, source, anew=staged is not None)
             await data.run(store.drop_staged, image.id)
         except OSError as error:
             raise Transient(f"the image store does not work: {error}") from error

@@ -19,9 +19,10 @@ class Placed:
     failed: Sequence[str]
 
 
-async def ensure_placed(ctx: Context, data: ImageData, source: Path) -> Placed:
+async def ensure_placed(ctx: Context, data: ImageData, source: Path, *, anew: bool = False) -> Placed:
     """Put the data of the task's image, the file `source`, into the stores that the task names.
 
+    `anew`: what is there already is not taken for it, since an upload that died may have left it.
     Raises Transient if one of them cannot be written and all must be; or if none can.
     """
     there, failed, trouble = [], [], ""
@@ -30,7 +31,7 @@ async def ensure_placed(ctx: Context, data: ImageData, source: Path) -> Placed:
     for store_id in sorted(wanted, key=lambda store_id: store_id == data.store.id):
         store = data.stores[store_id]
         try:
-            if not await data.run(store.has, ctx.resource_id):
+            if anew or not await data.run(store.has, ctx.resource_id):
                 await data.run(store.receive, source, ctx.resource_id)
             there.append(store_id)
         except OSError as error:
