@@ -7,7 +7,7 @@ that died are also found by the audit.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -81,7 +81,14 @@ def _recover(db: Database, store: ImageStore) -> None:
     for start in range(0, len(names), BATCH):
         batch = names[start : start + BATCH]
         images = db.transact(True, _images, [_image_of(name) for name in batch])
-        _sweep(store, [name for name in batch if not _belongs(name, images.get(_image_of(name)), store.id)])
+        orphans = [name for name in batch if not _belongs(name, images.get(_image_of(name)), store.id)]
+        _sweep(store, orphans, partial(_is_still_orphan, db, store.id))
+
+
+def _is_still_orphan(db: Database, store_id: str, name: str) -> bool:
+    """Asked once nobody holds the file: an upload that ended since then has made it the data of its image."""
+    image_id = _image_of(name)
+    return not _belongs(name, db.transact(True, _images, [image_id]).get(image_id), store_id)
 
 
 def _uploading(conn: Connection) -> list[tuple[str, str, datetime]]:
@@ -122,9 +129,9 @@ def _belongs(name: str, image: Image | None, store_id: str) -> bool:
     return image.status not in (QUEUED, UPLOADING)
 
 
-def _sweep(store: ImageStore, names: Iterable[str]) -> None:
+def _sweep(store: ImageStore, names: Iterable[str], is_orphan: Callable[[str], bool] = lambda _: True) -> None:
     for name in names:
         path = store.directory / name
-        if not is_held(path):
+        if not is_held(path) and is_orphan(name):
             log.info("removed {path}: it belongs to no image", path=str(path))
             store.remove(path)

@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
-from cloudctl.image import uploads
+from cloudctl.image import recovery, uploads
 from cloudctl.image.recovery import recover
 from cloudctl.image.store import ImageStore, held, is_held
 from cloudctl.image.stores import Stores
@@ -122,6 +122,23 @@ def test_files_of_no_image_are_removed_and_others_are_kept(cloud: MemoryCloud, d
     assert [path.exists() for path in orphans] == [False] * 4
     kept = [store.path(active), store.staged(staged), *strangers]
     assert [path.exists() for path in kept] == [True] * 5
+
+
+def test_an_upload_that_comes_while_old_files_are_removed_keeps_its_data(
+    cloud: MemoryCloud, demo: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes to another process."""
+    image_id = create(demo)["id"]
+    cloud.cloud.made(ImageStore).path(image_id).write_bytes(b"left by a dead process")
+
+    def slow(path: Path) -> bool:
+        monkeypatch.undo()
+        assert upload(demo, image_id).status == 204
+        return is_held(path)
+
+    monkeypatch.setattr(recovery, "is_held", slow)
+    restart(cloud)
+    assert demo.get(f"{IMAGES}/{image_id}/file").body == b"data"
 
 
 def test_what_a_driver_is_writing_is_kept(cloud: MemoryCloud, demo: Client) -> None:
