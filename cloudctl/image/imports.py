@@ -303,7 +303,19 @@ def get(conn: Connection, task_id: str) -> ImageTask:
     """Raises NotFound."""
     row = conn.execute(select(ImageTask).where(ImageTask.id == task_id)).first()
     if row is None:
-        raise NotFound(f"No task found with ID {task_id[:64]}")
+        raise _not_found(task_id)
+    return row
+
+
+def _not_found(task_id: str) -> NotFound:
+    return NotFound(f"No task found with ID {task_id[:64]}")
+
+
+def show(conn: Connection, task_id: str, now: datetime) -> ImageTask:
+    """As `get`, unless the record has expired."""
+    row = conn.execute(select(ImageTask).where(ImageTask.id == task_id, kept(now))).first()
+    if row is None:
+        raise _not_found(task_id)
     return row
 
 

@@ -363,9 +363,11 @@ def test_an_unknown_task_is_404(admin: Client) -> None:
 
 
 def test_records_of_imports_expire(cloud: MemoryCloud, admin: Client) -> None:
-    admin.post("/image/v2/tasks", older())
+    task_id = admin.post("/image/v2/tasks", older()).json()["id"]
     cloud.settle()
+    assert admin.get(f"/image/v2/tasks/{task_id}").status == 200
     cloud.advance(49 * 3600)
     scope = {"project": {"name": "admin", "domain": {"id": "default"}}}
     later = Client(cloud, cloud.login("admin", PASSWORDS["admin"], scope))
     assert later.get("/image/v2/tasks").json()["tasks"] == []
+    assert later.get(f"/image/v2/tasks/{task_id}").status == 404

@@ -202,4 +202,4 @@ class Tasks:
     @routes.get("/tasks/<task_id>", policy="image:tasks:show")
     async def show(self, call: Call, task_id: str) -> dict[str, Any]:
         """Show an import."""
-        return task_view(await self.db.read(domain.get, task_id))
+        return task_view(await self.db.read(domain.show, task_id, call.now))
