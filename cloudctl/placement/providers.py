@@ -220,7 +220,7 @@ def inventories_of(conn: Connection, provider_id: str) -> dict[str, Inventory]:
 def set_inventories(conn: Connection, provider_id: str, wanted: Mapping[str, NewInventory]) -> None:
     """These and no others. The provider is locked. Raises Invalid for an unknown class, InUse."""
     known = inventories_of(conn, provider_id)
-    check_classes(conn, wanted, "Unknown resource class in inventory:")
+    check_classes(conn, wanted, "Unknown resource class in inventory:", lock=True)
     for name in known.keys() - wanted.keys():
         remove_inventory(conn, known[name])
     for name, inventory in wanted.items():
@@ -256,7 +256,9 @@ def traits_of(conn: Connection, provider_id: str) -> list[str]:
 def set_traits(conn: Connection, provider_id: str, wanted: Iterable[str]) -> None:
     """These and no others. The provider is locked. Raises Invalid for an unknown one."""
     asked = set(wanted)
-    known = names.TRAITS | set(conn.scalars(select(Trait.name).where(Trait.name.in_(asked))))
+    # They stay until the transaction ends: see `remove_trait`.
+    made = select(Trait.name).where(Trait.name.in_(asked)).order_by(Trait.name).with_for_update(read=True)
+    known = names.TRAITS | set(conn.scalars(made))
     if unknown := sorted(asked - known):
         raise Invalid(f"No such trait {', '.join(unknown)[:255]}.")
     conn.execute(delete(ProviderTrait).where(ProviderTrait.provider_id == provider_id))
@@ -290,11 +292,17 @@ def classes(conn: Connection) -> list[str]:
     return [*names.RESOURCE_CLASSES, *sorted(conn.scalars(select(ResourceClass.name)))]
 
 
-def check_classes(conn: Connection, wanted: Iterable[str], said: str = "No such resource class") -> None:
-    """Raises Invalid, with a message that begins with `said`, for a class that does not exist."""
+def check_classes(
+    conn: Connection, wanted: Iterable[str], said: str = "No such resource class", *, lock: bool = False
+) -> None:
+    """Raises Invalid, with a message that begins with `said`, for a class that does not exist.
+
+    `lock`: the others stay until the transaction ends.
+    """
     unknown = set(wanted) - set(names.RESOURCE_CLASSES)
     if unknown:
-        unknown -= set(conn.scalars(select(ResourceClass.name).where(ResourceClass.name.in_(unknown))))
+        made = select(ResourceClass.name).where(ResourceClass.name.in_(unknown)).order_by(ResourceClass.name)
+        unknown -= set(conn.scalars(made.with_for_update(read=True) if lock else made))
     if unknown:
         raise Invalid(f"{said} {', '.join(sorted(unknown))[:255]}.")
 
@@ -303,10 +311,11 @@ def remove_class(conn: Connection, name: str) -> None:
     """Raises NotFound, Invalid for a standard one, Conflict while a provider has it."""
     if name in names.RESOURCE_CLASSES:
         raise Invalid(f"Cannot delete standard resource class {name}.")
-    if conn.execute(select(Inventory.provider_id).where(Inventory.resource_class == name).limit(1)).first():
-        raise Conflict(f"Cannot delete resource class {name}: it is in use in inventory.")
+    # First of all the class: then nobody uses it who has not by then. The caller rolls the transaction back.
     if not conn.execute(delete(ResourceClass).where(ResourceClass.name == name)).rowcount:
         raise NotFound(f"No such resource class {name[:255]}.")
+    if conn.execute(select(Inventory.provider_id).where(Inventory.resource_class == name).limit(1)).first():
+        raise Conflict(f"Cannot delete resource class {name}: it is in use in inventory.")
 
 
 def traits(conn: Connection, used: bool | None = None) -> list[str]:
@@ -322,10 +331,11 @@ def remove_trait(conn: Connection, name: str) -> None:
     """Raises NotFound, Invalid for a standard one, Conflict while a provider has it."""
     if name in names.TRAITS:
         raise Invalid(f"Cannot delete standard trait {name}.")
-    if conn.execute(select(ProviderTrait.provider_id).where(ProviderTrait.trait == name).limit(1)).first():
-        raise Conflict(f"The trait {name} is in use by a resource provider.")
+    # First of all the trait: see `remove_class`.
     if not conn.execute(delete(Trait).where(Trait.name == name)).rowcount:
         raise NotFound(f"No such trait {name[:255]}.")
+    if conn.execute(select(ProviderTrait.provider_id).where(ProviderTrait.trait == name).limit(1)).first():
+        raise Conflict(f"The trait {name} is in use by a resource provider.")
 
 
 def make_name(conn: Connection, record: type[Trait] | type[ResourceClass], name: str) -> bool:

@@ -17,8 +17,8 @@ from cloudctl.placement import allocations, candidates, providers
 from cloudctl.placement.allocations import NewAllocations, Owner
 from cloudctl.placement.api import providers as api
 from cloudctl.placement.candidates import Group, Request
-from cloudctl.placement.providers import NewProvider
-from cloudctl.placement.tables import Inventory, Provider
+from cloudctl.placement.providers import NewInventory, NewProvider
+from cloudctl.placement.tables import Inventory, Provider, ResourceClass, Trait
 from cloudctl.rest import policy
 from cloudctl.rest.call import Call, Query
 from cloudctl.rest.caller import Caller
@@ -164,3 +164,39 @@ def are_whole(conn: Connection) -> None:
             at = known[at.parent_id] if at.parent_id else at
         assert (at.id, at.parent_id) == (row.root_id, None)
     candidates.search(candidates.nodes(conn), Request((Group("", {"VCPU": 1}),)))
+
+
+def said(*traits: str) -> Callable[[Connection], None]:
+    return lambda conn: providers.set_traits(conn, "a", traits)
+
+
+def stocked(**totals: int) -> Callable[[Connection], None]:
+    new = {name: NewInventory(total) for name, total in totals.items()}
+    return lambda conn: providers.set_inventories(conn, "a", new)
+
+
+def no_trait(conn: Connection) -> None:
+    providers.remove_trait(conn, "CUSTOM_X")
+
+
+def no_class(conn: Connection) -> None:
+    providers.remove_class(conn, "CUSTOM_X")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "error"),
+    [
+        (said("CUSTOM_X"), no_trait, "Conflict"),
+        (no_trait, said("CUSTOM_X"), "Invalid"),
+        (no_trait, no_trait, "NotFound"),
+        (stocked(CUSTOM_X=1), no_class, "Conflict"),
+        (no_class, stocked(CUSTOM_X=1), "Invalid"),
+        (no_class, no_class, "NotFound"),
+    ],
+)
+def test_a_provider_has_only_what_there_is(other: Others, first: Any, second: Any, error: str) -> None:
+    for record in (Trait, ResourceClass):
+        assert other.db.transact(False, providers.make_name, record, "CUSTOM_X")
+    assert at_once(other, first, second) == error
+    has = {*other.db.transact(True, providers.traits_of, "a"), *other.db.transact(True, providers.inventories_of, "a")}
+    assert has <= {*other.db.transact(True, providers.traits), *other.db.transact(True, providers.classes)}

@@ -153,7 +153,7 @@ def _create(conn: Connection, call: Call, provider_id: str, body: AddInventory) 
     name = body.resource_class
     row = providers.get(conn, provider_id)
     generation = body.resource_provider_generation
-    providers.check_classes(conn, [name])
+    providers.check_classes(conn, [name], lock=True)
     new = wanted(call, name, body)
     row = providers.advance(conn, row.id, row.generation if generation is None else generation, call.now)
     if name in providers.inventories_of(conn, row.id):
