@@ -20,8 +20,9 @@ from cloudctl.db import Connection
 from cloudctl.errors import Invalid
 from cloudctl.image import images
 from cloudctl.image.images import SAVING, NewImage
-from cloudctl.rest.body import BodyError, Check, Length, LooseInt, extra, parse, structure
+from cloudctl.rest.body import BodyError, Check, Length, LooseInt, extra, structure
 from cloudctl.rest.caller import Caller
+from cloudctl.rest.decoding import parse
 from cloudctl.tasks import Origin
 from cloudctl.volume import snapshots, states, uploads, volumes
 from cloudctl.volume.kinds import DELETE_SNAPSHOT

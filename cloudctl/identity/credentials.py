@@ -23,7 +23,8 @@ from cloudctl.identity import records, totp
 from cloudctl.identity.payload import Keys
 from cloudctl.identity.records import own_attributes
 from cloudctl.identity.tables import Credential, Project, User
-from cloudctl.rest.body import BodyError, parse
+from cloudctl.rest.body import BodyError
+from cloudctl.rest.decoding import parse
 from cloudctl.rest.identity import Identity
 from cloudctl.rest.listing import Condition, Listing, equals
 

@@ -25,7 +25,6 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from uuid import UUID
 
 import attrs
-import orjson
 from attrs import NOTHING, field, frozen
 from cattrs import Converter, transform_error
 from cattrs.cols import is_sequence, list_structure_factory
@@ -37,9 +36,6 @@ from cloudctl.rest.standing import as_sent, shown, standing, unexpected
 from cloudctl.rest.versions import Span, Version
 
 INTEGER_MOST = 2**31 - 1
-
-# PostgreSQL stores no NUL; an escaped backslash before the u makes it plain text.
-NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
 class Missing(Enum):
@@ -448,17 +444,6 @@ def _untimely(made: Any, path: str, version: Version) -> Iterator[Problem]:
         if value is not MISSING and offered is not None and not any(version in span for span in offered):
             yield Problem(path, unexpected([key]), "unknown")
         yield from _untimely(value, f"{path}.{key}", version)
-
-
-def parse(raw: bytes) -> Any:
-    """Bytes → JSON value. Raises BodyError."""
-    try:
-        value = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise BodyError([Problem("$", f"the body is not valid JSON: {error}", "syntax")]) from None
-    if NUL.search(raw):
-        raise BodyError([Problem("$", "the character NUL is not allowed", "syntax")])
-    return value
 
 
 def read(body: Body, value: Any, version: Version | None = None) -> Any:

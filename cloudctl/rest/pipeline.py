@@ -32,7 +32,7 @@ from cloudctl.errors import (
     Unauthorized,
     UnsupportedMediaType,
 )
-from cloudctl.rest import access_rules, files, pages, stream
+from cloudctl.rest import access_rules, decoding, files, pages, stream
 from cloudctl.rest import body as bodies
 from cloudctl.rest.admission import Admission
 from cloudctl.rest.answers import Answer, Answers
@@ -349,7 +349,7 @@ class Pipeline:
             raise NotFound(self.faults.unknown_path)
         if offered[0].operation.action is None:
             return offered[0], None
-        value = bodies.parse(self._content(request, JSON_TYPES))
+        value = decoding.parse(self._content(request, JSON_TYPES))
         if not isinstance(value, dict) or len(value) != 1:
             raise BodyError([Problem("$", "exactly one action is expected", "value")])
         (key,) = value
@@ -403,7 +403,7 @@ class Pipeline:
         raw = self._content(request, wanted.types or JSON_TYPES)
         if not raw and wanted.optional:
             return None
-        return bodies.read(wanted, bodies.parse(raw), version)
+        return bodies.read(wanted, decoding.parse(raw), version)
 
     def _content(self, request: Any, types: Sequence[str]) -> bytes:
         content = request.content

@@ -13,8 +13,9 @@ from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.image import images
 from cloudctl.image.images import Image
-from cloudctl.rest.body import INTEGER_MOST, BodyError, parse
+from cloudctl.rest.body import INTEGER_MOST, BodyError
 from cloudctl.rest.caller import Caller
+from cloudctl.rest.decoding import parse
 from cloudctl.volume import backups, encryption, groups, kinds, quotas, snapshots, states, types, volumes
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import Volume, VolumeType

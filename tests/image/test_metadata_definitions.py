@@ -218,6 +218,16 @@ def test_a_property_is_made_shown_replaced_and_deleted(admin: Client, demo: Clie
     assert demo.get(f"{ns}/properties").json() == {"properties": {}}
 
 
+def test_what_no_answer_could_hold_is_no_default(admin: Client, ns: str) -> None:
+    def defined(depth: int) -> int:
+        body = f'{{"name": "x", "title": "X", "type": "array", "default": {"[" * depth}{"]" * depth}}}'
+        headers = {"Content-Type": "application/json"}
+        return admin.post(f"{ns}/properties", body=body.encode(), headers=headers).status
+
+    assert [defined(1000), defined(100), defined(99)] == [400, 400, 201]
+    assert admin.get(f"{ns}/properties").status == 200
+
+
 def test_a_property_is_found_by_its_name_for_a_resource_type(admin: Client, ns: str) -> None:
     admin.post(f"{ns}/properties", {"name": "color", **COLOR})
     admin.post(f"{ns}/resource_types", {"name": "OS::Glance::Image", "prefix": "hw_"})

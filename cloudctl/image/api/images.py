@@ -30,8 +30,9 @@ from cloudctl.image.patching import (
     Tags,
     Visibility,
 )
-from cloudctl.rest.body import MISSING, Body, Length, Missing, Range, Uuid, extra, given, parse
+from cloudctl.rest.body import MISSING, Body, Length, Missing, Range, Uuid, extra, given
 from cloudctl.rest.call import Call, Reply
+from cloudctl.rest.decoding import parse
 from cloudctl.rest.formats import zulu
 from cloudctl.rest.pipeline import JSON_LIMIT
 from cloudctl.rest.route import Routes
