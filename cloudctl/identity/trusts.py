@@ -86,6 +86,12 @@ def is_usable(row: Trust, now: datetime) -> bool:
     return not has_expired(row, now) and (row.remaining_uses is None or row.remaining_uses > 0)
 
 
+def are_usable(now: datetime) -> Condition:
+    """The same, for a list."""
+    alive = Trust.expires_at.is_(None) | (Trust.expires_at > now)
+    return alive & (Trust.remaining_uses.is_(None) | (Trust.remaining_uses > 0))
+
+
 def has_expired(row: Trust, now: datetime) -> bool:
     return row.expires_at is not None and bool(row.expires_at <= now)
 
@@ -109,7 +115,10 @@ def create(conn: Connection, caller: Caller, new: NewTrust, limits: Limits) -> T
     # Locked, so that the limit holds for concurrent requests, too.
     records.get(conn, User, caller.user_id, "user", lock=True)
     records.get(conn, User, new.trustee_user_id, "user", stays=True)
-    held = conn.execute(select(func.count()).where(Trust.trustor_user_id == caller.user_id)).scalar_one()
+    mine = Trust.trustor_user_id == caller.user_id
+    # Nobody sees those that ended. Only the expired ones go: one that is used up may still have a token.
+    cascade.delete_trusts(conn, mine & (Trust.expires_at <= caller.now))
+    held = conn.execute(select(func.count()).where(mine, are_usable(caller.now))).scalar_one()
     if limits.trusts and held >= limits.trusts:
         raise Forbidden(f"A user makes at most {limits.trusts} trusts.")
     if new.expires_at is not None and new.expires_at <= caller.now:

@@ -197,3 +197,18 @@ def test_a_trust_is_passed_on_only_where_that_is_allowed() -> None:
     demo = keystone.login("demo", scope="demo")
     assert keystone.ask("DELETE", f"/OS-TRUST/trusts/{trust['id']}", token=demo).status == 204
     assert not keystone.is_valid(again)
+
+
+def test_trusts_that_ended_do_not_count_towards_the_limit() -> None:
+    """Nobody sees them, so nobody could delete them to make room."""
+    clock = Clock()
+    clock.advance(START)
+    cloud = make_keystone(empty_database(clock), clock, IdentityOptions(argon2=CHEAP, trust_limit=2))
+    expiring = made(cloud, expires_at="2027-01-15T08:30:00Z")
+    assert use(cloud, made(cloud, remaining_uses=1)).status == 201
+    made(cloud)
+    assert create(cloud).status == 403
+    clock.advance(3600)
+    assert use(cloud, expiring).status == 404
+    made(cloud)
+    assert create(cloud).status == 403

@@ -90,11 +90,8 @@ class Trusts:
         return await self.db.scan(self._list, call)
 
     def _list(self, conn: Connection, call: Call) -> dict[str, Any]:
-        table = Trust.table.c
         own = [] if may_as_anybody(call, "identity:list_all_trusts") else [trusts.are_partys(call.identity)]
-        alive = table.expires_at.is_(None) | (table.expires_at > call.now)
-        left = table.remaining_uses.is_(None) | (table.remaining_uses > 0)
-        return paged(call, "trusts", page(conn, call, trusts.LISTING, alive, left, *own), view)
+        return paged(call, "trusts", page(conn, call, trusts.LISTING, trusts.are_usable(call.now), *own), view)
 
     @routes.get("/OS-TRUST/trusts/<trust_id>", policy="identity:get_trust")
     async def show(self, call: Call, trust_id: str) -> dict[str, Any]:
