@@ -103,7 +103,7 @@ def create(conn: Connection, values: dict[str, Any], rules: PasswordOptions, now
 
 def change(conn: Connection, user_id: str, changes: dict[str, Any], rules: PasswordOptions, now: datetime) -> User:
     """A change by an administrator. Raises NotFound, Conflict, Invalid."""
-    before = get(conn, user_id)
+    before = get(conn, user_id, lock=True)
     values = dict(changes)
     if "domain_id" in values and values.pop("domain_id") != before.domain_id:
         raise Invalid("The domain of a user cannot be changed.")
@@ -135,7 +135,7 @@ def change_own_password(
     conn: Connection, user_id: str, proved_hash: str, new_hash: str, rules: PasswordOptions, now: datetime
 ) -> bool:
     """Returns whether the password was still the one that was proved. Raises Invalid (locked, changed too recently)."""
-    before = get(conn, user_id)
+    before = get(conn, user_id, lock=True)
     if before.password_hash != proved_hash or not before.enabled:
         return False
     if before.options.get("lock_password"):

@@ -229,3 +229,47 @@ def test_the_epoch_counts_every_change_of_two_at_once(keystone: Any) -> None:
     grants = [lambda conn, role=role: assignments.grant(conn, actor, target, role) for role in roles_]
     assert at_once(keystone.db, *grants) == []
     assert count(keystone, "SELECT value FROM identity_epoch") == before + 2
+
+
+def user(conn: Any, user_id: str, column: str) -> Any:
+    return conn.execute(text(f"SELECT {column} FROM identity_users WHERE id = :id"), {"id": user_id}).scalar()
+
+
+def test_who_knows_an_old_password_does_not_undo_its_reset(keystone: Any) -> None:
+    db, user_id = keystone.db, keystone.made.demo_user_id
+    old = db.transact(True, user, user_id, "password_hash")
+    changed: list[bool] = []
+
+    def change(conn: Any) -> None:
+        changed.append(users.change_own_password(conn, user_id, old, "chosen", PasswordOptions(), NOW))
+
+    def reset(conn: Any) -> None:
+        users.change(conn, user_id, {"password_hash": "reset"}, PasswordOptions(), NOW)
+
+    assert at_once(db, reset, change) == []
+    assert changed == [False]
+    assert db.transact(True, user, user_id, "password_hash") == "reset"
+
+
+def test_options_of_a_user_that_two_set_at_once_are_all_kept(keystone: Any) -> None:
+    user_id = keystone.made.demo_user_id
+
+    def set_option(name: str) -> Callable[[Any], Any]:
+        return lambda conn: users.change(conn, user_id, {"options": {name: True}}, PasswordOptions(), NOW)
+
+    assert at_once(keystone.db, *map(set_option, ("multi_factor_auth_enabled", "lock_password"))) == []
+    found = keystone.db.transact(True, users.get, user_id).options
+    assert found == {"multi_factor_auth_enabled": True, "lock_password": True}
+
+
+def test_a_user_who_is_disabled_while_being_enabled_loses_the_tokens_of_before(keystone: Any) -> None:
+    user_id = keystone.made.demo_user_id
+
+    def switch(enabled: bool) -> Callable[[Any], Any]:
+        return lambda conn: users.change(conn, user_id, {"enabled": enabled}, PasswordOptions(), NOW)
+
+    keystone.db.transact(False, switch(False))
+    before = count(keystone, "SELECT count(*) FROM identity_revocations")
+    assert at_once(keystone.db, switch(True), switch(False)) == []
+    assert not keystone.db.transact(True, users.get, user_id).enabled
+    assert count(keystone, "SELECT count(*) FROM identity_revocations") == before + 1
