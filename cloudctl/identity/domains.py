@@ -64,7 +64,7 @@ def create(conn: Connection, values: dict[str, Any], now: datetime) -> Project:
 
 def change(conn: Connection, domain_id: str, changes: dict[str, Any], now: datetime) -> Project:
     """Raises NotFound, Conflict, Invalid, Forbidden (immutable)."""
-    before = get(conn, domain_id)
+    before = get(conn, domain_id, lock=True)
     check_mutable(before.options, changes, "domain", domain_id)
     values = with_merged(before, changes)
     taken = Conflict(f"It is not permitted to have two domains with the name: {changes.get('name')}.")

@@ -132,7 +132,7 @@ def _check_parent(conn: Connection, domain_id: str, parent_id: str, most_depth: 
 
 def change(conn: Connection, project_id: str, changes: dict[str, Any], now: datetime) -> Project:
     """Raises NotFound, Conflict, Forbidden (immutable, another parent, children or parent in the way), Invalid."""
-    before = get(conn, project_id)
+    before = get(conn, project_id, lock=True)
     check_mutable(before.options, changes, "project", project_id)
     _check_fixed(before, changes)
     values = {name: value for name, value in changes.items() if name not in ("domain_id", "parent_id", "is_domain")}
@@ -140,7 +140,7 @@ def change(conn: Connection, project_id: str, changes: dict[str, Any], now: date
     enabled = values.get("enabled", before.enabled)
     if before.enabled and not enabled and not before.is_domain:
         _check_no_enabled_child(conn, project_id)
-    if enabled and not before.enabled and before.parent_id and not get(conn, before.parent_id).enabled:
+    if enabled and not before.enabled and before.parent_id and not get(conn, before.parent_id, stays=True).enabled:
         raise Forbidden(f"Cannot enable project {project_id}: its parent is disabled.")
     taken = Conflict("It is not permitted to have two projects with the same name in a domain.")
     records.update_unique(conn, Project, project_id, with_merged(before, values), taken)

@@ -44,7 +44,7 @@ def create(conn: Connection, values: dict[str, Any], now: datetime) -> Role:
 
 def change(conn: Connection, role_id: str, changes: dict[str, Any]) -> Role:
     """Raises NotFound, Conflict, Forbidden (immutable), Invalid."""
-    before = get(conn, role_id)
+    before = get(conn, role_id, lock=True)
     check_mutable(before.options, changes, "role", role_id)
     values = dict(changes)
     if "domain_id" in values and (values.pop("domain_id") or "") != before.domain_id:

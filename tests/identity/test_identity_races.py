@@ -273,3 +273,55 @@ def test_a_user_who_is_disabled_while_being_enabled_loses_the_tokens_of_before(k
     assert at_once(keystone.db, switch(True), switch(False)) == []
     assert not keystone.db.transact(True, users.get, user_id).enabled
     assert count(keystone, "SELECT count(*) FROM identity_revocations") == before + 1
+
+
+def below(keystone: Any, **values: Any) -> Callable[[Any], Any]:
+    """A new project below `demo`."""
+    new = {"name": "child", "domain_id": "default", "parent_id": keystone.made.demo_project_id, **values}
+    return lambda conn: projects.create(conn, new, NOW, most_depth=5).id
+
+
+def switched(change: Callable[..., Any], id: str, enabled: bool) -> Callable[[Any], Any]:
+    return lambda conn: change(conn, id, {"enabled": enabled}, NOW)
+
+
+@pytest.mark.parametrize("disable_first", [False, True])
+@pytest.mark.parametrize("child", ["new", "enabled again"])
+def test_no_project_is_enabled_below_one_that_is_being_disabled(keystone: Any, child: str, disable_first: bool) -> None:
+    act = below(keystone)
+    if child == "enabled again":
+        act = switched(projects.change, keystone.db.transact(False, below(keystone, enabled=False)), True)
+    both = [act, switched(projects.change, keystone.made.demo_project_id, False)]
+    raised = at_once(keystone.db, *(reversed(both) if disable_first else both))
+    assert [type(error).__name__ for error in raised] == ["Forbidden"]
+
+
+@pytest.mark.parametrize("kind", ["project", "domain"])
+def test_what_is_disabled_while_being_enabled_loses_the_tokens_of_before(keystone: Any, kind: str) -> None:
+    change: Any = projects.change
+    id = keystone.made.demo_project_id
+    if kind == "domain":
+        change, id = domains.change, domain(keystone)
+    else:
+        keystone.db.transact(False, switched(change, id, False))
+    before = count(keystone, "SELECT count(*) FROM identity_revocations")
+    assert at_once(keystone.db, switched(change, id, True), switched(change, id, False)) == []
+    assert count(keystone, f"SELECT count(*) FROM identity_projects WHERE id = '{id}' AND enabled") == 0
+    assert count(keystone, "SELECT count(*) FROM identity_revocations") > before
+
+
+def immutable(keystone: Any, kind: str) -> Any:
+    """How to change a record, and its id."""
+    if kind == "role":
+        return roles.change, keystone.db.transact(False, MAKERS["role"], "").id
+    change = {"project": projects.change, "domain": domains.change}[kind]
+    id = keystone.made.demo_project_id if kind == "project" else domain(keystone)
+    return (lambda conn, id, changes: change(conn, id, changes, NOW)), id
+
+
+@pytest.mark.parametrize("kind", ["project", "domain", "role"])
+def test_what_is_being_made_immutable_is_not_changed_meanwhile(keystone: Any, kind: str) -> None:
+    change, id = immutable(keystone, kind)
+    both = [{"options": {"immutable": True}}, {"name": "other name"}]
+    raised = at_once(keystone.db, *(lambda conn, each=each: change(conn, id, each) for each in both))
+    assert [type(error).__name__ for error in raised] == ["Forbidden"]
