@@ -180,6 +180,11 @@ def remove(conn: Connection, project_id: str) -> None:
     conn.execute(delete(Project).where(Project.id == project_id))
 
 
+def hold(conn: Connection, project_id: str) -> None:
+    """Lock it before its tags change. Raises NotFound, Forbidden (immutable)."""
+    check_mutable(get(conn, project_id, lock=True).options, None, "project", project_id)
+
+
 def set_tags(conn: Connection, project_id: str, names: Iterable[str]) -> None:
     """Replace them. Raises Invalid for more than 80 and for repeated ones."""
     wanted = list(names)

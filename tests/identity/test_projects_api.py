@@ -193,6 +193,15 @@ def test_tags_are_put_checked_replaced_and_taken_off(keystone: Any, admin: str) 
     assert keystone.ask("PUT", f"{path}/{'x' * 256}", token=admin).status == 400
 
 
+def test_the_tags_of_an_immutable_project_stay(keystone: Any, admin: str) -> None:
+    project = keystone.make(admin, "projects", "project", name="x", tags=["red"], options={"immutable": True})
+    path = f"/projects/{project['id']}/tags"
+    changes: Any = (("PUT", path, {"tags": []}), ("DELETE", path, None), ("PUT", f"{path}/blue", None))
+    for method, where, body in (*changes, ("DELETE", f"{path}/red", None)):
+        assert keystone.ask(method, where, body, admin).status == 403, (method, where)
+    assert keystone.ask("GET", path, token=admin).json()["tags"] == ["red"]
+
+
 # -- domains
 
 

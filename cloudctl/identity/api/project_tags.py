@@ -42,7 +42,7 @@ class ProjectTags:
         return listed(call, "tags", await self.db.run(self._replace, call, project_id, body.tags))
 
     def _replace(self, conn: Connection, call: Call, project_id: str, names: Any) -> Any:
-        required(conn, call, project_id)
+        self._hold(conn, call, project_id)
         projects.set_tags(conn, project_id, names)
         return projects.tags(conn, [project_id])[project_id]
 
@@ -65,7 +65,7 @@ class ProjectTags:
         await self.db.run(self._add, call, project_id, tag)
 
     def _add(self, conn: Connection, call: Call, project_id: str, tag: str) -> None:
-        required(conn, call, project_id)
+        self._hold(conn, call, project_id)
         projects.add_tag(conn, project_id, tag)
 
     @routes.delete("/projects/<project_id>/tags/<tag>", policy="identity:delete_project_tag")
@@ -74,6 +74,11 @@ class ProjectTags:
         await self.db.run(self._remove, call, project_id, tag)
 
     def _remove(self, conn: Connection, call: Call, project_id: str, tag: str) -> None:
-        required(conn, call, project_id)
+        self._hold(conn, call, project_id)
         if not projects.remove_tag(conn, project_id, tag):
             raise records.not_found("project tag", tag)
+
+    def _hold(self, conn: Connection, call: Call, project_id: str) -> None:
+        """Lock what the caller may change."""
+        required(conn, call, project_id)
+        projects.hold(conn, project_id)
