@@ -170,3 +170,12 @@ def test_a_project_is_not_put_below_one_of_another_domain_nor_of_none(acme: Doma
             answer = acme.ask("POST", "/projects", body, acme.manager)
             answers.append((answer.status, answer.body.replace(parent.encode(), b"ID")))
     assert answers[:2] == answers[2:]
+
+
+def test_a_manager_reads_the_tags_of_the_domain_and_does_not_change_them(acme: Domain) -> None:
+    path = f"/projects/{acme.id}/tags"
+    assert acme.ask("PUT", path, {"tags": ["red"]}, acme.admin).status == 200
+    assert acme.ask("GET", path, None, acme.manager).json()["tags"] == ["red"]
+    changes: Any = (("PUT", path, {"tags": []}), ("DELETE", path, None), ("PUT", f"{path}/blue", None))
+    for method, where, body in (*changes, ("DELETE", f"{path}/red", None)):
+        assert acme.ask(method, where, body, acme.manager).status == 403, (method, where)

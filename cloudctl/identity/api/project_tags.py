@@ -80,5 +80,6 @@ class ProjectTags:
 
     def _hold(self, conn: Connection, call: Call, project_id: str) -> None:
         """Lock what the caller may change."""
-        required(conn, call, project_id)
+        if required(conn, call, project_id).is_domain:
+            call.require("identity:update_domain")
         projects.hold(conn, project_id)
