@@ -11,11 +11,12 @@ from datetime import datetime
 from typing import Any
 
 from attrs import asdict, frozen
-from sqlalchemy import bindparam, delete, func, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
+from cloudctl.db.turns import take_turn
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.placement import aggregates, names
 from cloudctl.placement.allocations import Contended
@@ -30,6 +31,7 @@ from cloudctl.placement.tables import (
     Trait,
 )
 
+TREES = "placement/trees"  # the turn of who changes one: a tree is several rows, and more is looked at than written
 # Built once: building costs more than running it.
 _by_id = select(Provider).where(Provider.id == bindparam("wanted"))
 _locked_by_id = _by_id.with_for_update()
@@ -38,8 +40,6 @@ _next = (
     .where(Provider.id == bindparam("wanted"), Provider.generation == bindparam("known"))
     .values(generation=Provider.generation + 1, updated_at=bindparam("at"))
 )
-# A tree is several rows, and who changes one looks at more than it writes.
-_turn = select(func.pg_advisory_xact_lock(func.hashtextextended("placement/trees", 0)))
 
 
 @frozen
@@ -82,7 +82,7 @@ def create(conn: Connection, new: NewProvider, now: datetime) -> Provider:
     """Raises Invalid for a parent that does not exist, Conflict for a name or an id that is taken."""
     id, root_id = new.id or new_id(), None
     if new.parent_id is not None:
-        _take_turn(conn)
+        take_turn(conn, TREES)
         root_id = _parent(conn, new.parent_id).root_id
     row = {"id": id, "name": new.name, "parent_id": new.parent_id, "root_id": root_id or id}
     try:
@@ -99,7 +99,7 @@ def change(conn: Connection, provider: Provider, changes: Mapping[str, Any], now
     Raises NotFound, Invalid, Conflict.
     """
     if "parent_id" in changes:
-        _take_turn(conn)
+        take_turn(conn, TREES)
         provider = get(conn, provider.id)
     parent_id = changes.get("parent_id", provider.parent_id)
     try:
@@ -113,12 +113,6 @@ def change(conn: Connection, provider: Provider, changes: Mapping[str, Any], now
             raise Invalid("re-parenting a provider is not currently allowed.")
         _move(conn, provider, parent_id)
     return get(conn, provider.id)
-
-
-def _take_turn(conn: Connection) -> None:
-    """Nobody else changes trees before the transaction ends. What was read of them before may be out of date."""
-    if conn.dialect.name == "postgresql":
-        conn.execute(_turn)
 
 
 def _move(conn: Connection, provider: Provider, parent_id: str | None) -> None:
@@ -158,7 +152,7 @@ def _taken(name: str) -> Conflict:
 
 def remove(conn: Connection, provider: Provider) -> None:
     """Raises NotFound, Conflict while it has children, consumers have a share of it, or it is a host."""
-    _take_turn(conn)
+    take_turn(conn, TREES)
     provider = get(conn, provider.id)
     if conn.execute(select(Provider.id).where(Provider.parent_id == provider.id).limit(1)).first() is not None:
         raise Conflict(
@@ -177,7 +171,7 @@ def remove(conn: Connection, provider: Provider) -> None:
 
 def remove_tree(conn: Connection, provider_id: str) -> bool:
     """Remove a provider, and all below it. If consumers have a share of one of them: False, and all stay."""
-    _take_turn(conn)
+    take_turn(conn, TREES)
     found = conn.execute(_by_id, {"wanted": provider_id}).first()
     ids = {provider_id} if found is None else subtree(conn, found)
     locked = select(Provider.shares).where(Provider.id.in_(ids)).order_by(Provider.id).with_for_update()

@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Float, Update, and_, bindparam, extract, f
 
 from cloudctl import db
 from cloudctl.db import Connection, notify
+from cloudctl.db.turns import take_turn
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.tasks.kind import Kind, Origin
 from cloudctl.tasks.tables import HELD, OPEN, QUEUED, RUNNING, UNDOING, TaskRow
@@ -39,7 +40,6 @@ _waiting = (
     )
     .with_for_update(skip_locked=True)
 )
-_lock = select(func.pg_advisory_xact_lock(func.hashtextextended(bindparam("key"), 0)))
 _open = and_(
     TaskRow.resource_type == bindparam("resource"),
     TaskRow.resource_id == bindparam("of"),
@@ -182,12 +182,8 @@ def of_resource(resource: str, resource_id: str) -> ColumnElement[bool]:
 
 
 def lock_resource(conn: Connection, resource: str, resource_id: str) -> None:
-    """Make submissions for one resource take turns, so that the order of ids is the order of commits.
-
-    SQLite has one writer at a time anyway.
-    """
-    if conn.dialect.name == "postgresql":
-        conn.execute(_lock, {"key": f"{resource}/{resource_id}"})
+    """Make submissions for one resource take turns, so that the order of ids is the order of commits."""
+    take_turn(conn, f"{resource}/{resource_id}")
 
 
 # -- for operators and for action logs
