@@ -179,3 +179,24 @@ def test_a_manager_reads_the_tags_of_the_domain_and_does_not_change_them(acme: D
     changes: Any = (("PUT", path, {"tags": []}), ("DELETE", path, None), ("PUT", f"{path}/blue", None))
     for method, where, body in (*changes, ("DELETE", f"{path}/red", None)):
         assert acme.ask(method, where, body, acme.manager).status == 403, (method, where)
+
+
+def test_what_people_have_in_other_domains_is_shown_to_themselves_only(acme: Domain) -> None:
+    cloud = acme.cloud
+    other = cloud.make(acme.admin, "groups", "group", name="others")["id"]
+    for group_id, user_id in ((acme.group, acme.jane), (other, acme.jane), (acme.group, cloud.made.demo_user_id)):
+        assert acme.ask("PUT", f"/groups/{group_id}/users/{user_id}", None, acme.admin).status == 204
+    for where in (f"/projects/{acme.project}", f"/projects/{cloud.made.demo_project_id}", f"/domains/{acme.id}"):
+        cloud.grant(acme.admin, f"{where}/users/{acme.jane}", "member")
+
+    def seen(path: str, token: str) -> set[str]:
+        found = acme.ask("GET", path, None, token).json()
+        return {one["name"] for one in found[path.rpartition("/")[2]]}
+
+    projects, groups = f"/users/{acme.jane}/projects", f"/users/{acme.jane}/groups"
+    for token in (acme.reader, acme.manager):
+        assert (seen(projects, token), seen(groups, token)) == ({"anvils"}, {"crew"})
+        assert seen(f"/groups/{acme.group}/users", token) == {"jane"}
+    for token in (acme.login(acme.jane, {"domain": {"id": acme.id}}), acme.admin):
+        assert (seen(projects, token), seen(groups, token)) == ({"anvils", "demo"}, {"crew", "others"})
+    assert seen(f"/groups/{acme.group}/users", acme.admin) == {"jane", "demo"}

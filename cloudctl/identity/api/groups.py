@@ -12,6 +12,7 @@ from cloudctl.identity import groups, holdings, records, users
 from cloudctl.identity.api.collection import page, paged
 from cloudctl.identity.api.fields import Description, Id, domain_of, unknown_as_foreign
 from cloudctl.identity.api.resource import Declared, linked
+from cloudctl.identity.api.users import visible as visible_users
 from cloudctl.identity.assignments import Actor
 from cloudctl.identity.records import text_filters
 from cloudctl.identity.tables import Group
@@ -96,7 +97,7 @@ class Members:
 
     def _members(self, conn: Connection, call: Call, group_id: str) -> Page:
         check_required(conn, call, group_id)
-        return page(conn, call, users.LISTING, users.in_group(group_id))
+        return page(conn, call, users.LISTING, users.in_group(group_id), *visible_users(call))
 
     @routes.get("/groups/<group_id>/users/<user_id>", policy="identity:check_user_in_group", status=204)
     async def check(self, call: Call, group_id: str, user_id: str) -> None:

@@ -24,7 +24,7 @@ from cloudctl.identity.tables import Group, User
 from cloudctl.rest import formats
 from cloudctl.rest.body import MISSING, Body, Check, Items, Length, Missing, Name, extra
 from cloudctl.rest.call import Call
-from cloudctl.rest.listing import Page
+from cloudctl.rest.listing import Condition, Page
 from cloudctl.rest.resource import Json
 from cloudctl.rest.route import Routes
 
@@ -83,6 +83,11 @@ class ChangePassword:
     others: dict[str, Any] = extra()
 
 
+def visible(call: Call) -> list[Condition]:
+    """A token for a domain shows no user of another one."""
+    return [User.domain_id == call.identity.domain_id] if call.identity.domain_id else []
+
+
 @frozen
 class Users:
     db: Database
@@ -100,8 +105,7 @@ class Users:
         return paged(call, "users", found, self.view)
 
     def _list(self, conn: Connection, call: Call) -> Page:
-        own = [User.domain_id == call.identity.domain_id] if call.identity.domain_id else []
-        return page(conn, call, users.LISTING, *own)
+        return page(conn, call, users.LISTING, *visible(call))
 
     @routes.post("/users", policy="identity:create_user", status=201, body=Body(CreateUser, key="user"))
     async def create(self, call: Call, body: CreateUser) -> dict[str, Any]:
@@ -186,7 +190,10 @@ class Users:
 
     def _projects(self, conn: Connection, call: Call, user_id: str) -> Any:
         self._required(conn, call, user_id)
-        return project_views(conn, call, reachable.projects_of(conn, user_id))
+        domain_id, found = call.identity.domain_id, reachable.projects_of(conn, user_id)
+        if domain_id and user_id != call.user_id:
+            found = [row for row in found if row.domain_id == domain_id]
+        return project_views(conn, call, found)
 
     @routes.get("/users/<user_id>/groups", policy="identity:list_groups_for_user")
     async def list_groups(self, call: Call, user_id: str) -> dict[str, Any]:
@@ -195,7 +202,8 @@ class Users:
 
     def _groups(self, conn: Connection, call: Call, user_id: str) -> Json:
         self._required(conn, call, user_id)
-        return self.groups.page(conn, call, groups.of_user(user_id))
+        where = [] if user_id == call.user_id else self.groups.declared.visible(call)
+        return self.groups.page(conn, call, groups.of_user(user_id), *where)
 
     def view(self, call: Call, row: User) -> dict[str, Any]:
         shown = {
