@@ -200,3 +200,10 @@ def test_what_people_have_in_other_domains_is_shown_to_themselves_only(acme: Dom
     for token in (acme.login(acme.jane, {"domain": {"id": acme.id}}), acme.admin):
         assert (seen(projects, token), seen(groups, token)) == ({"anvils", "demo"}, {"crew", "others"})
     assert seen(f"/groups/{acme.group}/users", acme.admin) == {"jane", "demo"}
+
+
+def test_a_manager_lists_the_roles_that_he_gives_and_none_of_another_domain(acme: Domain) -> None:
+    acme.cloud.make(acme.admin, "roles", "role", name="member", domain_id="default")
+    assert acme.ask("GET", "/roles?domain_id=default", None, acme.manager).json()["roles"] == []
+    found = acme.ask("GET", "/roles", None, acme.manager).json()["roles"]
+    assert [role["name"] for role in found] == ["manager", "member", "reader"]

@@ -35,10 +35,10 @@ def remove(conn: Connection, call: Call, role_id: str) -> None:
 
 
 def visible(call: Call) -> list[Condition]:
-    """The roles of the cloud, unless a domain is named."""
+    """The roles of the cloud, unless a domain is named; for a domain's manager those that may be given away."""
     found = [] if "domain_id" in call.query else [Role.domain_id == ""]
     if not call.may("identity:use_all_roles"):
-        found.append(Role.name.in_(roles.MANAGEABLE))
+        found += [Role.name.in_(roles.MANAGEABLE), Role.domain_id == ""]
     return found
 
 
