@@ -196,7 +196,7 @@ def _conditions(conn: Connection, wanted: Wanted, domain_id: str) -> list[Condit
     """The conditions on a row, apart from its target and its actor."""
     table, found = Assignment.table.c, list[Condition]()
     if wanted.role_id and wanted.effective:
-        found.append(table.role_id.in_(_implying(conn, wanted.role_id)))
+        found.append(table.role_id.in_(sorted(effective.implying(conn, wanted.role_id))))
     elif wanted.role_id:
         found.append(table.role_id == wanted.role_id)
     if wanted.inherited:
@@ -206,15 +206,6 @@ def _conditions(conn: Connection, wanted: Wanted, domain_id: str) -> list[Condit
         inside = exists().where(Project.id == table.target_id, Project.domain_id == domain_id)
         found.append(or_(table.target_id == domain_id, inside))
     return found
-
-
-def _implying(conn: Connection, role_id: str) -> list[str]:
-    """The roles that imply this one, itself included."""
-    priors: dict[str, set[str]] = {}
-    for prior, implied in effective.implications(conn).items():
-        for each in implied:
-            priors.setdefault(each, set()).add(prior)
-    return sorted(effective.closed([role_id], priors))
 
 
 def _actors(conn: Connection, wanted: Wanted) -> list[Actor] | None:

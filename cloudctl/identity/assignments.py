@@ -10,19 +10,9 @@ from sqlalchemy import ColumnElement, delete, select
 
 from cloudctl.db import Connection
 from cloudctl.errors import Forbidden, Invalid
-from cloudctl.identity import cascade, effective, epoch, records, roles
+from cloudctl.identity import cascade, epoch, records, roles
 from cloudctl.identity.effective import SYSTEM_TARGET
-from cloudctl.identity.payload import Scope, ScopeKind
-from cloudctl.identity.tables import (
-    ApplicationCredential,
-    ApplicationCredentialRole,
-    Assignment,
-    Group,
-    Membership,
-    Project,
-    Role,
-    User,
-)
+from cloudctl.identity.tables import Assignment, Group, Membership, Project, Role, User
 
 ActorKind = Literal["user", "group"]
 TargetKind = Literal["project", "domain", "system"]
@@ -119,8 +109,7 @@ def revoke(conn: Connection, actor: Actor, target: Target, role_id: str) -> None
     removed = delete(Assignment).where(*_where(actor, target), Assignment.role_id == role_id)
     if conn.execute(removed).rowcount == 0:
         raise records.not_found("role assignment", role_id)
-    for user_id in _users(conn, actor):
-        drop_what_lost_its_roles(conn, user_id)
+    cascade.drop_what_lost_its_roles(conn, _users(conn, actor))
     epoch.changed(conn)
 
 
@@ -128,17 +117,3 @@ def _users(conn: Connection, actor: Actor) -> list[str]:
     if actor.kind == "user":
         return [actor.id]
     return list(conn.execute(select(Membership.user_id).where(Membership.group_id == actor.id)).scalars())
-
-
-def drop_what_lost_its_roles(conn: Connection, user_id: str) -> None:
-    """Delete the user's application credentials that hold a role which the user no longer has there."""
-    mine = select(ApplicationCredential.id, ApplicationCredential.project_id).where(
-        ApplicationCredential.user_id == user_id
-    )
-    for credential_id, project_id in conn.execute(mine):
-        held = effective.roles_on(conn, user_id, Scope(ScopeKind.PROJECT, project_id))
-        given = select(ApplicationCredentialRole.role_id).where(
-            ApplicationCredentialRole.credential_id == credential_id
-        )
-        if not set(conn.execute(given).scalars()) <= {role.id for role in held}:
-            cascade.delete_application_credentials(conn, ApplicationCredential.id == credential_id)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, delete, select, update
+from collections.abc import Iterable
+
+from sqlalchemy import ColumnElement, delete, or_, select, update
 
 from cloudctl.db import Connection
-from cloudctl.identity import epoch
+from cloudctl.identity import effective, epoch
 from cloudctl.identity.federation_tables import FederationProtocol, IdentityProvider, RemoteId
+from cloudctl.identity.payload import Scope, ScopeKind
 from cloudctl.identity.tables import (
     AccessRule,
     ApplicationCredential,
@@ -45,13 +48,13 @@ def of_user(conn: Connection, user_id: str) -> None:
     epoch.changed(conn)
 
 
-def of_group(conn: Connection, group_id: str) -> list[str]:
-    """Grants and memberships. Returns the ids of the users that were in it."""
+def of_group(conn: Connection, group_id: str) -> None:
+    """Grants and memberships, and what its members lose with them."""
     members = list(conn.execute(select(Membership.user_id).where(Membership.group_id == group_id)).scalars())
     conn.execute(delete(Assignment).where(Assignment.actor_kind == "group", Assignment.actor_id == group_id))
     conn.execute(delete(Membership).where(Membership.group_id == group_id))
+    drop_what_lost_its_roles(conn, members)
     epoch.changed(conn)
-    return members
 
 
 def of_project(conn: Connection, project_id: str) -> None:
@@ -91,6 +94,7 @@ def delete_identity_providers(conn: Connection, which: ColumnElement[bool]) -> N
 
 def of_role(conn: Connection, role_id: str) -> None:
     """Grants and implications, and the credentials and trusts that hold it."""
+    losing = who_may_lose(conn, role_id, role_id)
     conn.execute(delete(Assignment).where(Assignment.role_id == role_id))
     conn.execute(delete(ImpliedRole).where((ImpliedRole.prior_id == role_id) | (ImpliedRole.implied_id == role_id)))
     holding = select(ApplicationCredentialRole.credential_id).where(ApplicationCredentialRole.role_id == role_id)
@@ -98,7 +102,43 @@ def of_role(conn: Connection, role_id: str) -> None:
     delete_trusts(conn, Trust.id.in_(select(TrustRole.trust_id).where(TrustRole.role_id == role_id)))
     given = select(OAuthAccessRole.token_id).where(OAuthAccessRole.role_id == role_id)
     delete_access_tokens(conn, OAuthAccessToken.id.in_(given))
+    drop_what_lost_its_roles(conn, losing)
     epoch.changed(conn)
+
+
+# -- application credentials end for good when a role of theirs is lost
+
+
+def who_may_lose(conn: Connection, role_id: str, implied_id: str) -> list[str]:
+    """The users with a credential that holds `implied_id`, or what it implies, who have been given `role_id`."""
+    giving = sorted(effective.implying(conn, role_id))
+    direct = select(Assignment.actor_id).where(Assignment.actor_kind == "user", Assignment.role_id.in_(giving))
+    groups = select(Assignment.actor_id).where(Assignment.actor_kind == "group", Assignment.role_id.in_(giving))
+    members = select(Membership.user_id).where(Membership.group_id.in_(groups))
+    query = (
+        select(ApplicationCredential.user_id)
+        .join(ApplicationCredentialRole, ApplicationCredentialRole.credential_id == ApplicationCredential.id)
+        .where(
+            ApplicationCredentialRole.role_id.in_(sorted(effective.closure(conn, [implied_id]))),
+            or_(ApplicationCredential.user_id.in_(direct), ApplicationCredential.user_id.in_(members)),
+        )
+    )
+    return list(conn.execute(query.distinct()).scalars())
+
+
+def drop_what_lost_its_roles(conn: Connection, user_ids: Iterable[str]) -> None:
+    """Delete these users' application credentials that hold a role which their user no longer has there."""
+    for user_id in user_ids:
+        mine = select(ApplicationCredential.id, ApplicationCredential.project_id).where(
+            ApplicationCredential.user_id == user_id
+        )
+        for credential_id, project_id in conn.execute(mine).all():
+            held = effective.roles_on(conn, user_id, Scope(ScopeKind.PROJECT, project_id))
+            given = select(ApplicationCredentialRole.role_id).where(
+                ApplicationCredentialRole.credential_id == credential_id
+            )
+            if not set(conn.execute(given).scalars()) <= {role.id for role in held}:
+                delete_application_credentials(conn, ApplicationCredential.id == credential_id)
 
 
 def delete_application_credentials(conn: Connection, which: ColumnElement[bool]) -> None:

@@ -89,6 +89,15 @@ def closure(conn: Connection, role_ids: Iterable[str]) -> set[str]:
     return closed(held, implications(conn))
 
 
+def implying(conn: Connection, role_id: str) -> set[str]:
+    """The roles that imply this one, itself included."""
+    priors: dict[str, set[str]] = {}
+    for prior, implied in implications(conn).items():
+        for each in implied:
+            priors.setdefault(each, set()).add(prior)
+    return closed([role_id], priors)
+
+
 def closed(role_ids: Iterable[str], implied: Mapping[str, set[str]]) -> set[str]:
     held, new = set[str](), set(role_ids)
     while new:

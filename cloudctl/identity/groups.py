@@ -10,7 +10,7 @@ from sqlalchemy import delete, select
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Invalid
-from cloudctl.identity import assignments, cascade, domains, epoch, records, users
+from cloudctl.identity import cascade, domains, epoch, records, users
 from cloudctl.identity.records import folded, own_attributes
 from cloudctl.identity.tables import Group, Membership
 from cloudctl.rest.listing import Condition
@@ -59,8 +59,7 @@ def change(conn: Connection, group_id: str, changes: dict[str, Any]) -> Group:
 def remove(conn: Connection, group_id: str) -> None:
     """With its grants; its members lose the roles that they had through it. Raises NotFound."""
     get(conn, group_id, lock=True)
-    for user_id in cascade.of_group(conn, group_id):
-        assignments.drop_what_lost_its_roles(conn, user_id)
+    cascade.of_group(conn, group_id)
     conn.execute(delete(Group).where(Group.id == group_id))
 
 
@@ -84,5 +83,5 @@ def take_out(conn: Connection, group_id: str, user_id: str) -> None:
     if not has(conn, group_id, user_id):
         raise records.not_found("user in group", user_id)
     conn.execute(delete(Membership).where(Membership.group_id == group_id, Membership.user_id == user_id))
-    assignments.drop_what_lost_its_roles(conn, user_id)
+    cascade.drop_what_lost_its_roles(conn, [user_id])
     epoch.changed(conn)

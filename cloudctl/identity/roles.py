@@ -97,8 +97,10 @@ def imply(conn: Connection, prior_id: str, implied_id: str) -> tuple[Role, Role]
 def no_longer_imply(conn: Connection, prior_id: str, implied_id: str) -> None:
     """Raises NotFound."""
     inference(conn, prior_id, implied_id)
+    losing = cascade.who_may_lose(conn, prior_id, implied_id)
     mine = (ImpliedRole.prior_id == prior_id, ImpliedRole.implied_id == implied_id)
     conn.execute(delete(ImpliedRole).where(*mine))
+    cascade.drop_what_lost_its_roles(conn, losing)
     epoch.changed(conn)
 
 

@@ -264,3 +264,59 @@ def test_the_rule_of_another_user_cannot_be_taken(keystone: Any, demo: str) -> N
     where = f"/users/{keystone.made.admin_user_id}/application_credentials"
     body = {"application_credential": {"name": "x", "access_rules": [{"id": rule}]}}
     assert keystone.ask("POST", where, body, admin).status == 404
+
+
+# -- roles that are lost in a roundabout way
+
+
+def others(keystone: Any, admin: str) -> str:
+    """A domain that is disabled."""
+    made: str = keystone.make(admin, "domains", "domain", name="other", enabled=False)["id"]
+    return made
+
+
+def lose_by_domain(keystone: Any, admin: str, user_id: str, project: str) -> Any:
+    """The role is that of a group of another domain, which is deleted."""
+    domain = others(keystone, admin)
+    group = keystone.make(admin, "groups", "group", name="crew", domain_id=domain)["id"]
+    keystone.ask("PUT", f"/groups/{group}/users/{user_id}", token=admin)
+    keystone.grant(admin, f"{project}/groups/{group}", "member")
+    return lambda: keystone.ask("DELETE", f"/domains/{domain}", token=admin)
+
+
+def lose_by_implication(keystone: Any, admin: str, user_id: str, project: str) -> Any:
+    """The role is implied by another one, and then no longer."""
+    implied = f"/roles/{prior(keystone, admin, user_id, project)}/implies/{keystone.made.role_ids['member']}"
+    return lambda: keystone.ask("DELETE", implied, token=admin)
+
+
+def lose_by_prior(keystone: Any, admin: str, user_id: str, project: str) -> Any:
+    """The role is implied by another one, which is deleted."""
+    role_id = prior(keystone, admin, user_id, project)
+    return lambda: keystone.ask("DELETE", f"/roles/{role_id}", token=admin)
+
+
+def prior(keystone: Any, admin: str, user_id: str, project: str) -> str:
+    """A role of the user that implies `member`."""
+    role_id: str = keystone.make(admin, "roles", "role", name="prior")["id"]
+    keystone.ask("PUT", f"/roles/{role_id}/implies/{keystone.made.role_ids['member']}", token=admin)
+    keystone.ask("PUT", f"{project}/users/{user_id}/roles/{role_id}", token=admin)
+    return role_id
+
+
+@pytest.mark.parametrize("way", [lose_by_domain, lose_by_implication, lose_by_prior])
+def test_losing_a_role_with_what_gave_it_deletes_the_credential(keystone: Any, way: Any) -> None:
+    """It does not come back to life when the role is given again."""
+    admin, user_id = keystone.admin(), keystone.make_user("jane")
+    project = f"/projects/{keystone.made.demo_project_id}"
+    lose = way(keystone, admin, user_id, project)
+    where = f"/users/{user_id}/application_credentials"
+    scope = {"project": {"id": keystone.made.demo_project_id}}
+    token = keystone.login("jane", scope=scope)
+    for name, role in (("kept", "reader"), ("robot", "member")):
+        keystone.grant(admin, f"{project}/users/{user_id}", "reader")
+        body = {"application_credential": {"name": name, "roles": [{"name": role}]}}
+        assert keystone.ask("POST", where, body, token).status == 201
+    assert lose().status == 204
+    left = keystone.ask("GET", where, token=keystone.admin()).json()["application_credentials"]
+    assert [one["name"] for one in left] == ["kept"]
