@@ -161,10 +161,8 @@ def create(conn: Connection, caller: Caller, new: NewCredential, limits: Limits)
 
 
 def _chosen_roles(conn: Connection, wanted: Sequence[RoleName] | None, held: Sequence[RoleRef]) -> set[str]:
-    if wanted is None:
-        return {role.id for role in held}
-    chosen = set()
-    for name in wanted:
+    chosen = {role.id for role in held} if wanted is None else set()
+    for name in wanted or ():
         matching = {
             role.id
             for role in held

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from sqlalchemy import ColumnElement, delete, or_, select, update
 
 from cloudctl.db import Connection
-from cloudctl.identity import effective, epoch
+from cloudctl.identity import effective, epoch, records
 from cloudctl.identity.federation_tables import FederationProtocol, IdentityProvider, RemoteId
 from cloudctl.identity.payload import Scope, ScopeKind
 from cloudctl.identity.tables import (
@@ -128,7 +128,9 @@ def who_may_lose(conn: Connection, role_id: str, implied_id: str) -> list[str]:
 
 def drop_what_lost_its_roles(conn: Connection, user_ids: Iterable[str]) -> None:
     """Delete these users' application credentials that hold a role which their user no longer has there."""
-    for user_id in user_ids:
+    for user_id in sorted(user_ids):
+        # One that is being made is waited for, and one that is made later is not given the role.
+        records.find(conn, User, user_id, stays=True)
         mine = select(ApplicationCredential.id, ApplicationCredential.project_id).where(
             ApplicationCredential.user_id == user_id
         )

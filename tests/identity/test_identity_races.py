@@ -14,9 +14,22 @@ from cloudctl.db import Database
 from cloudctl.db.columns import utc
 from cloudctl.db.driver import create
 from cloudctl.db.threads import Inline
-from cloudctl.identity import assignments, domains, groups, limits, projects, roles, services, users
+from cloudctl.identity import (
+    application_credentials,
+    assignments,
+    domains,
+    groups,
+    limits,
+    projects,
+    roles,
+    services,
+    users,
+)
 from cloudctl.identity.assignments import Actor, Target
 from cloudctl.identity.options import IdentityOptions, PasswordOptions
+from cloudctl.rest import policy
+from cloudctl.rest.caller import Caller
+from cloudctl.rest.identity import Identity
 
 from .conftest import CHEAP, START, make_keystone
 
@@ -325,3 +338,31 @@ def test_what_is_being_made_immutable_is_not_changed_meanwhile(keystone: Any, ki
     both = [{"options": {"immutable": True}}, {"name": "other name"}]
     raised = at_once(keystone.db, *(lambda conn, each=each: change(conn, id, each) for each in both))
     assert [type(error).__name__ for error in raised] == ["Forbidden"]
+
+
+def granted(keystone: Any) -> tuple[Actor, Target, str]:
+    """What makes `demo` a member of its project."""
+    made = keystone.made
+    return Actor("user", made.demo_user_id), Target("project", made.demo_project_id), made.role_ids["member"]
+
+
+def caller(keystone: Any) -> Caller:
+    """`demo`, with a token for its project."""
+    made = keystone.made
+    identity = Identity(
+        user_id=made.demo_user_id, project_id=made.demo_project_id, roles=frozenset(["member", "reader"])
+    )
+    return Caller(identity, policy.load(["identity"], None), NOW, "")
+
+
+@pytest.mark.parametrize("revoke_first", [False, True])
+def test_no_application_credential_is_made_of_a_role_that_is_being_revoked(keystone: Any, revoke_first: bool) -> None:
+    asks = caller(keystone)
+    new = application_credentials.NewCredential("x", "hash", None, None, False, None, None)
+    most = application_credentials.Limits(0, 0)
+    both = [
+        lambda conn: application_credentials.create(conn, asks, new, most),
+        lambda conn: assignments.revoke(conn, *granted(keystone)),
+    ]
+    at_once(keystone.db, *(reversed(both) if revoke_first else both))
+    assert count(keystone, "SELECT count(*) FROM identity_application_credentials") == 0
