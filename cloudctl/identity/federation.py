@@ -83,7 +83,7 @@ def change_provider(
     conn: Connection, provider_id: str, values: dict[str, Any], remote: Iterable[str] | None
 ) -> IdentityProvider:
     """Raises NotFound, Invalid (the domain stays), Conflict (remote ids)."""
-    before = records.get(conn, IdentityProvider, provider_id, "identity provider")
+    before = records.get(conn, IdentityProvider, provider_id, "identity provider", lock=True)
     if values.get("domain_id", before.domain_id) != before.domain_id:
         raise Invalid("The domain of an identity provider cannot be changed.")
     if remote is not None:

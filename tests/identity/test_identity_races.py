@@ -18,6 +18,7 @@ from cloudctl.identity import (
     application_credentials,
     assignments,
     domains,
+    federation,
     groups,
     limits,
     projects,
@@ -366,3 +367,15 @@ def test_no_application_credential_is_made_of_a_role_that_is_being_revoked(keyst
     ]
     at_once(keystone.db, *(reversed(both) if revoke_first else both))
     assert count(keystone, "SELECT count(*) FROM identity_application_credentials") == 0
+
+
+@pytest.mark.parametrize("delete_first", [False, True])
+def test_a_remote_id_of_a_provider_that_is_being_deleted_is_free_again(keystone: Any, delete_first: bool) -> None:
+    provider = {"id": "acme", "domain_id": "default"}
+    keystone.db.transact(False, federation.create_provider, provider, [], NOW)
+    both = [
+        lambda conn: federation.change_provider(conn, "acme", {}, ["https://acme"]),
+        lambda conn: federation.remove_provider(conn, "acme"),
+    ]
+    at_once(keystone.db, *(reversed(both) if delete_first else both))
+    assert count(keystone, "SELECT count(*) FROM identity_remote_ids") == 0
