@@ -51,9 +51,9 @@ class NewTrust:
     extra: dict[str, Any]
 
 
-def get(conn: Connection, trust_id: str, now: datetime) -> Trust:
-    """Raises NotFound, also for one that has expired or was used up."""
-    row = records.get(conn, Trust, trust_id, "trust")
+def get(conn: Connection, trust_id: str, now: datetime, *, stays: bool = False) -> Trust:
+    """As `records.get`. Raises NotFound, also for one that has expired or was used up."""
+    row = records.get(conn, Trust, trust_id, "trust", stays=stays)
     if not is_usable(row, now):
         raise records.not_found("trust", trust_id)
     return row
@@ -131,7 +131,7 @@ def create(conn: Connection, caller: Caller, new: NewTrust, limits: Limits) -> T
     records.get(conn, Project, new.project_id, "project", stays=True)
     redelegated = caller.identity.trust_id
     if redelegated:
-        _check_redelegation(get(conn, redelegated, caller.now), new)
+        _check_redelegation(get(conn, redelegated, caller.now, stays=True), new)
     row = {
         "id": new_hex_id(),
         "trustor_user_id": caller.user_id,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from attrs import evolve
 from sqlalchemy import text
 from twisted.internet.task import Clock
 
@@ -24,6 +25,7 @@ from cloudctl.identity import (
     projects,
     roles,
     services,
+    trusts,
     users,
 )
 from cloudctl.identity.assignments import Actor, Target
@@ -379,3 +381,22 @@ def test_a_remote_id_of_a_provider_that_is_being_deleted_is_free_again(keystone:
     ]
     at_once(keystone.db, *(reversed(both) if delete_first else both))
     assert count(keystone, "SELECT count(*) FROM identity_remote_ids") == 0
+
+
+@pytest.mark.parametrize("delete_first", [False, True])
+def test_a_trust_made_from_one_that_is_being_deleted_is_not_left_behind(keystone: Any, delete_first: bool) -> None:
+    made, asks = keystone.made, caller(keystone)
+
+    def new(count: int) -> trusts.NewTrust:
+        roles = [trusts.RoleName(name="member")]
+        return trusts.NewTrust(made.admin_user_id, made.demo_project_id, True, roles, None, None, count, {})
+
+    most = trusts.Limits(1, 0)
+    first = keystone.db.transact(False, trusts.create, asks, new(1), most).id
+    by_trust = asks.as_(evolve(asks.identity, trust_id=first))
+    both = [
+        lambda conn: trusts.create(conn, by_trust, new(0), most),
+        lambda conn: trusts.remove(conn, first),
+    ]
+    at_once(keystone.db, *(reversed(both) if delete_first else both))
+    assert count(keystone, "SELECT count(*) FROM identity_trusts") == 0
