@@ -67,9 +67,9 @@ def with_group(group_id: str) -> Condition:
 # -- groups
 
 
-def get(conn: Connection, group_id: str) -> EndpointGroup:
-    """Raises NotFound."""
-    return records.get(conn, EndpointGroup, group_id, "endpoint group")
+def get(conn: Connection, group_id: str, *, lock: bool = False) -> EndpointGroup:
+    """As `records.get`. Raises NotFound."""
+    return records.get(conn, EndpointGroup, group_id, "endpoint group", lock=lock)
 
 
 def create(conn: Connection, values: Mapping[str, Any], now: datetime) -> EndpointGroup:
@@ -85,7 +85,7 @@ def change(conn: Connection, group_id: str, changes: Mapping[str, Any]) -> Endpo
 
 def remove(conn: Connection, group_id: str) -> None:
     """Raises NotFound."""
-    get(conn, group_id)
+    get(conn, group_id, lock=True)
     conn.execute(delete(ProjectEndpointGroup).where(ProjectEndpointGroup.group_id == group_id))
     conn.execute(delete(EndpointGroup).where(EndpointGroup.id == group_id))
     epoch.changed(conn)
@@ -94,8 +94,18 @@ def remove(conn: Connection, group_id: str) -> None:
 # -- associations: a record of ProjectEndpoint or ProjectEndpointGroup is all key
 
 
+ASSOCIATED: Mapping[str, tuple[type[Record], str]] = {
+    "project_id": (Project, "project"),
+    "endpoint_id": (Endpoint, "endpoint"),
+    "group_id": (EndpointGroup, "endpoint group"),
+}
+
+
 def associate(conn: Connection, record: type[Record], **key: str) -> None:
-    """Repeating it does nothing."""
+    """Repeating it does nothing. Raises NotFound."""
+    for name, id in key.items():
+        associated, kind = ASSOCIATED[name]
+        records.get(conn, associated, id, kind, stays=True)
     records.put(conn, record, **key)
     epoch.changed(conn)
 

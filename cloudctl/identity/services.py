@@ -38,7 +38,8 @@ def change_service(conn: Connection, service_id: str, changes: dict[str, Any]) -
 def remove_service(conn: Connection, service_id: str) -> None:
     """With its endpoints. Limits registered for it stay until they are deleted. Raises NotFound."""
     records.get(conn, Service, service_id, "service", lock=True)
-    own = select(Endpoint.id).where(Endpoint.service_id == service_id)
+    locked = select(Endpoint.id).where(Endpoint.service_id == service_id).order_by(Endpoint.id).with_for_update()
+    own = conn.execute(locked).scalars().all()
     conn.execute(delete(ProjectEndpoint).where(ProjectEndpoint.endpoint_id.in_(own)))
     conn.execute(delete(Endpoint).where(Endpoint.service_id == service_id))
     conn.execute(delete(Service).where(Service.id == service_id))
@@ -48,9 +49,9 @@ def remove_service(conn: Connection, service_id: str) -> None:
 # -- endpoints
 
 
-def get_endpoint(conn: Connection, endpoint_id: str) -> Endpoint:
-    """Raises NotFound."""
-    return records.get(conn, Endpoint, endpoint_id, "endpoint")
+def get_endpoint(conn: Connection, endpoint_id: str, *, lock: bool = False) -> Endpoint:
+    """As `records.get`. Raises NotFound."""
+    return records.get(conn, Endpoint, endpoint_id, "endpoint", lock=lock)
 
 
 def create_endpoint(conn: Connection, values: dict[str, Any], now: datetime, *, make_region: bool) -> Endpoint:
@@ -94,7 +95,7 @@ def _check_url(url: str) -> None:
 
 def remove_endpoint(conn: Connection, endpoint_id: str) -> None:
     """Raises NotFound."""
-    get_endpoint(conn, endpoint_id)
+    get_endpoint(conn, endpoint_id, lock=True)
     conn.execute(delete(ProjectEndpoint).where(ProjectEndpoint.endpoint_id == endpoint_id))
     conn.execute(delete(Endpoint).where(Endpoint.id == endpoint_id))
     epoch.changed(conn)

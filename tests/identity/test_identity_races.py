@@ -19,6 +19,7 @@ from cloudctl.identity import (
     application_credentials,
     assignments,
     domains,
+    endpoint_filters,
     federation,
     groups,
     limits,
@@ -30,6 +31,7 @@ from cloudctl.identity import (
 )
 from cloudctl.identity.assignments import Actor, Target
 from cloudctl.identity.options import IdentityOptions, PasswordOptions
+from cloudctl.identity.tables import ProjectEndpoint, ProjectEndpointGroup
 from cloudctl.rest import policy
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.identity import Identity
@@ -400,3 +402,32 @@ def test_a_trust_made_from_one_that_is_being_deleted_is_not_left_behind(keystone
     ]
     at_once(keystone.db, *(reversed(both) if delete_first else both))
     assert count(keystone, "SELECT count(*) FROM identity_trusts") == 0
+
+
+def an_endpoint(conn: Any) -> Any:
+    """Its id and that of its service."""
+    return conn.execute(text("SELECT id, service_id FROM identity_endpoints")).first()
+
+
+def group_of_endpoints(conn: Any) -> str:
+    return str(endpoint_filters.create(conn, {"name": "x", "filters": {}}, NOW).id)
+
+
+@pytest.mark.parametrize("delete_first", [False, True])
+@pytest.mark.parametrize("deleted", ["project", "endpoint", "service", "group"])
+def test_what_is_being_deleted_is_not_associated(keystone: Any, deleted: str, delete_first: bool) -> None:
+    """Or catalogs would be cached for each project, for ever."""
+    project_id = keystone.made.demo_project_id
+    endpoint_id, service_id = keystone.db.transact(True, an_endpoint)
+    group_id = keystone.db.transact(False, group_of_endpoints)
+    key = {"group_id": group_id} if deleted == "group" else {"endpoint_id": endpoint_id}
+    record = ProjectEndpointGroup if deleted == "group" else ProjectEndpoint
+    delete = {
+        "project": lambda conn: projects.remove(conn, project_id),
+        "endpoint": lambda conn: services.remove_endpoint(conn, endpoint_id),
+        "service": lambda conn: services.remove_service(conn, service_id),
+        "group": lambda conn: endpoint_filters.remove(conn, group_id),
+    }
+    both = [lambda conn: endpoint_filters.associate(conn, record, project_id=project_id, **key), delete[deleted]]
+    at_once(keystone.db, *(reversed(both) if delete_first else both))
+    assert not keystone.db.transact(True, endpoint_filters.is_used)

@@ -104,7 +104,6 @@ class GroupedEndpoints:
         await self.db.run(self._add, group_id, project_id)
 
     def _add(self, conn: Connection, group_id: str, project_id: str) -> None:
-        self._both(conn, group_id, project_id)
         domain.associate(conn, ProjectEndpointGroup, group_id=group_id, project_id=project_id)
 
     @routes.get(f"{GROUP}/projects/<project_id>", policy="identity:get_endpoint_group_in_project")
@@ -175,7 +174,6 @@ class ProjectEndpoints:
         await self.db.run(self._add, project_id, endpoint_id)
 
     def _add(self, conn: Connection, project_id: str, endpoint_id: str) -> None:
-        self._both(conn, project_id, endpoint_id)
         domain.associate(conn, ProjectEndpoint, project_id=project_id, endpoint_id=endpoint_id)
 
     @routes.get(f"{PROJECT}/endpoints/<endpoint_id>", policy="identity:check_endpoint_in_project", status=204)
