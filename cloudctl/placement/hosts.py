@@ -51,6 +51,7 @@ _providers = select(Provider.id).join(Host.table, Host.id == Provider.id)
 _down = select(Host.name).where(Host.up.is_(False))
 _alive = select(Host.name).where(Host.up, Host.forced_down.is_(False))
 _seen = update(Host).where(Host.up).values(seen_at=bindparam("now"))
+_say = update(Provider).where(Provider.id == bindparam("wanted")).values(generation=Provider.generation + 1)
 _succeeded = update(Host).where(Host.name == bindparam("of_host"), Host.failed_builds > 0).values(failed_builds=0)
 
 
@@ -294,8 +295,11 @@ def status(host: Host) -> str:
 
 def change(conn: Connection, host: Host, changes: Mapping[str, Any]) -> Host:
     """`enabled`, `disabled_reason`, `forced_down`: what administrators say about a host."""
+    if "enabled" in changes:
+        # The provider first, as whoever says something else about it does; `host` may be out of date.
+        conn.execute(_say, {"wanted": host.id})
     conn.execute(update(Host).where(Host.number == host.number).values(changes))
-    if changes.get("enabled", host.enabled) != host.enabled:
+    if "enabled" in changes:
         mark = ProviderTrait.provider_id == host.id, ProviderTrait.trait == DISABLED
         conn.execute(delete(ProviderTrait).where(*mark))
         if not changes["enabled"]:

@@ -12,13 +12,16 @@ from twisted.web.http_headers import Headers
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
+from cloudctl.drivers.specs import HostInventory
 from cloudctl.errors import CloudError
-from cloudctl.placement import allocations, candidates, providers
+from cloudctl.placement import allocations, candidates, hosts, providers
 from cloudctl.placement.allocations import NewAllocations, Owner
 from cloudctl.placement.api import providers as api
 from cloudctl.placement.candidates import Group, Request
+from cloudctl.placement.hosts import Promises
+from cloudctl.placement.names import DISABLED
 from cloudctl.placement.providers import NewInventory, NewProvider
-from cloudctl.placement.tables import Inventory, Provider, ResourceClass, Trait
+from cloudctl.placement.tables import Host, Inventory, Provider, ResourceClass, Trait
 from cloudctl.rest import policy
 from cloudctl.rest.call import Call, Query
 from cloudctl.rest.caller import Caller
@@ -200,3 +203,28 @@ def test_a_provider_has_only_what_there_is(other: Others, first: Any, second: An
     assert at_once(other, first, second) == error
     has = {*other.db.transact(True, providers.traits_of, "a"), *other.db.transact(True, providers.inventories_of, "a")}
     assert has <= {*other.db.transact(True, providers.traits), *other.db.transact(True, providers.classes)}
+
+
+Marks = Callable[[Connection, Host], Any]
+
+
+def enabled(value: bool) -> Marks:
+    return lambda conn, host: hosts.change(conn, host, {"enabled": value})
+
+
+def marked(conn: Connection, host: Host) -> None:
+    providers.set_traits(conn, providers.get(conn, host.id, lock=True).id, [DISABLED])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_enabled"),
+    [(enabled(False), enabled(True), True), (enabled(False), marked, False), (marked, enabled(False), False)],
+)
+def test_a_host_is_marked_as_disabled_if_it_is(other: Others, first: Marks, second: Marks, is_enabled: bool) -> None:
+    machine = HostInventory("host", hypervisor_type="fake", vcpus=4, memory_mib=1000, disk_gib=10)
+    other.db.transact(False, hosts.sync, [machine], NOW, Promises())
+    before = other.db.transact(True, hosts.find, "host")
+    assert at_once(other, lambda conn: first(conn, before), lambda conn: second(conn, before)) == ""
+    host = other.db.transact(True, hosts.find, "host")
+    has = other.db.transact(True, providers.traits_of, host.id)
+    assert (host.enabled, DISABLED in has) == (is_enabled, not is_enabled)
