@@ -23,6 +23,7 @@ from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.placement.tables import Aggregate as Aggregate  # the record, for those who import from here
 from cloudctl.placement.tables import Host, Provider, ProviderAggregate
+from cloudctl.rest.body import INTEGER_MOST
 
 ZONE = "availability_zone"
 
@@ -51,7 +52,8 @@ def every(conn: Connection) -> Sequence[Aggregate]:
 def get(conn: Connection, number: int, *, lock: bool = False) -> Aggregate:
     """Raises NotFound."""
     query = select(Aggregate).where(Aggregate.number == number)
-    found = conn.execute(query.with_for_update() if lock else query).first()
+    # PostgreSQL compares with no number that the column could not hold.
+    found = conn.execute(query.with_for_update() if lock else query).first() if abs(number) <= INTEGER_MOST else None
     if found is None:
         raise NotFound(f"Aggregate {number} could not be found.")
     return found
