@@ -4,7 +4,7 @@ Which providers are in one is stored once, for the compute API and for placement
 `availability_zone` is that zone. Reference: compute.md, section 15; compute-scheduling.md, sections 9 and 10.
 
 Functions that change an aggregate take its row as returned by `get` with `lock=True`. Which aggregates a host is in is
-changed by whoever has locked the host, after the aggregate.
+changed by whoever has locked the host. Aggregates are locked before hosts, and hosts before their providers.
 """
 
 from __future__ import annotations

@@ -295,11 +295,10 @@ def status(host: Host) -> str:
 
 def change(conn: Connection, host: Host, changes: Mapping[str, Any]) -> Host:
     """`enabled`, `disabled_reason`, `forced_down`: what administrators say about a host."""
-    if "enabled" in changes:
-        # The provider first, as whoever says something else about it does; `host` may be out of date.
-        conn.execute(_say, {"wanted": host.id})
     conn.execute(update(Host).where(Host.number == host.number).values(changes))
+    # Whatever `host` says, which may be out of date.
     if "enabled" in changes:
+        conn.execute(_say, {"wanted": host.id})
         mark = ProviderTrait.provider_id == host.id, ProviderTrait.trait == DISABLED
         conn.execute(delete(ProviderTrait).where(*mark))
         if not changes["enabled"]:
@@ -309,6 +308,7 @@ def change(conn: Connection, host: Host, changes: Mapping[str, Any]) -> Host:
 
 def remove(conn: Connection, host: Host) -> bool:
     """Forget a host, with all providers below its own; False if somebody has a share of it, or of one of them."""
+    aggregates.lock_host(conn, host.id)
     # A host may have got no provider: see `_new_provider`.
     shares = select(Allocation.consumer_id).where(Allocation.provider_id == host.id).limit(1)
     if not providers.remove_tree(conn, host.id) or conn.execute(shares).first() is not None:

@@ -265,7 +265,10 @@ def aggregates_of(conn: Connection, provider_id: str) -> list[str]:
 
 
 def set_aggregates(conn: Connection, provider_id: str, wanted: Iterable[str]) -> None:
-    """These and no others. The provider is locked. A host's are those of the compute API, and determine its zone."""
+    """These and no others. The provider is locked. A host's are those of the compute API, and determine its zone.
+
+    If it is a host, that is locked as well, and first.
+    """
     host = aggregates.lock_host(conn, provider_id)
     conn.execute(delete(ProviderAggregate).where(ProviderAggregate.provider_id == provider_id))
     rows = [{"provider_id": provider_id, "aggregate_id": each} for each in sorted(set(wanted))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from io import BytesIO
 from typing import Any
 
@@ -15,7 +16,7 @@ from cloudctl.db.columns import utc
 from cloudctl.drivers.specs import HostInventory
 from cloudctl.errors import CloudError
 from cloudctl.placement import allocations, candidates, hosts, providers
-from cloudctl.placement.allocations import NewAllocations, Owner
+from cloudctl.placement.allocations import Contended, NewAllocations, Owner
 from cloudctl.placement.api import providers as api
 from cloudctl.placement.candidates import Group, Request
 from cloudctl.placement.hosts import Promises
@@ -228,3 +229,27 @@ def test_a_host_is_marked_as_disabled_if_it_is(other: Others, first: Marks, seco
     host = other.db.transact(True, hosts.find, "host")
     has = other.db.transact(True, providers.traits_of, host.id)
     assert (host.enabled, DISABLED in has) == (is_enabled, not is_enabled)
+
+
+def test_a_host_and_its_provider_are_locked_in_one_order(other: Others) -> None:
+    """Otherwise PostgreSQL ends one of the two, which is then run again."""
+    machine = HostInventory("host", hypervisor_type="fake", vcpus=4, memory_mib=1000, disk_gib=10)
+    other.db.transact(False, hosts.sync, [machine], NOW, Promises())
+    host = other.db.transact(True, hosts.find, "host")
+    generation = other.db.transact(True, providers.get, host.id).generation
+    begun: list[str] = []
+
+    def joining(conn: Connection) -> None:
+        begun.append("joining")
+        with suppress(Contended):
+            api._set_aggregates(conn, CALL, host.id, api.Aggregates([], generation))
+
+    def disabling(conn: Connection) -> None:
+        begun.append("disabling")
+        hosts.change(conn, host, {"disabled_reason": "x"})
+        other.begin(joining)
+        hosts.change(conn, host, {"enabled": False})
+
+    other.db.transact(False, disabling)
+    assert other.results == [None]
+    assert begun == ["disabling", "joining"]

@@ -10,7 +10,7 @@ from attrs import frozen
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
-from cloudctl.placement import allocations, candidates, providers
+from cloudctl.placement import aggregates, allocations, candidates, providers
 from cloudctl.placement.api import gates, queries
 from cloudctl.placement.providers import NewProvider
 from cloudctl.placement.tables import NAME_MOST, Consumer, Provider
@@ -243,6 +243,7 @@ def _aggregates(conn: Connection, call: Call, provider_id: str) -> dict[str, Any
 
 
 def _set_aggregates(conn: Connection, call: Call, provider_id: str, body: Any) -> dict[str, Any]:
+    aggregates.lock_host(conn, provider_id)
     if call.version in gates.AGGREGATE_GENERATIONS:
         providers.advance(conn, provider_id, body.resource_provider_generation, call.now)
         wanted = body.aggregates
