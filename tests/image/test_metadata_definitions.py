@@ -117,6 +117,29 @@ def test_what_is_no_namespace_is_400(admin: Client, body: Any) -> None:
     assert admin.post(NAMESPACES, body).status == 400
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("objects", {"name": "a/b"}),
+        ("properties", {"name": "a/b", "title": "t", "type": "string"}),
+        ("tags", {"tags": [{"name": "a/b"}]}),
+        ("resource_types", {"name": "a/b"}),
+        ("", {"namespace": "a/b"}),
+        ("", {"namespace": "c", "properties": {"a/b": {"title": "t", "type": "string"}}}),
+        ("", {"namespace": "c", "objects": [{"name": "a/b"}]}),
+    ],
+)
+def test_a_name_that_no_path_could_hold_is_400(admin: Client, ns: str, path: str, body: Any) -> None:
+    """It could be neither shown nor deleted."""
+    assert admin.post(f"{ns}/{path}" if path else NAMESPACES, body).status == 400
+
+
+def test_a_slash_elsewhere_is_taken(admin: Client, ns: str) -> None:
+    part = {"a/b": {"title": "t", "type": "string", "operators": ["x/y"]}}
+    assert admin.post(f"{ns}/objects", {"name": "o", "required": ["a/b"], "properties": part}).status == 201
+    assert admin.post(f"{ns}/resource_types", {"name": "t", "prefix": "a/"}).status == 201
+
+
 def test_two_of_one_name_are_not_both_made(admin: Client, name: str) -> None:
     assert admin.post(NAMESPACES, {"namespace": name, "tags": [{"name": "a"}, {"name": "a"}]}).status == 409
     assert admin.get(f"{NAMESPACES}/{name}").status == 404

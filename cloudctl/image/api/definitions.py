@@ -27,7 +27,7 @@ from cloudctl.image.tables import (
     TagDefinition,
 )
 from cloudctl.rest import listing, resource
-from cloudctl.rest.body import MISSING, Body, Items, Length, Missing, Range, given
+from cloudctl.rest.body import MISSING, Body, Check, Items, Length, Missing, Range, given
 from cloudctl.rest.call import Call
 from cloudctl.rest.formats import zulu
 from cloudctl.rest.listing import Limits, Listing
@@ -40,9 +40,18 @@ NAMESPACES = "/metadefs/namespaces"
 LIMITS = Limits(most=1000, default=25)
 PAGING = ("limit", "marker", "sort_key", "sort_dir")
 
-Name = Annotated[str, Length(1, 80, blank=False)]
+
+def _segment(value: str) -> str:
+    """What is named in paths. Raises ValueError."""
+    if "/" in value:
+        raise ValueError(f"{value[:80]!r} has a slash, so that no path could name it")
+    return value
+
+
+Word = Annotated[str, Length(1, 80, blank=False)]
+Name = Annotated[Word, Check(_segment)]
 Text = Annotated[str, Length(0, 500)]
-Names = Annotated[list[Name], Items(0, 1000)]
+Words = Annotated[list[Word], Items(0, 1000)]
 Type = Literal["array", "boolean", "integer", "number", "object", "string"]
 Count = Annotated[int, Range(0)]
 
@@ -73,7 +82,7 @@ KEYWORDS = (
     _keyword("title", Annotated[str, Length(0, 80)], REQUIRED),
     _keyword("type", Type, REQUIRED),
     _keyword("description", Text),
-    _keyword("operators", Names),
+    _keyword("operators", Words),
     _keyword("readonly", bool),
     _keyword("confidential", bool),
     _keyword("default", Any),
@@ -91,6 +100,8 @@ KEYWORDS = (
 )
 PropertyBody: Any = resource.body("Property", KEYWORDS)
 Properties = Annotated[dict[Name, PropertyBody], Items(0, 1000)]
+# Of objects.
+Parts = Annotated[dict[Word, PropertyBody], Items(0, 1000)]
 
 
 def _times(record: type[Definition]) -> tuple[Attribute, ...]:
@@ -309,8 +320,8 @@ OBJECTS = Declared(
     attributes=(
         Attribute("name", ObjectDefinition.name, Name, post=REQUIRED, sort=True),
         Attribute("description", ObjectDefinition.description, Text | None, post=MISSING),
-        Attribute("required", ObjectDefinition.required, Names, post=MISSING),
-        Attribute("properties", ObjectDefinition.properties, Properties, post=MISSING),
+        Attribute("required", ObjectDefinition.required, Words, post=MISSING),
+        Attribute("properties", ObjectDefinition.properties, Parts, post=MISSING),
         *_times(ObjectDefinition),
         *_self("object"),
     ),
@@ -335,8 +346,8 @@ ASSOCIATIONS = Declared(
     record=Association,
     attributes=(
         Attribute("name", Association.name, Name, post=REQUIRED),
-        Attribute("prefix", Association.prefix, Name | None, post=MISSING),
-        Attribute("properties_target", Association.properties_target, Name | None, post=MISSING),
+        Attribute("prefix", Association.prefix, Word | None, post=MISSING),
+        Attribute("properties_target", Association.properties_target, Word | None, post=MISSING),
         *_times(Association),
     ),
     envelope="resource_type_associations",
