@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Callable
 
 from sqlalchemy import bindparam, select
+from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid, Unavailable
@@ -43,6 +45,17 @@ def choose(conn: Connection, network_id: str) -> str:
 
 def is_taken(conn: Connection, network_id: str, mac: str) -> bool:
     return conn.execute(_taken, {"network": network_id, "mac": mac}).first() is not None
+
+
+def give(conn: Connection, network_id: str, mac: str, write: Callable[[], object]) -> None:
+    """`write()` gives a port of the network this address. Raises Conflict if another port has it meanwhile."""
+    try:
+        with conn.begin_nested():
+            write()
+    except IntegrityError:
+        if not is_taken(conn, network_id, mac):
+            raise
+        raise in_use(network_id, mac) from None
 
 
 def in_use(network_id: str, mac: str) -> Conflict:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from attrs import field, frozen
 from sqlalchemy import bindparam, case, exists, insert, or_, select, true, update
 from sqlalchemy import delete as delete_from
-from sqlalchemy.exc import IntegrityError
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -240,7 +240,7 @@ def create(
         ip_allocation=fixed_ips.when(network, wanted.device_owner, wanted.host, wanted.fixed_ips),
         **{**wanted.kept, **private_vlans.of_new(network.pvlan, wanted.kept, secure)},
     )
-    _insert(conn, made)
+    macs.give(conn, network.id, mac, partial(standard.insert, conn, made))
     if made.ip_allocation != fixed_ips.DEFERRED:
         fixed_ips.assign(conn, network.id, made.id, mac, wanted.device_owner, wanted.fixed_ips, is_new=True)
     _join_groups(conn, made.id, groups)
@@ -257,16 +257,6 @@ def _groups_of_new(
     if not secure or not project_id or port_security.is_network_owned(wanted.device_owner):
         return []
     return [security_groups.ensure_default(conn, project_id, now)]
-
-
-def _insert(conn: Connection, port: Port) -> None:
-    try:
-        with conn.begin_nested():
-            standard.insert(conn, port)
-    except IntegrityError:
-        if not macs.is_taken(conn, port.network_id, port.mac_address):
-            raise
-        raise macs.in_use(port.network_id, port.mac_address) from None
 
 
 def _join_groups(conn: Connection, port_id: str, groups: Iterable[str]) -> None:
@@ -325,7 +315,11 @@ def change(
     if row.ip_allocation == fixed_ips.DEFERRED and (wish is not None or changes.get("host")):
         changes["ip_allocation"] = fixed_ips.IMMEDIATE if wish is None or wish else fixed_ips.NONE
     gets = wish is not None or "ip_allocation" in changes
-    standard.change(conn, Port.table, row.id, now, **changes)
+    write = partial(standard.change, conn, Port.table, row.id, now, **changes)
+    if mac == row.mac_address:
+        write()
+    else:
+        macs.give(conn, row.network_id, mac, write)
     if gets:
         owner = changes.get("device_owner", row.device_owner)
         left = fixed_ips.assign(conn, row.network_id, row.id, mac, owner, wish)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from threading import Event
 from typing import Any
 
 import pytest
@@ -413,3 +414,44 @@ def test_security_groups_their_rules_and_ports_come_and_go_at_once(
     come_and_go(
         db, (new_group, group_goes), (new_rule, rule_goes), (new_port(id, security_groups=(shared,)), port_goes)
     )
+
+
+BLOCKS = "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid)) LIMIT 1"
+
+
+def meanwhile(db: Database, first: Callable[[Connection], Any], second: Callable[[Connection], Any]) -> Any:
+    """What `second` returned, or the type of its refusal. `first` commits once the second waits for it, or has ended.
+
+    Any other exception fails the test.
+    """
+    began, ended = Event(), Event()
+
+    def hold(conn: Connection) -> None:
+        first(conn)
+        began.set()
+        while not ended.wait(0.01) and conn.driver.execute(BLOCKS).fetchone() is None:
+            pass
+
+    def follow() -> Any:
+        assert began.wait(60)
+        try:
+            return db.transact(False, second)
+        except CloudError as error:
+            return error.type
+        finally:
+            ended.set()
+
+    with ThreadPoolExecutor(2) as threads:
+        held, found = threads.submit(db.transact, False, hold), threads.submit(follow)
+        held.result()
+        return found.result()
+
+
+def test_a_mac_that_another_port_gets_at_once_is_in_use(db: Database) -> None:
+    id, mac = db.transact(False, network), "fa:16:3e:00:00:01"
+    port = db.transact(False, new_port(id))
+
+    def change(conn: Connection) -> str:
+        return ports.change(conn, ports.get(conn, port, lock=True), {"mac_address": mac}, NOW, BY).mac_address
+
+    assert meanwhile(db, new_port(id, mac_address=mac), change) == "MacAddressInUse"
