@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from itertools import count
-from threading import Event
 from typing import Any
 
 import pytest
 from sqlalchemy import select
 from twisted.internet.task import Clock
+from twisted.web.http_headers import Headers
 
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
@@ -29,9 +30,14 @@ from cloudctl.network import (
     routers,
     rule_templates,
     security_groups,
+    shares,
     subnets,
     tables,
+    tags,
 )
+from cloudctl.network.api import security_group_rules
+from cloudctl.network.api.resource import Wanted
+from cloudctl.network.api.tags import ResourceTags
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.floating_ips import NewFloatingIp
 from cloudctl.network.networks import NewNetwork
@@ -44,19 +50,28 @@ from cloudctl.network.security_groups import NewGroup
 from cloudctl.network.subnets import NewSubnet
 from cloudctl.network.tables import IpAllocation, Network, Port, SecurityGroup
 from cloudctl.rest import policy, quota
+from cloudctl.rest.call import Call, Query
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.identity import Identity
 from cloudctl.tasks import Unasked
+from tests.meanwhile import Meanwhile, Others
 
 NOW = utc(1_800_000_000)
 BY = Unasked("p")
-ME = Caller(
-    Identity(user_id="u", project_id="p", roles=frozenset({"member", "reader"})),
-    policy.load(["network"], None),
-    NOW,
-    "r",
-)
+POLICY = policy.load(["network"], None)
+
+
+def member(project: str) -> Caller:
+    return Caller(Identity(user_id="u", project_id=project, roles=frozenset({"member", "reader"})), POLICY, NOW, "r")
+
+
+ME = member("p")
 AT_ONCE = 8
+
+
+def call(rule: str) -> Call:
+    """A request of mine for an Operation with this rule."""
+    return Call(ME, (2, 0), Query.parse(b""), "", "", "", Headers(), BytesIO(), f"network:{rule}")
 
 
 @pytest.fixture
@@ -416,35 +431,16 @@ def test_security_groups_their_rules_and_ports_come_and_go_at_once(
     )
 
 
-BLOCKS = "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid)) LIMIT 1"
-
-
 def meanwhile(db: Database, first: Callable[[Connection], Any], second: Callable[[Connection], Any]) -> Any:
-    """What `second` returned, or the type of its refusal. `first` commits once the second waits for it, or has ended.
-
-    Any other exception fails the test.
-    """
-    began, ended = Event(), Event()
-
-    def hold(conn: Connection) -> None:
-        first(conn)
-        began.set()
-        while not ended.wait(0.01) and conn.driver.execute(BLOCKS).fetchone() is None:
-            pass
-
-    def follow() -> Any:
-        assert began.wait(60)
+    """What `second` returned, or the type of its refusal, begun before `first` committed."""
+    with ThreadPoolExecutor() as threads:
+        others, before = Others(db, threads), Meanwhile(db, first)
+        others.begin(second)
+        before.commit()
         try:
-            return db.transact(False, second)
+            return others.results[0]
         except CloudError as error:
             return error.type
-        finally:
-            ended.set()
-
-    with ThreadPoolExecutor(2) as threads:
-        held, found = threads.submit(db.transact, False, hold), threads.submit(follow)
-        held.result()
-        return found.result()
 
 
 def test_a_mac_that_another_port_gets_at_once_is_in_use(db: Database) -> None:
@@ -455,3 +451,21 @@ def test_a_mac_that_another_port_gets_at_once_is_in_use(db: Database) -> None:
         return ports.change(conn, ports.get(conn, port, lock=True), {"mac_address": mac}, NOW, BY).mac_address
 
     assert meanwhile(db, new_port(id, mac_address=mac), change) == "MacAddressInUse"
+
+
+def test_a_rule_names_a_group_of_another_project_or_the_group_goes(db: Database) -> None:
+    def group(conn: Connection, project: str) -> SecurityGroup:
+        return security_groups.create(conn, project, NewGroup("g"), NOW)
+
+    mine, theirs = (db.transact(False, group, project) for project in ("p", "other"))
+    db.transact(False, lambda conn: shares.share(conn, shares.SECURITY_GROUP, theirs, "p", NOW))
+    wanted = {"security_group_id": mine.id, "remote_group_id": theirs.id, "remote_address_group_id": None}
+    said = {**wanted, "direction": "ingress", "ethertype": None, "description": None}
+
+    def goes(conn: Connection) -> None:
+        security_groups.remove(conn, security_groups.in_turn(conn, member("other"), theirs.id), NOW, BY)
+
+    def add(conn: Connection) -> Any:
+        return security_group_rules.create_all(conn, call("security_group_rules:create"), [Wanted(None, said)])
+
+    assert meanwhile(db, goes, add) == "SecurityGroupNotFound"

@@ -89,7 +89,7 @@ def create_all(conn: Connection, call: Call, wanted: Sequence[Wanted]) -> list[S
         if each.owner is not None:
             owner_of_new(call.caller, each.owner)
         if each.values["remote_group_id"] is not None:
-            security_groups.visible(conn, call.caller, each.values["remote_group_id"])
+            security_groups.RECORDS.usable(conn, call.caller, each.values["remote_group_id"])
         if each.values["remote_address_group_id"] is not None:
             address_groups.RECORDS.usable(conn, call.caller, each.values["remote_address_group_id"])
     return security_groups.add_rules(conn, group, [_new(each.values) for each in wanted], call.now, call.caller)
