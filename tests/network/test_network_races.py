@@ -469,3 +469,28 @@ def test_a_rule_names_a_group_of_another_project_or_the_group_goes(db: Database)
         return security_group_rules.create_all(conn, call("security_group_rules:create"), [Wanted(None, said)])
 
     assert meanwhile(db, goes, add) == "SecurityGroupNotFound"
+
+
+@pytest.mark.parametrize("others", [(), ("x",)])
+def test_tags_set_at_once_are_all_there(db: Database, others: tuple[str, ...]) -> None:
+    id = db.transact(False, network)
+    db.transact(False, tags.replace, id, others)
+    resource = ResourceTags(db)
+
+    def put(tag: str) -> Callable[[Connection], Any]:
+        return lambda conn: resource._change(conn, call("tags:change"), "networks", id, tags.add, [tag])
+
+    assert meanwhile(db, put("a"), put("b")) == sorted(("a", "b", *others))
+
+
+def test_a_record_that_goes_leaves_no_tag(db: Database) -> None:
+    id, resource = db.transact(False, network), ResourceTags(db)
+
+    def goes(conn: Connection) -> None:
+        networks.remove(conn, held(conn, id), NOW, BY)
+
+    def put(conn: Connection) -> Any:
+        return resource._change(conn, call("tags:change"), "networks", id, tags.add, ["a"])
+
+    assert meanwhile(db, goes, put) == "TagResourceNotFound"
+    assert db.transact(True, tags.of, [id]) == {}

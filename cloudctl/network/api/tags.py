@@ -38,16 +38,15 @@ from cloudctl.network.tables import (
 )
 from cloudctl.rest.body import Body
 from cloudctl.rest.call import Call
-from cloudctl.rest.caller import Caller
 from cloudctl.rest.route import Routes
 
 
 @frozen
 class Tagged:
-    """A collection whose records have tags: `visible(conn, caller, id)` raises NotFound."""
+    """A collection whose records have tags: `visible(conn, caller, id, lock=…)` raises NotFound."""
 
     table: Table
-    visible: Callable[[Connection, Caller, str], Any]
+    visible: Callable[..., Any]
 
 
 TAGGED = {
@@ -117,12 +116,12 @@ class ResourceTags:
         """Remove one tag from a record."""
         await self.db.run(self._change, call, collection, resource_id, tags.remove, tag)
 
-    def _seen(self, conn: Connection, call: Call, collection: str, resource_id: str) -> Any:
+    def _seen(self, conn: Connection, call: Call, collection: str, resource_id: str, lock: bool = False) -> Any:
         tagged = TAGGED.get(collection)
         if tagged is None:
             raise NotFound("The resource could not be found.")
         try:
-            return tagged.visible(conn, call.caller, resource_id)
+            return tagged.visible(conn, call.caller, resource_id, lock)
         except NotFound:
             message = f"Resource {collection} {resource_id[:64]} could not be found."
             raise NotFound(message, type="TagResourceNotFound") from None
@@ -134,7 +133,8 @@ class ResourceTags:
     def _change(
         self, conn: Connection, call: Call, collection: str, resource_id: str, change: Callable[..., Any], value: Any
     ) -> Any:
-        row = self._seen(conn, call, collection, resource_id)
+        # Others who change its tags wait, as does who deletes it.
+        row = self._seen(conn, call, collection, resource_id, lock=True)
         call.require(project_id=row.project_id)
         found = change(conn, row.id, value)
         standard.change(conn, TAGGED[collection].table, row.id, call.now)
