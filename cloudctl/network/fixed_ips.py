@@ -12,7 +12,7 @@ from datetime import datetime
 from ipaddress import ip_network
 
 from attrs import frozen
-from sqlalchemy import bindparam, not_, select, update
+from sqlalchemy import ColumnElement, bindparam, not_, select, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -297,13 +297,19 @@ def _taken(conn: Connection, choice: Choice, network_id: str, port_id: str, posi
 # -- automatic subnets that come and go
 
 
+def lock_everybody(conn: Connection, network_id: str) -> None:
+    """Lock the ports of `give_everybody`, before the turn: none goes or gets another MAC meanwhile."""
+    conn.execute(select(Port.id).where(*_everybody(network_id)).order_by(Port.id).with_for_update())
+
+
+def _everybody(network_id: str) -> tuple[ColumnElement[bool], ...]:
+    no_routers = not_(Port.device_owner.startswith(ROUTERS, autoescape=True))
+    return Port.network_id == network_id, no_routers, Port.device_owner != DHCP
+
+
 def give_everybody(conn: Connection, subnet: Subnet, now: datetime) -> None:
-    """Give every port of its network an address on a new automatic subnet."""
-    query = select(Port).where(
-        Port.network_id == subnet.network_id,
-        not_(Port.device_owner.startswith(ROUTERS, autoescape=True)),
-        Port.device_owner != DHCP,
-    )
+    """Give every port of its network, all locked, an address on a new automatic subnet."""
+    query = select(Port).where(*_everybody(subnet.network_id))
     if subnet.segment_id is not None:
         here = select(IpAllocation.port_id).join_from(IpAllocation, Subnet, Subnet.id == IpAllocation.subnet_id)
         query = query.where(Port.id.in_(here.where(Subnet.segment_id == subnet.segment_id)))

@@ -142,6 +142,8 @@ def create(conn: Connection, network: Network, project_id: str, wanted: NewSubne
     else:
         pools = addresses.check_pools(wanted.pools, cidr)
         addresses.check_gateway_outside(pools, gateway)
+    if addresses.is_automatic(wanted.ipv6_address_mode):
+        fixed_ips.lock_everybody(conn, network.id)
     quota.take(conn, quotas.QUOTAS, project_id, {"subnet": 1})
     values = standard.new(project_id, now, description=wanted.description)
     row = Subnet(

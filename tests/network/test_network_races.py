@@ -494,3 +494,15 @@ def test_a_record_that_goes_leaves_no_tag(db: Database) -> None:
 
     assert meanwhile(db, goes, put) == "TagResourceNotFound"
     assert db.transact(True, tags.of, [id]) == {}
+
+
+def test_a_port_goes_while_its_network_gets_automatic_addresses(db: Database) -> None:
+    id = db.transact(False, network)
+    port, stays = (db.transact(False, ports.create, "other", NewPort(id), NOW, BY).id for _ in range(2))
+    modes: dict[str, Any] = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
+
+    def add(conn: Connection) -> list[str]:
+        made = subnets.create(conn, held(conn, id), "p", NewSubnet("2001:db8::/64", 6, **modes), NOW, BY)
+        return list(conn.scalars(select(IpAllocation.port_id).where(IpAllocation.subnet_id == made.id)))
+
+    assert meanwhile(db, lambda conn: port_goes(conn, port), add) == [stays]
