@@ -120,8 +120,11 @@ _delete_subnets = delete(Subnet).where(Subnet.network_id == bindparam("network")
 
 
 def attachable(conn: Connection, caller: Caller, network_id: str) -> Network:
-    """The network, if the caller may make ports on it. Raises NotFound, Forbidden (another project's external one)."""
-    row = visible(conn, caller, network_id)
+    """The network, if the caller may make ports on it, pinned: what shares it stays, too.
+
+    Raises NotFound, Forbidden (another project's external one).
+    """
+    row = RECORDS.usable(conn, caller, network_id)
     if row.project_id != caller.project_id and not is_shared(conn, caller, row):
         standard.refuse_foreign(caller, row, "network:ports:create:foreign_network")
     return row

@@ -36,7 +36,9 @@ from cloudctl.network import (
     tags,
 )
 from cloudctl.network.api import security_group_rules
+from cloudctl.network.api.floating_ips import create as new_floating_ip
 from cloudctl.network.api.resource import Wanted
+from cloudctl.network.api.routers import GatewayInfo, _gateway
 from cloudctl.network.api.tags import ResourceTags
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.floating_ips import NewFloatingIp
@@ -67,11 +69,13 @@ def member(project: str) -> Caller:
 
 ME = member("p")
 AT_ONCE = 8
+# A floating IP's body that names no port.
+NO_TARGET = dict.fromkeys(("floating_ip_address", "subnet_id", "port_id", "fixed_ip_address"), None)
 
 
-def call(rule: str) -> Call:
-    """A request of mine for an Operation with this rule."""
-    return Call(ME, (2, 0), Query.parse(b""), "", "", "", Headers(), BytesIO(), f"network:{rule}")
+def call(rule: str, caller: Caller = ME) -> Call:
+    """A request for an Operation with this rule."""
+    return Call(caller, (2, 0), Query.parse(b""), "", "", "", Headers(), BytesIO(), f"network:{rule}")
 
 
 @pytest.fixture
@@ -506,3 +510,28 @@ def test_a_port_goes_while_its_network_gets_automatic_addresses(db: Database) ->
         return list(conn.scalars(select(IpAllocation.port_id).where(IpAllocation.subnet_id == made.id)))
 
     assert meanwhile(db, lambda conn: port_goes(conn, port), add) == [stays]
+
+
+@pytest.mark.parametrize("use", ["port", "floating IP", "gateway"])
+def test_a_network_that_is_shared_no_more_is_not_used(db: Database, use: str) -> None:
+    make, action = (network, shares.SHARED) if use == "port" else (external, shares.EXTERNAL)
+    id, other = db.transact(False, make), member("other")
+
+    def share(conn: Connection) -> None:
+        shares.share(conn, shares.NETWORK, networks.get(conn, id), "other", NOW, action=action)
+
+    def withdraw(conn: Connection) -> None:
+        networks.get(conn, id, lock=True)
+        shares.withdraw(conn, id, action)
+
+    def act(conn: Connection) -> Any:
+        if use == "port":
+            return networks.attachable(conn, other, id)
+        if use == "gateway":
+            return _gateway(conn, call("routers:create", other), GatewayInfo(id), False)
+        return new_floating_ip(
+            conn, call("floatingips:create", other), None, {**NO_TARGET, "description": "", "floating_network_id": id}
+        )
+
+    db.transact(False, share)
+    assert meanwhile(db, withdraw, act) == "NetworkNotFound"

@@ -42,7 +42,7 @@ def create(conn: Connection, call: Call, owner: str | None, values: dict[str, An
     project = owner_of_new(call.caller, owner)
     if values["floating_ip_address"] is not None:
         call.require("network:floatingips:create:address")
-    network = networks.visible(conn, call.caller, values["floating_network_id"])
+    network = networks.RECORDS.usable(conn, call.caller, values["floating_network_id"])
     floating_ips.check_network(conn, network)
     if values["subnet_id"] is not None:
         subnets.visible(conn, call.caller, values["subnet_id"])

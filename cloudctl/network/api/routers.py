@@ -279,7 +279,7 @@ def _gateway(
         raise Invalid("Invalid input for external_gateway_info. Reason: 'network_id' is required.")
     if chooses and given(body, "enable_snat", "external_fixed_ips"):
         call.require("network:routers:gateway")
-    networks.visible(conn, call.caller, body.network_id)
+    networks.RECORDS.usable(conn, call.caller, body.network_id)
     snat = None if isinstance(body.enable_snat, Missing) else body.enable_snat
     fixed = None if isinstance(body.external_fixed_ips, Missing) else body.external_fixed_ips
     policy = None if isinstance(body.qos_policy_id, Missing) else body.qos_policy_id
