@@ -56,7 +56,8 @@ def create_on(
 ) -> LocalIp:
     """Create one with a port of its own on a network, and its IPv4 address. Raises as `ports.create`, and Invalid."""
     fixed = None if new.address is None else (FixedIpRequest(ip_address=new.address),)
-    wanted = NewPort(network_id, fixed_ips=fixed, device_owner=local_ip_ports.OWNER, port_security_enabled=False)
+    # Its port security is the network's: its owner may give the port to a server later.
+    wanted = NewPort(network_id, fixed_ips=fixed, device_owner=local_ip_ports.OWNER)
     port = ports.create(conn, project_id, wanted, now, by)
     if new.address is None:
         # On a network that also has IPv6, the port has several.

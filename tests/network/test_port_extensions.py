@@ -126,6 +126,15 @@ class TestLocalIps:
         neutron.expect(204, "DELETE", f"/local_ips/{made['id']}")
         neutron.expect(404, "GET", f"/ports/{own['id']}")
 
+    def test_its_port_lets_through_what_others_of_the_network_do(self, neutron: Neutron) -> None:
+        network = neutron.network(user="other")
+        policy = {"object_type": "network", "object_id": network["id"], "action": "access_as_shared"}
+        body = {"rbac_policy": {**policy, "target_tenant": "demo"}}
+        neutron.expect(201, "POST", "/rbac-policies", body, "other")
+        made = neutron.expect(201, "POST", "/local_ips", {"local_ip": {"network_id": network["id"]}})["local_ip"]
+        own = neutron.get(f"/ports/{made['local_port_id']}")["port"]
+        assert (own["port_security_enabled"], own["security_groups"]) == (True, [])
+
     def test_none_leads_to_an_address_that_the_port_gives_up(self, neutron: Neutron) -> None:
         network = neutron.network()
         made = neutron.expect(201, "POST", "/local_ips", {"local_ip": {"network_id": network["id"]}})["local_ip"]
