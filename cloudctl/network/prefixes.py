@@ -24,8 +24,7 @@ def joined(cidrs: Iterable[Cidr]) -> list[Cidr]:
 
 def parsed(texts: Sequence[str]) -> list[Cidr]:
     """The prefixes that a request gives a pool. Raises Invalid: too many, none, not a CIDR, or of both families."""
-    if len(texts) > MOST:
-        raise Invalid(f"Invalid input for operation: a subnet pool has at most {MOST} prefixes.", type="InvalidInput")
+    _check_number(texts)
     if not texts:
         raise Invalid("Empty subnet pool prefix list.", type="EmptySubnetPoolPrefixList")
     cidrs = [parse_cidr(text, "prefixes") for text in texts]
@@ -33,6 +32,11 @@ def parsed(texts: Sequence[str]) -> list[Cidr]:
         message = "Cannot mix IPv4 and IPv6 prefixes in a subnet pool."
         raise Invalid(message, type="PrefixVersionMismatch")
     return joined(cidrs)
+
+
+def _check_number(some: Sequence[object]) -> None:
+    if len(some) > MOST:
+        raise Invalid(f"Invalid input for operation: a subnet pool has at most {MOST} prefixes.", type="InvalidInput")
 
 
 def of(texts: Iterable[str]) -> list[Cidr]:
@@ -58,7 +62,7 @@ def overlap(some: Iterable[Cidr], others: Sequence[Cidr]) -> Cidr | None:
 
 
 def without(prefixes: Iterable[Cidr], fewer: Sequence[Cidr]) -> list[Cidr]:
-    """What is left of `prefixes` without `fewer`."""
+    """What is left of `prefixes` without `fewer`. Raises Invalid for too many pieces."""
     left = list(prefixes)
     for unwanted in fewer:
         rest: list[Any] = []
@@ -68,6 +72,7 @@ def without(prefixes: Iterable[Cidr], fewer: Sequence[Cidr]) -> list[Cidr]:
                 continue
             rest += inner.address_exclude(unwanted) if within(unwanted, [each]) else [each]
         left = rest
+        _check_number(left)
     return joined(left)
 
 

@@ -91,6 +91,14 @@ class TestPools:
         assert left == {"prefixes": ["10.10.0.0/17"]}
         neutron.expect(404, "PUT", f"{path}/add_prefixes", body, "other")
 
+    def test_taking_some_out_leaves_no_more_than_a_pool_has(self, neutron: Neutron) -> None:
+        made = pool(neutron, prefixes=["2001:db8::/32"])
+        path = f"/subnetpools/{made['id']}"
+        two = {"prefixes": ["2001:db8:1::/128", "2001:db8:2::/128"]}
+        assert len(neutron.expect(200, "PUT", f"{path}/remove_prefixes", two)["prefixes"]) > 96
+        more = {"prefixes": ["2001:db8:3::/128", "2001:db8:4::/128"]}
+        neutron.refused(400, "InvalidInput", "PUT", f"{path}/remove_prefixes", more)
+
     def test_they_go_when_there_are_no_subnets(self, neutron: Neutron) -> None:
         made = pool(neutron, default_prefixlen=24)
         taken = subnet(neutron, subnetpool_id=made["id"])
