@@ -82,7 +82,9 @@ def inference(conn: Connection, prior_id: str, implied_id: str) -> tuple[Role, R
 
 def imply(conn: Connection, prior_id: str, implied_id: str) -> tuple[Role, Role]:
     """Raises NotFound, Forbidden (to imply admin, or a domain's role by one of the cloud), Invalid (a loop)."""
-    prior, implied = get(conn, prior_id), get(conn, implied_id)
+    prior, implied = get(conn, prior_id, stays=True), get(conn, implied_id, stays=True)
+    # Others that change what implies what wait here: two of them could make a loop.
+    epoch.changed(conn)
     if not implied.domain_id and implied.name == ADMIN:
         raise Forbidden(f"The role {ADMIN} cannot be an implied role.")
     if implied.domain_id and not prior.domain_id:
@@ -90,7 +92,6 @@ def imply(conn: Connection, prior_id: str, implied_id: str) -> tuple[Role, Role]
     if prior_id in effective.closure(conn, [implied_id]):
         raise Invalid("A role cannot imply itself, directly or through others.")
     records.put(conn, ImpliedRole, prior_id=prior_id, implied_id=implied_id)
-    epoch.changed(conn)
     return prior, implied
 
 

@@ -431,3 +431,29 @@ def test_what_is_being_deleted_is_not_associated(keystone: Any, deleted: str, de
     both = [lambda conn: endpoint_filters.associate(conn, record, project_id=project_id, **key), delete[deleted]]
     at_once(keystone.db, *(reversed(both) if delete_first else both))
     assert not keystone.db.transact(True, endpoint_filters.is_used)
+
+
+def two_roles(keystone: Any) -> tuple[str, str]:
+    def make(conn: Any) -> tuple[str, ...]:
+        return tuple(roles.create(conn, {"name": name, "domain_id": ""}, NOW).id for name in ("one", "two"))
+
+    one, two = keystone.db.transact(False, make)
+    return one, two
+
+
+def test_two_roles_do_not_imply_each_other(keystone: Any) -> None:
+    one, two = two_roles(keystone)
+    both = [lambda conn: roles.imply(conn, one, two), lambda conn: roles.imply(conn, two, one)]
+    assert [type(error).__name__ for error in at_once(keystone.db, *both)] == ["Invalid"]
+
+
+@pytest.mark.parametrize("delete_first", [False, True])
+@pytest.mark.parametrize("deleted", [0, 1])
+def test_an_implication_of_a_role_that_is_being_deleted_is_not_left_behind(
+    keystone: Any, deleted: int, delete_first: bool
+) -> None:
+    ids = two_roles(keystone)
+    both = [lambda conn: roles.imply(conn, *ids), lambda conn: roles.remove(conn, ids[deleted])]
+    at_once(keystone.db, *(reversed(both) if delete_first else both))
+    query = f"SELECT count(*) FROM identity_implied_roles WHERE prior_id = '{ids[0]}'"
+    assert count(keystone, query) == 0
