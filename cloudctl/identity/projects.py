@@ -14,7 +14,7 @@ from cloudctl.errors import Conflict, Forbidden, Invalid
 from cloudctl.identity import cascade, effective, epoch, records, revocation
 from cloudctl.identity.domains import with_merged
 from cloudctl.identity.records import check_mutable, flag, folded, own_attributes, text_filters
-from cloudctl.identity.tables import Project, ProjectTag
+from cloudctl.identity.tables import ApplicationCredential, Project, ProjectTag
 from cloudctl.rest.listing import Condition, Filter, Listing, equals, words
 
 MOST_TAGS = 80
@@ -131,7 +131,10 @@ def _check_parent(conn: Connection, domain_id: str, parent_id: str, most_depth: 
 
 
 def change(conn: Connection, project_id: str, changes: dict[str, Any], now: datetime) -> Project:
-    """Raises NotFound, Conflict, Forbidden (immutable, another parent, children or parent in the way), Invalid."""
+    """Disabling it takes its application credentials.
+
+    Raises NotFound, Conflict, Forbidden (immutable, another parent, children or parent in the way), Invalid.
+    """
     before = get(conn, project_id, lock=True)
     check_mutable(before.options, changes, "project", project_id)
     _check_fixed(before, changes)
@@ -149,6 +152,7 @@ def change(conn: Connection, project_id: str, changes: dict[str, Any], now: date
     if before.enabled and not enabled:
         revoke = revocation.revoke_domain if before.is_domain else revocation.revoke_project
         revoke(conn, project_id, now)
+        cascade.delete_application_credentials(conn, ApplicationCredential.project_id == project_id)
     epoch.changed(conn)
     return get(conn, project_id)
 

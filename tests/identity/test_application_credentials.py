@@ -320,3 +320,13 @@ def test_losing_a_role_with_what_gave_it_deletes_the_credential(keystone: Any, w
     assert lose().status == 204
     left = keystone.ask("GET", where, token=keystone.admin()).json()["application_credentials"]
     assert [one["name"] for one in left] == ["kept"]
+
+
+def test_disabling_its_project_deletes_it(keystone: Any, demo: str) -> None:
+    made(keystone, demo)
+    project = f"/projects/{keystone.made.demo_project_id}"
+    for enabled in (False, True):
+        changed = keystone.ask("PATCH", project, {"project": {"enabled": enabled}}, keystone.admin())
+        assert changed.status == 200
+    found = keystone.ask("GET", path(keystone), token=keystone.login("demo", scope="demo")).json()
+    assert found["application_credentials"] == []
