@@ -55,11 +55,11 @@ RULE_LISTING = Listing(
 
 @frozen
 class RoleName:
-    """By id, or by name in a domain ("": of the whole cloud)."""
+    """By id, or by name. `of_domain`: one of some domain, which no token has."""
 
     id: str | None = None
     name: str | None = None
-    domain_id: str = ""
+    of_domain: bool = False
 
 
 @frozen
@@ -166,7 +166,7 @@ def _chosen_roles(conn: Connection, wanted: Sequence[RoleName] | None, held: Seq
         matching = {
             role.id
             for role in held
-            if (role.id == name.id if name.id is not None else role.name == name.name and not name.domain_id)
+            if (role.id == name.id if name.id is not None else role.name == name.name and not name.of_domain)
         }
         if not matching:
             raise Invalid(f"The token does not have the role {(name.id or name.name or '')[:64]!r} in this project.")

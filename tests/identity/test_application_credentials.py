@@ -330,3 +330,14 @@ def test_disabling_its_project_deletes_it(keystone: Any, demo: str) -> None:
         assert changed.status == 200
     found = keystone.ask("GET", path(keystone), token=keystone.login("demo", scope="demo")).json()
     assert found["application_credentials"] == []
+
+
+# -- the roles of domains
+
+
+@pytest.mark.parametrize("domain", [{"id": "default"}, {"name": "Default"}])
+def test_a_role_of_a_domain_is_not_taken_for_one_of_the_cloud(keystone: Any, demo: str, domain: Any) -> None:
+    """No token has a role of a domain."""
+    keystone.make(keystone.admin(), "roles", "role", name="member", domain_id="default")
+    assert create(keystone, demo, roles=[{"name": "member", "domain": domain}]).status == 400
+    assert create(keystone, demo, roles=[{"name": "member", "domain": {}}]).status == 201

@@ -136,7 +136,7 @@ class ApplicationCredentials:
             description=body.description or None,
             expires_at=expires_at,
             unrestricted=body.unrestricted,
-            roles=None if not body.roles else [_role(conn, role) for role in body.roles],
+            roles=None if not body.roles else [_role(role) for role in body.roles],
             # Stock clients send an empty list if their user has not named any rules.
             rules=None if not body.access_rules else [_rule(rule) for rule in body.access_rules],
         )
@@ -227,12 +227,13 @@ def check_rules(body: CreateApplicationCredential) -> None:
             raise Invalid("An access rule has 'id', or 'path', 'method' and 'service'.")
 
 
-def _role(conn: Connection, body: RoleReference) -> domain.RoleName:
+def _role(body: RoleReference) -> domain.RoleName:
     if body.id is not MISSING:
         return domain.RoleName(id=body.id)
     if body.name is MISSING:
         raise Invalid("A role has 'id' or 'name'.")
-    return domain.RoleName(name=body.name)
+    of = body.domain
+    return domain.RoleName(name=body.name, of_domain=of is not MISSING and bool(of.id or of.name))
 
 
 def _rule(body: RuleReference) -> domain.NewRule:
