@@ -13,7 +13,7 @@ from attrs import frozen
 from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from cloudctl.compute.tables import ControlService
+from cloudctl.compute.tables import ControlService, Server
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, NotFound
@@ -103,5 +103,11 @@ def remove(conn: Connection, service: Service) -> None:
         )
     if service.machine is None:
         conn.execute(delete(ControlService).where(ControlService.id == service.id))
-    elif not hosts.remove(conn, service.machine):
+    elif _has_servers(conn, service.host) or not hosts.remove(conn, service.machine):
         raise Conflict(f"Unable to delete compute service that is hosting instances: {service.host}")
+
+
+def _has_servers(conn: Connection, host: str) -> bool:
+    """Whether there are any, even such as have no share of it: a flavor may take nothing."""
+    there = select(Server.id).where(Server.host == host, Server.deleted_at.is_(None)).limit(1)
+    return conn.execute(there).first() is not None

@@ -29,6 +29,7 @@ _lock = (
     .where(Provider.id == bindparam("of"))
     .values(generation=Provider.generation + 1, shares=Provider.shares + bindparam("more"))
 )
+_there = select(Provider.id).where(Provider.id == bindparam("of"))
 # The provider is locked already, and has its new generation.
 _count = update(Provider).where(Provider.id == bindparam("of")).values(shares=Provider.shares + bindparam("more"))
 _has = select(Inventory).where(Inventory.provider_id == bindparam("of"))
@@ -104,7 +105,12 @@ def too_much(inventory: Inventory | None, amount: int) -> str:
 
 
 def take(conn: Connection, owner: Owner, provider_id: str, amounts: Amounts) -> bool:
-    """Add a share of a provider of which the consumer has none. If it does not fit: False, and nothing is taken."""
+    """Add a share of a provider of which the consumer has none. If it does not fit: False, and nothing is taken.
+
+    A share of nothing is none: nobody could give it back.
+    """
+    if not amounts:
+        return conn.execute(_there, {"of": provider_id}).first() is not None
     if not conn.execute(_lock, {"of": provider_id, "more": 1}).rowcount:
         return False  # there is no such provider (any more), whatever there is of inventories
     has = {each.resource_class: each for each in conn.execute(_has, {"of": provider_id})}

@@ -208,10 +208,15 @@ def test_a_wrong_change_of_a_service_is_refused(admin: Asking, body: dict[str, s
     assert admin.put(f"/os-services/{service}", body, "2.53").status == 400
 
 
+@pytest.mark.parametrize("specs", [{}, {"resources:VCPU": "0", "resources:MEMORY_MB": "0", "resources:DISK_GB": "0"}])
 def test_a_host_is_forgotten_once_it_is_gone_and_empty(
-    cloud: MemoryCloud, admin: Asking, demo: Asking, hypervisor: FakeHypervisor
+    cloud: MemoryCloud, admin: Asking, demo: Asking, hypervisor: FakeHypervisor, specs: dict[str, str]
 ) -> None:
-    server_id = demo.boot()
+    flavor = {"name": "of its own", "ram": 64, "vcpus": 1, "disk": 1}
+    flavor_id = admin.post("/flavors", {"flavor": flavor}).json()["flavor"]["id"]
+    if specs:
+        assert admin.post(f"/flavors/{flavor_id}/os-extra_specs", {"extra_specs": specs}).status == 200
+    server_id = demo.boot(flavorRef=flavor_id)
     host = admin.server(server_id)["OS-EXT-SRV-ATTR:host"]
     service = next(s["id"] for s in admin.get("/os-services", "2.53").json()["services"] if s["host"] == host)
     assert admin.delete(f"/os-services/{service}", "2.53").status == 409

@@ -28,7 +28,7 @@ amounts = st.dictionaries(st.sampled_from(CLASSES), st.integers(1, 7), min_size=
 shares = st.dictionaries(st.sampled_from(PROVIDERS), amounts)
 consumers = st.sampled_from(CONSUMERS)
 steps = st.one_of(
-    st.tuples(st.just("take"), consumers, st.sampled_from(PROVIDERS), amounts),
+    st.tuples(st.just("take"), consumers, st.sampled_from(PROVIDERS), amounts | st.just({})),
     st.tuples(st.just("replace"), st.dictionaries(consumers, shares, min_size=1, max_size=2), st.booleans()),
     st.tuples(st.just("release"), consumers),
     st.tuples(st.just("hand over"), consumers, consumers),
