@@ -54,8 +54,17 @@ def queue_again(db: Database, stores: Stores) -> list[str]:
         image_id
         for image_id, upload_id, since in db.transact(True, _uploading)
         if stores.default.has_died(image_id, upload_id, now - seconds(since))
-        and db.transact(False, uploads.abandon, image_id, upload_id, utc(now))
+        and db.transact(False, _abandon, stores, image_id, upload_id, utc(now))
     ]
+
+
+def _abandon(conn: Connection, stores: Stores, image_id: str, upload_id: str, now: datetime) -> bool:
+    """Its data goes while the record is locked: once the image is queued, what has its name may be another upload's."""
+    if uploads.under_way(conn, image_id, upload_id, lock=True) is None:
+        return False
+    for store in stores:
+        store.remove(store.path(image_id), store.staged(image_id), store.incoming(upload_id))
+    return uploads.abandon(conn, image_id, upload_id, now)
 
 
 def check(db: Database, data: ImageData) -> Check:

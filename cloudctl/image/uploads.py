@@ -88,28 +88,24 @@ def _wanted(conn: Connection, image: Image, size: int, status: str) -> dict[str,
 
 def end_staging(conn: Connection, image_id: str, upload_id: str, now: datetime) -> bool:
     """The staged data is in its place; False if the image is gone."""
-    row = _mine(conn, image_id, upload_id)
+    row = under_way(conn, image_id, upload_id, lock=True)
     if row is not None:
         domain.change(conn, row, {"upload_id": None}, now)
     return row is not None
 
 
-def is_under_way(conn: Connection, image_id: str, upload_id: str) -> bool:
-    query = select(Image.id).where(Image.id == image_id, Image.upload_id == upload_id)
-    return conn.execute(query).first() is not None
-
-
 def abandon(conn: Connection, image_id: str, upload_id: str, now: datetime) -> bool:
     """Back to queued, without data; False if the upload has ended already, or the image is gone."""
-    row = _mine(conn, image_id, upload_id)
+    row = under_way(conn, image_id, upload_id, lock=True)
     if row is None:
         return False
     return domain.try_move(conn, image_id, f"{BEGINS[row.status]} failed", now, upload_id=None, staged_size=None)
 
 
-def _mine(conn: Connection, image_id: str, upload_id: str) -> Image | None:
+def under_way(conn: Connection, image_id: str, upload_id: str, *, lock: bool = False) -> Image | None:
+    """The image, while this upload has not ended."""
     query = select(Image).where(Image.id == image_id, Image.upload_id == upload_id)
-    return conn.execute(query.with_for_update()).first()
+    return conn.execute(query.with_for_update() if lock else query).first()
 
 
 @frozen
@@ -209,7 +205,7 @@ class Intake:
 
     async def _abandon(self, image_id: str, upload_id: str, now: datetime, drop: Callable[[str], None]) -> None:
         """The data goes first: once the image is queued, what has its name may be that of another upload."""
-        if not await self.db.read(is_under_way, image_id, upload_id):
+        if await self.db.read(under_way, image_id, upload_id) is None:
             return
         try:
             await self.data.run(drop, image_id)

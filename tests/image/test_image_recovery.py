@@ -68,10 +68,23 @@ def test_the_audit_finds_an_upload_that_died(cloud: MemoryCloud, demo: Client, s
         assert show(demo, image_id)["status"] == status
     cloud.cloud.audit.run()
     assert show(demo, image_id)["status"] == "queued"
+    assert not path.exists()
     assert [(each.kind, each.resource_id) for each in cloud.cloud.audit.latest["image"]] == [("upload-died", image_id)]
     assert upload(demo, image_id).status == 204
     cloud.cloud.audit.run()
     assert cloud.cloud.audit.latest["image"] == ()
+
+
+def test_what_an_upload_that_died_has_stored_is_gone_before_the_next_one() -> None:
+    cloud = MemoryCloud({"image": {"stores": {"fast": {"directory": "fast", "weight": 10}}}})
+    demo = cloud.client("demo")
+    image_id = create(demo)["id"]
+    under_way(cloud, image_id, "saving")
+    cloud.cloud.made(Stores)["fast"].path(image_id).write_bytes(b"of the upload that died")
+    cloud.cloud.audit.run()
+    assert upload(demo, image_id).status == 204
+    assert demo.get(f"{IMAGES}/{image_id}/file").body == b"data"
+    cloud.close()
 
 
 def test_the_audit_queues_an_image_whose_failure_could_not_be_recorded(
