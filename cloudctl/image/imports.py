@@ -280,7 +280,7 @@ def fail_copy(
     conn: Connection, task_id: str, image_id: str, stores: Sequence[str], why: str, now: datetime, kept: float
 ) -> None:
     """The data is where it was before."""
-    image = conn.execute(select(Image).where(Image.id == image_id)).first()
+    image = conn.execute(select(Image).where(Image.id == image_id).with_for_update()).first()
     if image is not None:
         domain.change(conn, image, _over(stores), now)
     _tell(conn, task_id, now, status=FAILURE, message=why, expires_at=now + timedelta(seconds=kept))

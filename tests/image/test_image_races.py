@@ -69,6 +69,15 @@ def test_an_image_of_a_failed_task_is_removed_once(other: Others) -> None:
     assert other.db.transact(True, imports.get, task.id).status == "failure"
 
 
+def test_a_copy_of_an_image_that_is_being_deleted_fails(other: Others) -> None:
+    image_id = other.db.transact(False, images.create_stored, new(), MEASURED, NOW)
+
+    def failed(conn: Connection) -> None:
+        imports.fail_copy(conn, "task", image_id, ["default"], "no", NOW, 1.0)
+
+    assert at_once(other, deleted(image_id), failed) == ""
+
+
 def test_properties_that_an_import_brings_are_set_beside_those_of_a_patch(other: Others) -> None:
     image_id = other.db.transact(False, images.create, new(), NOW)
     origin_id = other.db.transact(False, images.create, new(properties={"hw_a": "origin's"}), NOW)
