@@ -2,7 +2,7 @@
 
     <image id>            the data
     staged-<image id>     data that waits for an import
-    incoming-<upload id>  an upload that is being checked, or data on its way from another store
+    incoming-<upload id>  an upload that is being checked, or data on its way from elsewhere
 
 A process that works on a file holds a lock on it (flock, which ends with the process), so that `is_held` tells a file
 in use, even by another process, from one that a killed process left behind. All functions here block: see `data`.

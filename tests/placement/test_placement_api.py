@@ -331,6 +331,9 @@ def test_the_reshaper_moves_inventories_with_what_is_taken_of_them(placing: Plac
             },
         },
     }  # fmt: skip
+    unknown = {**body, "inventories": {UNKNOWN: body["inventories"][root]}}
+    # 404 would say that there is no reshaper.
+    assert code(placing.ask("POST", "/reshaper", unknown)) == (400, "resource_provider.not_found")
     half = {**body, "allocations": {}}
     assert code(placing.ask("POST", "/reshaper", half)) == (409, "inventory.inuse")
     assert placing.usages(root) == {"VCPU": 4}

@@ -240,7 +240,10 @@ def _reshape(conn: Connection, call: Call, body: Reshape_1_30) -> None:
         for id, to in body.inventories.items()
     }
     for provider_id, to in sorted(body.inventories.items()):
-        providers.advance(conn, provider_id, to.resource_provider_generation, call.now)
+        try:
+            providers.advance(conn, provider_id, to.resource_provider_generation, call.now)
+        except NotFound as error:
+            raise Invalid(error.message, type=error.type) from None
         known = providers.inventories_of(conn, provider_id)
         providers.check_classes(conn, final[provider_id])
         for name, new in final[provider_id].items():
