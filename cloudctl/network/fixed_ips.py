@@ -221,7 +221,7 @@ def _choice(
     elif address is not None:
         row = next((row for row in rows if address in ip_network(row.cidr)), None)
     elif wanted.ip_version is not None:
-        return Choice(tuple(row for row in rows if row.ip_version == wanted.ip_version))
+        return Choice(tuple(row for row in _serving(rows, owner) if row.ip_version == wanted.ip_version))
     else:
         raise Invalid("Invalid input for operation: IP allocation requires subnet_id or ip_address.")
     if row is None or (address is not None and not _is_hosts(address, row)):

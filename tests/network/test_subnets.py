@@ -237,6 +237,9 @@ class TestAutomaticAddresses:
         neutron.expect(400, "PUT", f"/subnets/{subnet['id']}", {"subnet": {"ipv6_ra_mode": None}})
 
 
+MEANT_FOR_SERVERS = {"subnet": {"service_types": ["compute:nova"]}}
+
+
 class TestServiceTypes:
     def test_ports_have_addresses_of_what_is_meant_for_them(self, neutron: Neutron) -> None:
         network = neutron.network("10.0.0.0/24")
@@ -253,6 +256,16 @@ class TestServiceTypes:
         body: dict[str, Any] = {"subnet": {"service_types": []}}
         neutron.expect(200, "PUT", f"/subnets/{made['id']}", body, "admin")
         assert subnet_of("compute:nova") in (made["id"], network["subnets"][0])
+
+    def test_floating_ips_have_addresses_of_what_is_meant_for_them(self, neutron: Neutron) -> None:
+        network = neutron.external("203.0.113.0/24")
+        neutron.expect(200, "PUT", f"/subnets/{network['subnets'][0]}", MEANT_FOR_SERVERS, "admin")
+        floating = {"floatingip": {"floating_network_id": network["id"]}}
+        neutron.refused(409, "IpAddressGenerationFailureNoMatchingSubnet", "POST", "/floatingips", floating)
+        fields = {"network_id": network["id"], "ip_version": 4, "service_types": ["network:floatingip"]}
+        neutron.create("subnet", "admin", **fields, cidr="198.51.100.0/24")
+        made = neutron.expect(201, "POST", "/floatingips", floating)["floatingip"]
+        assert made["floating_ip_address"].startswith("198.51.100.")
 
     def test_without_any_there_is_no_port(self, neutron: Neutron) -> None:
         network = neutron.network(None)
