@@ -79,12 +79,13 @@ def create(conn: Connection, caller: Caller, project_id: str, wanted: NewRbacPol
 
 
 def change(conn: Connection, caller: Caller, policy: RbacPolicy, changes: Mapping[str, Any]) -> RbacPolicy:
-    """Set the target of a locked policy. Raises Forbidden, Conflict."""
+    """Set the target of a locked policy. Raises Forbidden, Invalid, Conflict."""
     target = changes["target"]
     if target == policy.target:
         return policy
     _check_target(caller, policy.action, target)
     record = _object(conn, policy)
+    _check_scope(conn, record, target)
     _check_new(conn, record, policy.action, target)
     # As if it were withdrawn, even from projects that the new target covers; but that target's routers may stay on an
     # external network.

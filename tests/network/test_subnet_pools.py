@@ -230,6 +230,16 @@ class TestScopes:
             "network_id": neutron.network(None)["id"], "ip_version": 4, "subnetpool_id": made["id"],
         }})  # fmt: skip
 
+    def test_a_pool_in_one_is_shared_with_whom_the_scope_is(self, neutron: Neutron) -> None:
+        found = pool(neutron, address_scope_id=scope(neutron)["id"])
+        policy = {"object_type": "subnetpool", "object_id": found["id"], "action": "access_as_shared"}
+        to_other = {"rbac_policy": {"target_tenant": "other"}}
+        both = {"rbac_policy": {**policy, "target_tenant": "other"}}
+        neutron.refused(400, "InvalidInput", "POST", "/rbac-policies", both)
+        own = {"rbac_policy": {**policy, "target_tenant": "demo"}}
+        made = neutron.expect(201, "POST", "/rbac-policies", own)["rbac_policy"]
+        neutron.refused(400, "InvalidInput", "PUT", f"/rbac-policies/{made['id']}", to_other)
+
     def test_the_family_of_a_scope_may_be_text(self, neutron: Neutron) -> None:
         assert scope(neutron, ip_version="6")["ip_version"] == 6
         body = {"address_scope": {"ip_version": "5"}}
