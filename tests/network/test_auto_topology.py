@@ -57,6 +57,12 @@ def test_it_needs_a_pool_and_a_way_out(neutron: Neutron) -> None:
     neutron.expect(403, "GET", f"{PATH}/null", user="reader")
 
 
+def test_no_project_has_a_longer_id_than_can_be_stored(neutron: Neutron) -> None:
+    prepare(neutron)
+    neutron.expect(200, "GET", f"{PATH}/{'x' * 64}", user="admin")
+    neutron.expect(404, "GET", f"{PATH}/{'x' * 65}", user="admin")
+
+
 def test_how_many_addresses_there_are(neutron: Neutron) -> None:
     network = neutron.network("10.0.0.0/24", name="n")
     neutron.create("subnet", network_id=network["id"], ip_version=6, cidr="2001:db8::/120", name="six")

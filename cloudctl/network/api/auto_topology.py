@@ -15,6 +15,7 @@ from cloudctl.rest.route import Routes
 ONE = "/auto-allocated-topology/<project_id>"
 # How clients denote their own project.
 OWN = ("null", "None", "")
+MOST = 64  # characters of a project's id
 
 
 @frozen
@@ -51,8 +52,8 @@ class AutoTopologies:
 
 
 def _project(call: Call, named: str) -> str:
-    """Raises NotFound for a project other than the caller's own, unless the caller sees all."""
+    """Raises NotFound for a project other than the caller's own, unless the caller sees all, and for no project."""
     project = call.project_id if named in OWN else named
-    if not project or (project != call.project_id and not standard.sees_all(call.caller)):
+    if not 1 <= len(project) <= MOST or (project != call.project_id and not standard.sees_all(call.caller)):
         raise NotFound("The resource could not be found.")
     return project
