@@ -37,6 +37,8 @@ from cloudctl.network import (
 )
 from cloudctl.network.api import security_group_rules
 from cloudctl.network.api.floating_ips import create as new_floating_ip
+from cloudctl.network.api.ports import change as change_port
+from cloudctl.network.api.ports import check as check_port
 from cloudctl.network.api.resource import Wanted
 from cloudctl.network.api.routers import GatewayInfo, _gateway
 from cloudctl.network.api.tags import ResourceTags
@@ -503,7 +505,7 @@ def test_a_record_that_goes_leaves_no_tag(db: Database) -> None:
 def test_a_port_goes_while_its_network_gets_automatic_addresses(db: Database) -> None:
     id = db.transact(False, network)
     port, stays = (db.transact(False, ports.create, "other", NewPort(id), NOW, BY).id for _ in range(2))
-    modes: dict[str, Any] = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
+    modes: Any = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
 
     def add(conn: Connection) -> list[str]:
         made = subnets.create(conn, held(conn, id), "p", NewSubnet("2001:db8::/64", 6, **modes), NOW, BY)
@@ -535,3 +537,34 @@ def test_a_network_that_is_shared_no_more_is_not_used(db: Database, use: str) ->
 
     db.transact(False, share)
     assert meanwhile(db, withdraw, act) == "NetworkNotFound"
+
+
+def crossing(db: Database, first: Callable[[Connection], Any], other: Any, then: Callable[[Connection], Any]) -> None:
+    """One transaction runs `first` and `then`; `other` runs in another one that begins in between."""
+    with ThreadPoolExecutor() as threads:
+        others = Others(db, threads)
+
+        def run(conn: Connection) -> None:
+            first(conn)
+            others.begin(other)
+            then(conn)
+
+        db.transact(False, run)
+        assert len(others.results) == 1
+
+
+def test_a_network_is_renamed_while_its_port_is_changed(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    id = db.transact(False, network)
+    port = db.transact(False, new_port(id))
+
+    def rename(conn: Connection) -> None:
+        networks.change(conn, networks.get(conn, id), {"name": "new"}, NOW, NetworkOptions(), BY)
+
+    def change(conn: Connection) -> None:
+        row = ports.visible(conn, ME, port, lock=True)
+        asked = call("ports:update")
+        change_port(conn, asked, row, check_port(conn, asked, row, {"name": "new"}))
+
+    # Nobody waits for another in a circle, so nothing is tried again.
+    monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+    crossing(db, lambda conn: networks.get(conn, id, lock=True), change, rename)

@@ -296,7 +296,8 @@ def create(conn: Connection, call: Call, owner: str | None, values: dict[str, An
 
 
 def check(conn: Connection, call: Call, port: Port, changes: dict[str, Any]) -> dict[str, Any]:
-    _check_fields(call, networks.pinned(conn, port.network_id), changes)
+    # Not pinned, since the port is locked already and comes last: the network stays while it has ports.
+    _check_fields(call, networks.get(conn, port.network_id), changes)
     _check_compute(call, port.device_owner, changes.get("device_owner") or "")
     return changes
 
