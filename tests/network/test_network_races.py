@@ -21,6 +21,7 @@ from cloudctl.db.threads import Inline
 from cloudctl.errors import CloudError
 from cloudctl.network import (
     associations,
+    dhcp_ports,
     floating_ips,
     networks,
     ports,
@@ -39,8 +40,9 @@ from cloudctl.network.api import security_group_rules
 from cloudctl.network.api.floating_ips import create as new_floating_ip
 from cloudctl.network.api.ports import change as change_port
 from cloudctl.network.api.ports import check as check_port
-from cloudctl.network.api.resource import Wanted
+from cloudctl.network.api.resource import Resource, Wanted
 from cloudctl.network.api.routers import GatewayInfo, _gateway
+from cloudctl.network.api.subnets import SUBNETS
 from cloudctl.network.api.tags import ResourceTags
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.floating_ips import NewFloatingIp
@@ -568,3 +570,19 @@ def test_a_network_is_renamed_while_its_port_is_changed(db: Database, monkeypatc
     # Nobody waits for another in a circle, so nothing is tried again.
     monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
     crossing(db, lambda conn: networks.get(conn, id, lock=True), change, rename)
+
+
+def test_one_subnet_is_changed_while_another_is_made(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    id = db.transact(False, network)
+    (subnet,) = db.transact(True, networks.subnets_of, [id])[id]
+    resource = Resource(db, SUBNETS)
+
+    def make(conn: Connection) -> None:
+        subnets.create(conn, networks.get(conn, id), "p", NewSubnet("10.1.0.0/24", 4), NOW, BY)
+        dhcp_ports.follow(conn, id, NOW)
+
+    def change(conn: Connection) -> None:
+        resource._update(conn, call("subnets:update"), subnet, {"name": "new"})
+
+    monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+    crossing(db, lambda conn: networks.get(conn, id, lock=True), change, make)

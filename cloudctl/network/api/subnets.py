@@ -131,6 +131,13 @@ def _bad(reason: str) -> Invalid:
     return Invalid(f"Bad subnets request: {reason}.", type="BadRequest")
 
 
+def check(conn: Connection, call: Call, subnet: Subnet, changes: dict[str, Any]) -> dict[str, Any]:
+    """Locks the network, which changes with its subnets, before the subnet, as whoever adds one does."""
+    if changes:
+        networks.find(conn, subnet.network_id, lock=True)
+    return changes
+
+
 def change(conn: Connection, call: Call, subnet: Subnet, changes: dict[str, Any]) -> Subnet:
     if "service_types" in changes:
         call.require("network:subnets:service_types")
@@ -188,6 +195,8 @@ SUBNETS = Declared(
     visible_to=subnets.visible_to,
     not_found=subnets.not_found,
     create=create,
+    check=check,
+    locks_first=True,
     change=change,
     to_remove=subnets.to_remove,
     remove=remove,
