@@ -59,8 +59,8 @@ def _join(conn: Connection, reserve: hosts.Host, name: str, now: datetime) -> li
     for aggregate in aggregates.of_host(conn, name):
         try:
             aggregates.add_host(conn, aggregate, reserve, now)
-        except Conflict as error:
-            # It is already in, or in another zone: then servers that need this zone find no room on it.
+        except (Conflict, NotFound) as error:
+            # It is already in, or in another zone: then servers that need this zone find no room on it. Or it is gone.
             log.info("reserve host {name}: {why}", name=reserve.name, why=error.message)
         else:
             joined.append(aggregate.id)

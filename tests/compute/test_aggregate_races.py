@@ -16,6 +16,7 @@ from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.drivers.specs import HostInventory
 from cloudctl.errors import CloudError
+from cloudctl.instance_ha import reserves
 from cloudctl.placement import aggregates, hosts, providers
 from cloudctl.placement.aggregates import NewAggregate
 from cloudctl.placement.hosts import Promises
@@ -138,3 +139,12 @@ def test_a_host_is_in_one_zone(other: Others, first: Change, second: Change) -> 
 def test_what_is_said_of_an_aggregate_stays(other: Others, first: Change, second: Change) -> None:
     at_once(other, first, second)
     assert len(other.db.transact(True, aggregates.get, 1).metadata) == 2
+
+
+def test_a_reserve_that_has_just_been_removed_joins_nothing(other: Others) -> None:
+    machines = [HostInventory(name, hypervisor_type="fake", vcpus=4, memory_mib=1000, disk_gib=10) for name in "ab"]
+    other.db.transact(False, hosts.sync, machines, NOW, Promises())
+    other.db.transact(False, added(1))
+    reserve = other.db.transact(True, hosts.find, "b")
+    assert other.db.transact(False, hosts.remove, reserve)
+    assert other.db.transact(False, reserves._join, reserve, "a", NOW) == []
