@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from io import BytesIO
 from itertools import count
 from typing import Any
 
 import pytest
 from sqlalchemy import select
 from twisted.internet.task import Clock
-from twisted.web.http_headers import Headers
 
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
@@ -21,7 +19,6 @@ from cloudctl.db.threads import Inline
 from cloudctl.errors import CloudError
 from cloudctl.network import (
     associations,
-    dhcp_ports,
     floating_ips,
     networks,
     ports,
@@ -31,19 +28,9 @@ from cloudctl.network import (
     routers,
     rule_templates,
     security_groups,
-    shares,
     subnets,
     tables,
-    tags,
 )
-from cloudctl.network.api import security_group_rules
-from cloudctl.network.api.floating_ips import create as new_floating_ip
-from cloudctl.network.api.ports import change as change_port
-from cloudctl.network.api.ports import check as check_port
-from cloudctl.network.api.resource import Resource, Wanted
-from cloudctl.network.api.routers import GatewayInfo, _gateway
-from cloudctl.network.api.subnets import SUBNETS
-from cloudctl.network.api.tags import ResourceTags
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.floating_ips import NewFloatingIp
 from cloudctl.network.networks import NewNetwork
@@ -56,30 +43,19 @@ from cloudctl.network.security_groups import NewGroup
 from cloudctl.network.subnets import NewSubnet
 from cloudctl.network.tables import IpAllocation, Network, Port, SecurityGroup
 from cloudctl.rest import policy, quota
-from cloudctl.rest.call import Call, Query
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.identity import Identity
 from cloudctl.tasks import Unasked
-from tests.meanwhile import Meanwhile, Others
 
 NOW = utc(1_800_000_000)
 BY = Unasked("p")
-POLICY = policy.load(["network"], None)
-
-
-def member(project: str) -> Caller:
-    return Caller(Identity(user_id="u", project_id=project, roles=frozenset({"member", "reader"})), POLICY, NOW, "r")
-
-
-ME = member("p")
+ME = Caller(
+    Identity(user_id="u", project_id="p", roles=frozenset({"member", "reader"})),
+    policy.load(["network"], None),
+    NOW,
+    "r",
+)
 AT_ONCE = 8
-# A floating IP's body that names no port.
-NO_TARGET = dict.fromkeys(("floating_ip_address", "subnet_id", "port_id", "fixed_ip_address"), None)
-
-
-def call(rule: str, caller: Caller = ME) -> Call:
-    """A request for an Operation with this rule."""
-    return Call(caller, (2, 0), Query.parse(b""), "", "", "", Headers(), BytesIO(), f"network:{rule}")
 
 
 @pytest.fixture
@@ -437,152 +413,3 @@ def test_security_groups_their_rules_and_ports_come_and_go_at_once(
     come_and_go(
         db, (new_group, group_goes), (new_rule, rule_goes), (new_port(id, security_groups=(shared,)), port_goes)
     )
-
-
-def meanwhile(db: Database, first: Callable[[Connection], Any], second: Callable[[Connection], Any]) -> Any:
-    """What `second` returned, or the type of its refusal, begun before `first` committed."""
-    with ThreadPoolExecutor() as threads:
-        others, before = Others(db, threads), Meanwhile(db, first)
-        others.begin(second)
-        before.commit()
-        try:
-            return others.results[0]
-        except CloudError as error:
-            return error.type
-
-
-def test_a_mac_that_another_port_gets_at_once_is_in_use(db: Database) -> None:
-    id, mac = db.transact(False, network), "fa:16:3e:00:00:01"
-    port = db.transact(False, new_port(id))
-
-    def change(conn: Connection) -> str:
-        return ports.change(conn, ports.get(conn, port, lock=True), {"mac_address": mac}, NOW, BY).mac_address
-
-    assert meanwhile(db, new_port(id, mac_address=mac), change) == "MacAddressInUse"
-
-
-def test_a_rule_names_a_group_of_another_project_or_the_group_goes(db: Database) -> None:
-    def group(conn: Connection, project: str) -> SecurityGroup:
-        return security_groups.create(conn, project, NewGroup("g"), NOW)
-
-    mine, theirs = (db.transact(False, group, project) for project in ("p", "other"))
-    db.transact(False, lambda conn: shares.share(conn, shares.SECURITY_GROUP, theirs, "p", NOW))
-    wanted = {"security_group_id": mine.id, "remote_group_id": theirs.id, "remote_address_group_id": None}
-    said = {**wanted, "direction": "ingress", "ethertype": None, "description": None}
-
-    def goes(conn: Connection) -> None:
-        security_groups.remove(conn, security_groups.in_turn(conn, member("other"), theirs.id), NOW, BY)
-
-    def add(conn: Connection) -> Any:
-        return security_group_rules.create_all(conn, call("security_group_rules:create"), [Wanted(None, said)])
-
-    assert meanwhile(db, goes, add) == "SecurityGroupNotFound"
-
-
-@pytest.mark.parametrize("others", [(), ("x",)])
-def test_tags_set_at_once_are_all_there(db: Database, others: tuple[str, ...]) -> None:
-    id = db.transact(False, network)
-    db.transact(False, tags.replace, id, others)
-    resource = ResourceTags(db)
-
-    def put(tag: str) -> Callable[[Connection], Any]:
-        return lambda conn: resource._change(conn, call("tags:change"), "networks", id, tags.add, [tag])
-
-    assert meanwhile(db, put("a"), put("b")) == sorted(("a", "b", *others))
-
-
-def test_a_record_that_goes_leaves_no_tag(db: Database) -> None:
-    id, resource = db.transact(False, network), ResourceTags(db)
-
-    def goes(conn: Connection) -> None:
-        networks.remove(conn, held(conn, id), NOW, BY)
-
-    def put(conn: Connection) -> Any:
-        return resource._change(conn, call("tags:change"), "networks", id, tags.add, ["a"])
-
-    assert meanwhile(db, goes, put) == "TagResourceNotFound"
-    assert db.transact(True, tags.of, [id]) == {}
-
-
-def test_a_port_goes_while_its_network_gets_automatic_addresses(db: Database) -> None:
-    id = db.transact(False, network)
-    port, stays = (db.transact(False, ports.create, "other", NewPort(id), NOW, BY).id for _ in range(2))
-    modes: Any = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
-
-    def add(conn: Connection) -> list[str]:
-        made = subnets.create(conn, held(conn, id), "p", NewSubnet("2001:db8::/64", 6, **modes), NOW, BY)
-        return list(conn.scalars(select(IpAllocation.port_id).where(IpAllocation.subnet_id == made.id)))
-
-    assert meanwhile(db, lambda conn: port_goes(conn, port), add) == [stays]
-
-
-@pytest.mark.parametrize("use", ["port", "floating IP", "gateway"])
-def test_a_network_that_is_shared_no_more_is_not_used(db: Database, use: str) -> None:
-    make, action = (network, shares.SHARED) if use == "port" else (external, shares.EXTERNAL)
-    id, other = db.transact(False, make), member("other")
-
-    def share(conn: Connection) -> None:
-        shares.share(conn, shares.NETWORK, networks.get(conn, id), "other", NOW, action=action)
-
-    def withdraw(conn: Connection) -> None:
-        networks.get(conn, id, lock=True)
-        shares.withdraw(conn, id, action)
-
-    def act(conn: Connection) -> Any:
-        if use == "port":
-            return networks.attachable(conn, other, id)
-        if use == "gateway":
-            return _gateway(conn, call("routers:create", other), GatewayInfo(id), False)
-        return new_floating_ip(
-            conn, call("floatingips:create", other), None, {**NO_TARGET, "description": "", "floating_network_id": id}
-        )
-
-    db.transact(False, share)
-    assert meanwhile(db, withdraw, act) == "NetworkNotFound"
-
-
-def crossing(db: Database, first: Callable[[Connection], Any], other: Any, then: Callable[[Connection], Any]) -> None:
-    """One transaction runs `first` and `then`; `other` runs in another one that begins in between."""
-    with ThreadPoolExecutor() as threads:
-        others = Others(db, threads)
-
-        def run(conn: Connection) -> None:
-            first(conn)
-            others.begin(other)
-            then(conn)
-
-        db.transact(False, run)
-        assert len(others.results) == 1
-
-
-def test_a_network_is_renamed_while_its_port_is_changed(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    id = db.transact(False, network)
-    port = db.transact(False, new_port(id))
-
-    def rename(conn: Connection) -> None:
-        networks.change(conn, networks.get(conn, id), {"name": "new"}, NOW, NetworkOptions(), BY)
-
-    def change(conn: Connection) -> None:
-        row = ports.visible(conn, ME, port, lock=True)
-        asked = call("ports:update")
-        change_port(conn, asked, row, check_port(conn, asked, row, {"name": "new"}))
-
-    # Nobody waits for another in a circle, so nothing is tried again.
-    monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
-    crossing(db, lambda conn: networks.get(conn, id, lock=True), change, rename)
-
-
-def test_one_subnet_is_changed_while_another_is_made(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    id = db.transact(False, network)
-    (subnet,) = db.transact(True, networks.subnets_of, [id])[id]
-    resource = Resource(db, SUBNETS)
-
-    def make(conn: Connection) -> None:
-        subnets.create(conn, networks.get(conn, id), "p", NewSubnet("10.1.0.0/24", 4), NOW, BY)
-        dhcp_ports.follow(conn, id, NOW)
-
-    def change(conn: Connection) -> None:
-        resource._update(conn, call("subnets:update"), subnet, {"name": "new"})
-
-    monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
-    crossing(db, lambda conn: networks.get(conn, id, lock=True), change, make)
