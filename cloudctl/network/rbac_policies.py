@@ -44,6 +44,8 @@ OBJECTS: Mapping[str, Any] = {
     shares.ADDRESS_SCOPE: address_scopes.visible,
     shares.SUBNET_POOL: subnet_pools.visible,
 }
+# Types of objects that are locked after the project's turn: see `quotas`.
+AFTER_TURN = (shares.SECURITY_GROUP, shares.ADDRESS_GROUP)
 
 
 @frozen
@@ -60,7 +62,7 @@ def create(conn: Connection, caller: Caller, project_id: str, wanted: NewRbacPol
         raise Invalid(
             f"Action '{wanted.action}' is not valid for object type '{wanted.object_type}'.", type="RbacPolicyInitError"
         )
-    record: Standard = OBJECTS[wanted.object_type](conn, caller, wanted.object_id, lock=True)
+    record = _to_share(conn, caller, wanted.object_type, wanted.object_id)
     if record.project_id != caller.project_id and not caller.may("network:rbac_policies:create:foreign"):
         raise Invalid(
             "Invalid input for operation: Only admins can manipulate policies on objects they do not own.",
@@ -105,6 +107,16 @@ def remove(conn: Connection, policy: RbacPolicy, now: datetime) -> None:
     inside = policy.action == EXTERNAL and not shares.with_whom(conn, record.id, EXTERNAL)
     more = {"external": False, "is_default": False} if inside else {}
     standard.change(conn, type(record).table, record.id, now, **more)
+
+
+def _to_share(conn: Connection, caller: Caller, type: str, id: str) -> Standard:
+    """An object that the caller sees, locked. Raises NotFound."""
+    record: Standard
+    if type in AFTER_TURN:
+        record = quotas.after_turn(conn, caller, id, OBJECTS[type])
+    else:
+        record = OBJECTS[type](conn, caller, id, lock=True)
+    return record
 
 
 def _object(conn: Connection, policy: RbacPolicy) -> Standard:

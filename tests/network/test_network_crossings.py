@@ -18,6 +18,8 @@ from cloudctl.network import (
     dhcp_ports,
     networks,
     ports,
+    quotas,
+    rbac_policies,
     security_groups,
     shares,
     subnets,
@@ -34,10 +36,12 @@ from cloudctl.network.api.tags import ResourceTags
 from cloudctl.network.networks import NewNetwork
 from cloudctl.network.options import NetworkOptions
 from cloudctl.network.ports import NewPort
+from cloudctl.network.rbac_policies import NewRbacPolicy
+from cloudctl.network.rules import NewRule
 from cloudctl.network.security_groups import NewGroup
 from cloudctl.network.subnets import NewSubnet
 from cloudctl.network.tables import IpAllocation, SecurityGroup
-from cloudctl.rest import policy
+from cloudctl.rest import policy, quota
 from cloudctl.rest.call import Call, Query
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.identity import Identity
@@ -228,3 +232,17 @@ def test_one_subnet_is_changed_while_another_is_made(db: Database, monkeypatch: 
 
     monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
     crossing(db, lambda conn: networks.get(conn, id, lock=True), change, make)
+
+
+def test_a_group_is_shared_while_it_gets_a_rule(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = db.transact(False, lambda conn: security_groups.create(conn, "p", NewGroup("g"), NOW).id)
+
+    def share(conn: Connection) -> None:
+        wanted = NewRbacPolicy(shares.SECURITY_GROUP, group, shares.SHARED, "other")
+        rbac_policies.create(conn, ME, "p", wanted)
+
+    def add(conn: Connection) -> None:
+        security_groups.add_rules(conn, security_groups.in_turn(conn, ME, group), [NewRule("ingress")], NOW, BY)
+
+    monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+    crossing(db, lambda conn: quota.turn(conn, quotas.QUOTAS, "p"), share, add)
