@@ -27,6 +27,7 @@ from cloudctl.network import (
 )
 from cloudctl.network.api import security_group_rules
 from cloudctl.network.api.floating_ips import create as new_floating_ip
+from cloudctl.network.api.logs import create as new_log
 from cloudctl.network.api.ports import change as change_port
 from cloudctl.network.api.ports import check as check_port
 from cloudctl.network.api.resource import Resource, Wanted
@@ -246,3 +247,19 @@ def test_a_group_is_shared_while_it_gets_a_rule(db: Database, monkeypatch: pytes
 
     monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
     crossing(db, lambda conn: quota.turn(conn, quotas.QUOTAS, "p"), share, add)
+
+
+@pytest.mark.parametrize(("of", "type"), [("resource_id", "ResourceNotFound"), ("target_id", "TargetResourceNotFound")])
+def test_a_log_is_of_what_stays(db: Database, of: str, type: str) -> None:
+    port = db.transact(False, new_port(db.transact(False, network)))
+    group = db.transact(False, lambda conn: security_groups.create(conn, "p", NewGroup("g"), NOW).id)
+    said = {"name": "", "description": "", "resource_type": "security_group", "event": "ALL", "enabled": True}
+    body = {**said, "resource_id": None, "target_id": None, of: group if of == "resource_id" else port}
+
+    def goes(conn: Connection) -> None:
+        if of == "target_id":
+            ports.delete(conn, port, NOW, BY)
+        else:
+            security_groups.remove(conn, security_groups.in_turn(conn, ME, group), NOW, BY)
+
+    assert meanwhile(db, goes, lambda conn: new_log(conn, call("logs:create"), None, body)) == type

@@ -27,13 +27,13 @@ def create(conn: Connection, call: Call, owner: str | None, values: dict[str, An
         raise Invalid(f"Invalid log resource_type: {values['resource_type']}.", type="InvalidLogResourceType")
     if values["resource_id"] is not None:
         try:
-            security_groups.visible(conn, call.caller, values["resource_id"])
+            security_groups.RECORDS.usable(conn, call.caller, values["resource_id"])
         except NotFound:
             message = f"Resource {values['resource_id']} could not be found."
             raise NotFound(message, type="ResourceNotFound") from None
     if values["target_id"] is not None:
         try:
-            ports.visible(conn, call.caller, values["target_id"])
+            ports.visible(conn, call.caller, values["target_id"], lock=True)
         except NotFound:
             message = f"Target resource {values['target_id']} could not be found."
             raise NotFound(message, type="TargetResourceNotFound") from None
