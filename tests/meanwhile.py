@@ -16,6 +16,7 @@ from twisted.internet.task import Clock
 from cloudctl.db import Connection, Database
 from cloudctl.db.driver import create
 from cloudctl.db.threads import Inline
+from cloudctl.errors import CloudError
 
 # Whether anybody waits for a lock in this database, which is the test's alone.
 WAITING = text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
@@ -42,6 +43,11 @@ class Others:
     @property
     def results(self) -> list[Any]:
         return [each.result() for each in self._begun]
+
+    @property
+    def errors(self) -> list[BaseException]:
+        """What was raised instead."""
+        return [error for each in self._begun if (error := each.exception()) is not None]
 
 
 def _are_waiting(conn: Connection) -> bool:
@@ -80,5 +86,37 @@ def opened(url: str) -> Iterator[Database]:
 @contextmanager
 def others(url: str) -> Iterator[Others]:
     """`url`: of a PostgreSQL with tables."""
-    with opened(url) as db, ThreadPoolExecutor() as threads:
+    with opened(url) as db, beside(db) as made:
+        yield made
+
+
+@contextmanager
+def beside(db: Database) -> Iterator[Others]:
+    with ThreadPoolExecutor() as threads:
         yield Others(db, threads)
+
+
+def refused(fn: Callable[..., Any]) -> Callable[..., str]:
+    """`fn`, returning the name of the error that refuses it: what it did before that is undone."""
+
+    def run(conn: Connection, *args: Any) -> str:
+        try:
+            with conn.begin_nested():
+                fn(conn, *args)
+        except CloudError as error:
+            return type(error).__name__
+        return ""
+
+    return run
+
+
+def at_once(other: Others, first: Callable[[Connection], Any], second: Callable[[Connection], Any]) -> str:
+    """`second` begins when `first` has done its work and not committed yet; the name of the error that refuses it."""
+
+    def both(conn: Connection) -> None:
+        first(conn)
+        other.begin(refused(second))
+
+    other.db.transact(False, both)
+    (result,) = other.results
+    return str(result)

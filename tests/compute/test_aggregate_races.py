@@ -15,7 +15,6 @@ from cloudctl.compute.api.aggregates import ChangeAggregate
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.drivers.specs import HostInventory
-from cloudctl.errors import CloudError
 from cloudctl.instance_ha import reserves
 from cloudctl.placement import aggregates, hosts, providers
 from cloudctl.placement.aggregates import NewAggregate
@@ -25,7 +24,7 @@ from cloudctl.rest import policy
 from cloudctl.rest.call import Call, Query
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.identity import Identity
-from tests.meanwhile import Others, others
+from tests.meanwhile import Others, at_once, others
 
 NOW = utc(0)
 CALLER = Caller(
@@ -72,26 +71,6 @@ def placed(*aggregate: int) -> Change:
         providers.set_aggregates(conn, providers.get(conn, host.id, lock=True).id, wanted)
 
     return run
-
-
-def at_once(other: Others, first: Change, second: Change) -> str:
-    """`second` begins when `first` has done its work and not committed yet; the name of the error that refuses it."""
-
-    def refused(conn: Connection) -> str:
-        try:
-            with conn.begin_nested():
-                second(conn)
-        except CloudError as error:
-            return type(error).__name__
-        return ""
-
-    def both(conn: Connection) -> None:
-        first(conn)
-        other.begin(refused)
-
-    other.db.transact(False, both)
-    (result,) = other.results
-    return str(result)
 
 
 @pytest.mark.parametrize(

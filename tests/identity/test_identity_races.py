@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -35,6 +34,7 @@ from cloudctl.identity.tables import ProjectEndpoint, ProjectEndpointGroup
 from cloudctl.rest import policy
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.identity import Identity
+from tests.meanwhile import beside
 
 from .conftest import CHEAP, START, make_keystone
 
@@ -54,28 +54,17 @@ def keystone(postgresql_with_tables: str) -> Iterator[Any]:
 def at_once(db: Database, first: Callable[[Any], Any], second: Callable[[Any], Any]) -> list[BaseException]:
     """`second` begins when `first` has done its work and not committed yet. What was raised."""
     raised: list[BaseException] = []
-    done, may_commit = threading.Event(), threading.Event()
+    with beside(db) as others:
 
-    def run(fn: Callable[[Any], Any]) -> None:
+        def both(conn: Any) -> None:
+            first(conn)
+            others.begin(second)
+
         try:
-            db.transact(False, fn)
+            db.transact(False, both)
         except Exception as error:  # whatever it is, the test compares it
             raised.append(error)
-
-    def held(conn: Any) -> None:
-        first(conn)
-        done.set()
-        may_commit.wait(10)
-
-    threads = [threading.Thread(target=run, args=(fn,)) for fn in (held, second)]
-    threads[0].start()
-    done.wait(10)
-    threads[1].start()
-    threads[1].join(0.3)
-    may_commit.set()
-    for thread in threads:
-        thread.join(10)
-    return raised
+        return [*raised, *others.errors]
 
 
 def count(keystone: Any, query: str) -> int:

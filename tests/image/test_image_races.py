@@ -9,12 +9,11 @@ import pytest
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
-from cloudctl.errors import CloudError
 from cloudctl.image import images, imports, properties
 from cloudctl.image.images import NewImage
 from cloudctl.image.imports import NewImport
 from tests.image.test_image_postgresql import MEASURED, OPTIONS, START, caller
-from tests.meanwhile import Others, others
+from tests.meanwhile import Others, at_once, others
 
 NOW = utc(START)
 Change = Callable[[Connection], Any]
@@ -28,26 +27,6 @@ def other(postgresql_with_tables: str) -> Iterator[Others]:
 
 def new(**fields: Any) -> NewImage:
     return NewImage("p", disk_format="raw", container_format="bare", **fields)
-
-
-def at_once(other: Others, first: Change, second: Change) -> str:
-    """`second` begins when `first` has done its work and not committed yet; the name of the error that refuses it."""
-
-    def refused(conn: Connection) -> str:
-        try:
-            with conn.begin_nested():
-                second(conn)
-        except CloudError as error:
-            return type(error).__name__
-        return ""
-
-    def both(conn: Connection) -> None:
-        first(conn)
-        other.begin(refused)
-
-    other.db.transact(False, both)
-    (result,) = other.results
-    return str(result)
 
 
 def deleted(image_id: str) -> Change:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from typing import Any
 
@@ -47,7 +46,7 @@ from cloudctl.rest.call import Call, Query
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.identity import Identity
 from cloudctl.tasks import Unasked
-from tests.meanwhile import Meanwhile, Others, opened
+from tests.meanwhile import Meanwhile, beside, opened
 
 NOW = utc(1_800_000_000)
 BY = Unasked("p")
@@ -86,8 +85,8 @@ def new_port(network_id: str, **fields: Any) -> Callable[[Connection], str]:
 
 def meanwhile(db: Database, first: Callable[[Connection], Any], second: Callable[[Connection], Any]) -> Any:
     """What `second` returned, or the type of its refusal, begun before `first` committed."""
-    with ThreadPoolExecutor() as threads:
-        others, before = Others(db, threads), Meanwhile(db, first)
+    with beside(db) as others:
+        before = Meanwhile(db, first)
         others.begin(second)
         before.commit()
         try:
@@ -190,8 +189,7 @@ def test_a_network_that_is_shared_no_more_is_not_used(db: Database, use: str) ->
 
 def crossing(db: Database, first: Callable[[Connection], Any], other: Any, then: Callable[[Connection], Any]) -> None:
     """One transaction runs `first` and `then`; `other` runs in another one that begins in between."""
-    with ThreadPoolExecutor() as threads:
-        others = Others(db, threads)
+    with beside(db) as others:
 
         def run(conn: Connection) -> None:
             first(conn)

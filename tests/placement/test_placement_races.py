@@ -14,7 +14,6 @@ from twisted.web.http_headers import Headers
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.drivers.specs import HostInventory
-from cloudctl.errors import CloudError
 from cloudctl.placement import allocations, candidates, hosts, providers
 from cloudctl.placement.allocations import Contended, NewAllocations, Owner
 from cloudctl.placement.api import providers as api
@@ -27,7 +26,7 @@ from cloudctl.rest import policy
 from cloudctl.rest.call import Call, Query
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.identity import Identity
-from tests.meanwhile import Others, others
+from tests.meanwhile import Others, at_once, others
 from tests.placement.test_allocation_properties import check, fill
 
 NOW = utc(0)
@@ -42,32 +41,6 @@ def other(postgresql_with_tables: str) -> Iterator[Others]:
     with others(postgresql_with_tables) as made:
         made.db.transact(False, fill)
         yield made
-
-
-def refused(fn: Callable[..., Any]) -> Callable[..., str]:
-    """`fn`, returning the name of the error that refuses it."""
-
-    def run(conn: Connection, *args: Any) -> str:
-        try:
-            with conn.begin_nested():
-                fn(conn, *args)
-        except CloudError as error:
-            return type(error).__name__
-        return ""
-
-    return run
-
-
-def at_once(other: Others, first: Callable[[Connection], Any], second: Callable[[Connection], Any]) -> str:
-    """`second` begins when `first` has done its work and not committed yet; the name of the error that refuses it."""
-
-    def both(conn: Connection) -> None:
-        first(conn)
-        other.begin(refused(second))
-
-    other.db.transact(False, both)
-    (result,) = other.results
-    return str(result)
 
 
 def shares(consumer: str, amount: int, generation: int | None = None, *, checked: bool = True) -> Callable[..., None]:
