@@ -48,6 +48,8 @@ _of_router = (
     .order_by(PortForwarding.id)
 )
 _drop = delete(PortForwarding).where(PortForwarding.id == bindparam("wanted"))
+_to_port_of = select(PortForwarding.floatingip_id).where(PortForwarding.internal_port_id == bindparam("port"))
+_locked_ips = select(FloatingIp).where(FloatingIp.id.in_(_to_port_of)).order_by(FloatingIp.id).with_for_update()
 
 
 def of_ips(conn: Connection, ids: Sequence[str]) -> dict[str, list[PortForwarding]]:
@@ -121,12 +123,11 @@ def remove(conn: Connection, ip: FloatingIp, row: PortForwarding, now: datetime,
 
 def forget_port(conn: Connection, port_id: str, now: datetime, by: Origin, but: Sequence[str] = ()) -> None:
     """The port is about to be deleted, or has only the addresses `but` left: nothing may lead to others."""
+    # Whoever changes forwardings holds their floating IPs: who took these last would meet somebody who took them first.
+    ips = {ip.id: ip for ip in conn.execute(_locked_ips, {"port": port_id})}
     for row in conn.execute(_to_port, {"port": port_id}).all():
-        if row.internal_ip_address in but:
-            continue
-        conn.execute(_drop, {"wanted": row.id})
-        ip = conn.execute(select(FloatingIp).where(FloatingIp.id == row.floatingip_id)).one()
-        _left(conn, ip, now, by)
+        if row.internal_ip_address not in but:
+            remove(conn, ips[row.floatingip_id], row, now, by)
 
 
 def check_whole(conn: Connection, ip: FloatingIp) -> None:

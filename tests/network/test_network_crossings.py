@@ -15,7 +15,9 @@ from cloudctl.db.columns import utc
 from cloudctl.errors import CloudError
 from cloudctl.network import (
     dhcp_ports,
+    floating_ips,
     networks,
+    port_forwardings,
     ports,
     quotas,
     rbac_policies,
@@ -33,14 +35,17 @@ from cloudctl.network.api.resource import Resource, Wanted
 from cloudctl.network.api.routers import GatewayInfo, _gateway
 from cloudctl.network.api.subnets import SUBNETS
 from cloudctl.network.api.tags import ResourceTags
+from cloudctl.network.associations import Target
+from cloudctl.network.floating_ips import NewFloatingIp
 from cloudctl.network.networks import NewNetwork
 from cloudctl.network.options import NetworkOptions
+from cloudctl.network.port_forwardings import NewForwarding
 from cloudctl.network.ports import NewPort
 from cloudctl.network.rbac_policies import NewRbacPolicy
 from cloudctl.network.rules import NewRule
 from cloudctl.network.security_groups import NewGroup
 from cloudctl.network.subnets import NewSubnet
-from cloudctl.network.tables import IpAllocation, SecurityGroup
+from cloudctl.network.tables import FloatingIp, IpAllocation, PortForwarding, SecurityGroup
 from cloudctl.rest import policy, quota
 from cloudctl.rest.call import Call, Query
 from cloudctl.rest.caller import Caller
@@ -245,6 +250,27 @@ def test_a_group_is_shared_while_it_gets_a_rule(db: Database, monkeypatch: pytes
 
     monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
     crossing(db, lambda conn: quota.turn(conn, quotas.QUOTAS, "p"), share, add)
+
+
+def test_a_forwarding_goes_while_its_port_does(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = db.transact(False, new_port(db.transact(False, network)))
+    wanted = NewFloatingIp(db.transact(False, network, True))
+    id = db.transact(False, floating_ips.create, "p", wanted, None, NOW, BY).id
+
+    def locked(conn: Connection) -> FloatingIp:
+        return floating_ips.get(conn, id, lock=True)
+
+    def forward(conn: Connection) -> PortForwarding:
+        to, new = Target(port, "10.0.0.2", "router"), NewForwarding("tcp", 22, 2222)
+        return port_forwardings.create(conn, locked(conn), to, new, NOW, BY)
+
+    row = db.transact(False, forward)
+
+    def remove(conn: Connection) -> None:
+        port_forwardings.remove(conn, locked(conn), row, NOW, BY)
+
+    monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+    crossing(db, locked, lambda conn: ports.delete(conn, port, NOW, BY), remove)
 
 
 @pytest.mark.parametrize(("of", "type"), [("resource_id", "ResourceNotFound"), ("target_id", "TargetResourceNotFound")])
