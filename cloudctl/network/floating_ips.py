@@ -165,8 +165,9 @@ def change(conn: Connection, row: FloatingIp, changes: dict[str, Any], now: date
 
 
 def remove(conn: Connection, row: FloatingIp, now: datetime, by: Origin) -> None:
-    """Delete a floating IP from `to_remove`; its address is free at once. Raises Conflict (port forwardings)."""
-    port_forwardings.check_whole(conn, row)
+    """Delete a floating IP from `to_remove`, and its port forwardings; its address is free at once."""
+    if row.port_id is None and row.router_id is not None:
+        port_forwardings.forget_ip(conn, row)
     shown.port_changed(conn, row.port_id)
     RECORDS.delete(conn, row)
     ports.delete(conn, row.floating_port_id, now, by)

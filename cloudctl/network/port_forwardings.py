@@ -48,6 +48,7 @@ _of_router = (
     .order_by(PortForwarding.id)
 )
 _drop = delete(PortForwarding).where(PortForwarding.id == bindparam("wanted"))
+_drop_of_ip = delete(PortForwarding).where(PortForwarding.floatingip_id == bindparam("ip"))
 _to_port_of = select(PortForwarding.floatingip_id).where(PortForwarding.internal_port_id == bindparam("port"))
 _locked_ips = select(FloatingIp).where(FloatingIp.id.in_(_to_port_of)).order_by(FloatingIp.id).with_for_update()
 
@@ -130,8 +131,13 @@ def forget_port(conn: Connection, port_id: str, now: datetime, by: Origin, but: 
             remove(conn, ips[row.floatingip_id], row, now, by)
 
 
+def forget_ip(conn: Connection, ip: FloatingIp) -> None:
+    """The floating IP is about to be deleted, and its router looked at: nothing goes through it any more."""
+    conn.execute(_drop_of_ip, {"ip": ip.id})
+
+
 def check_whole(conn: Connection, ip: FloatingIp) -> None:
-    """Raises Conflict for a floating IP with port forwardings: it can neither be deleted nor lead as a whole."""
+    """Raises Conflict for a floating IP with port forwardings: it cannot lead as a whole."""
     rows = of_ips(conn, [ip.id]).get(ip.id)
     if rows:
         message = f"Floating IP {ip.id} in use by Port Forwarding resources {[row.id for row in rows]}."

@@ -71,13 +71,22 @@ def test_one_is_made_changed_and_deleted(neutron: Neutron, ip: Any, port: Any, r
     ]  # fmt: skip
     changed = neutron.expect(200, "PUT", path(ip, made), {"port_forwarding": {"internal_port": 33, "protocol": "udp"}})
     assert (changed["port_forwarding"]["internal_port"], changed["port_forwarding"]["protocol"]) == (33, "udp")
-    neutron.refused(409, "FipInUseByPortForwarding", "DELETE", f"/floatingips/{ip['id']}")
     neutron.expect(204, "DELETE", path(ip, made))
     neutron.settle()
     assert neutron.driver.routers.get(router["id"]).port_forwardings == ()
     assert neutron.get(f"/floatingips/{ip['id']}")["floatingip"]["router_id"] is None
     neutron.refused(404, "PortForwardingNotFound", "GET", path(ip, made))
     neutron.expect(204, "DELETE", f"/floatingips/{ip['id']}")
+
+
+def test_they_go_with_their_floating_ip(neutron: Neutron, ip: Any, port: Any, router: Any) -> None:
+    made = forward(neutron, ip, port)
+    neutron.settle()
+    neutron.expect(204, "DELETE", f"/floatingips/{ip['id']}")
+    neutron.settle()
+    assert neutron.driver.routers.get(router["id"]).port_forwardings == ()
+    neutron.refused(404, "FloatingIPNotFound", "GET", path(ip, made))
+    neutron.expect(204, "DELETE", f"/ports/{port['id']}")
 
 
 def test_the_only_one_may_move_behind_another_router(
