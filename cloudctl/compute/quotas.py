@@ -93,6 +93,12 @@ def set_user_limits(conn: Connection, project_id: str, user_id: str, wanted: Map
         conn.execute(insert(UserLimit).values(row))
 
 
+def reset_limits(conn: Connection, project_id: str) -> None:
+    """The limits of the project, and those of users in it, end."""
+    quota.reset_limits(conn, QUOTAS, project_id)
+    conn.execute(delete(UserLimit).where(UserLimit.project_id == project_id))
+
+
 def reset_user_limits(conn: Connection, project_id: str, user_id: str) -> None:
     conn.execute(delete(UserLimit).where(UserLimit.project_id == project_id, UserLimit.user_id == user_id))
 

@@ -89,6 +89,13 @@ def test_no_quota_is_set_for_a_user_whose_id_the_database_cannot_store(admin: As
     assert admin.put(path + 65 * "u", {"quota_set": {"cores": 1}}).status == 400
 
 
+def test_the_limits_of_users_end_with_those_of_their_project(admin: Asking, project: str) -> None:
+    path = f"/os-quota-sets/{project}?user_id=someone"
+    admin.put(path, {"quota_set": {"cores": 1}})
+    assert admin.delete(f"/os-quota-sets/{project}").status == 202
+    assert admin.get(path).json()["quota_set"]["cores"] == 20
+
+
 def test_the_default_class_shows_the_defaults(admin: Asking, demo: Asking) -> None:
     assert admin.get("/os-quota-class-sets/default").json()["quota_class_set"]["instances"] == 10
     assert "server_groups" not in admin.get("/os-quota-class-sets/default", "2.49").json()["quota_class_set"]

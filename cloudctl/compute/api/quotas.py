@@ -129,13 +129,13 @@ class Quotas:
 
     @routes.delete("/os-quota-sets/<project_id>", policy="compute:quotas:update", status=202, query=("user_id",))
     async def delete(self, call: Call, project_id: str) -> None:
-        """Reset a project to the default quota, or one user in it to the project's quota."""
+        """Reset a project and its users to the default quota, or one user in it to the project's quota."""
         query.only(call, ("user_id",))
         user_id = call.query.get("user_id")
         if user_id:
             await self.db.run(quotas.reset_user_limits, project_id, user_id)
         else:
-            await self.db.run(quota.reset_limits, QUOTAS, project_id)
+            await self.db.run(quotas.reset_limits, project_id)
 
     @routes.get("/os-quota-class-sets/<name>", policy="compute:quotas:classes")
     async def classes(self, call: Call, name: str) -> dict[str, Any]:
