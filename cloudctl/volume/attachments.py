@@ -337,8 +337,11 @@ def derived(conn: Connection, volume_id: str) -> tuple[str, str]:
 def follow(conn: Connection, volume_id: str, now: datetime, leaving: str | None = None) -> None:
     """Bring the volume's status in line with its attachments, unless something else decides what comes next.
 
-    `leaving`: a status that ends now and gives way to the attachments'.
+    `leaving`: a status that ends now and gives way to the attachments'. Otherwise the volume must be locked.
     """
+    if leaving is not None:
+        # Meanwhile users detach it: that must be seen here, or be done with the status that this sets.
+        volumes.find(conn, volume_id, lock=True)
     status, attach_status = derived(conn, volume_id)
     following = states.FOLLOWING if leaving is None else {leaving}
     values = {"followed": volume_id, "following": sorted(following), "strongest": status}

@@ -35,7 +35,7 @@ from cloudctl.volume.backup_records import NewRecord
 from cloudctl.volume.backups import NewBackup
 from cloudctl.volume.bootstrap import bootstrap
 from cloudctl.volume.creation import NewVolume
-from cloudctl.volume.lifecycle import restore
+from cloudctl.volume.lifecycle import backup_create, restore, upload
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.snapshots import NewSnapshot
 from cloudctl.volume.tables import Backup, Transfer, Volume
@@ -187,6 +187,38 @@ def test_a_backup_that_is_imported_meanwhile_is_there_already(meanwhile: Others,
     with pytest.raises(Conflict):
         assert meanwhile.results
     assert meanwhile.db.transact(True, backups.get, first.result.id).volume_id == volume_id
+
+
+def use(conn: Connection, volume_id: str, status: str) -> str:
+    """The id of an attachment; `status`: of the volume, which something is done with meanwhile."""
+    id = reserve(conn, volume_id)
+    attachments.complete(conn, id, None, None, NOW)
+    conn.execute(update(Volume).where(Volume.id == volume_id).values(status=status))
+    return id
+
+
+def backed_up(conn: Connection, volume_id: str) -> None:
+    backup = take_in(conn, volume_id)
+    backup_create.release(conn, backup.id, NOW)
+
+
+@pytest.mark.parametrize(
+    ("status", "end"),
+    [
+        (states.BACKING_UP, backed_up),
+        (states.UPLOADING, lambda conn, volume_id: upload.finished(conn, volume_id, NOW)),
+    ],
+)
+def test_a_volume_that_is_detached_while_its_copy_ends_is_available(
+    meanwhile: Others, volume_id: str, status: str, end: Any
+) -> None:
+    run = meanwhile.db.transact
+    detaching = Meanwhile(meanwhile.db, attachments.finish_detach, run(False, use, volume_id, status), NOW)
+    meanwhile.begin(end, volume_id)
+    detaching.commit()
+    assert meanwhile.results == [None]
+    found = run(True, volumes.get, volume_id)
+    assert (found.status, found.attach_status) == (states.AVAILABLE, "detached")
 
 
 def snapshot(conn: Connection, volume_id: str) -> Any:
