@@ -187,6 +187,9 @@ def _demand_reservable(volume: Volume, server_id: str | None, others: list[Attac
     if server_id is not None and any(other.server_id == server_id for other in others):
         # A live migration attaches the volume a second time to the server that has it.
         allowed |= {states.IN_USE, states.RESERVED}
+    if states.is_migrating(volume) and not again:
+        # Only the guest that has it is led to where it goes: another would keep what is left behind.
+        allowed.discard(states.IN_USE)
     if volume.status not in allowed:
         raise Conflict(
             f"Invalid volume: Volume {volume.id} status must be available or downloading to reserve, but the current "

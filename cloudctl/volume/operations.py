@@ -80,7 +80,8 @@ def _has_attachments(conn: Connection, volume_id: str) -> bool:
 
 def reserve(conn: Connection, caller: Caller, volume_id: str) -> None:
     volume = volumes.visible(conn, caller, volume_id, lock=True)
-    states.move(conn, volume_id, "reserve again" if volume.multiattach else "reserve", caller.now)
+    name = "reserve again" if volume.multiattach else "reserve"
+    states.move(conn, volume_id, name, caller.now, states.not_migrating)
 
 
 def unreserve(conn: Connection, caller: Caller, volume_id: str) -> None:
@@ -112,7 +113,7 @@ def attach(
     # What is being attached by others has a record; after `reserve` there is none yet.
     begun = volume.status == states.ATTACHING and volumes.is_held(conn, volume_id)
     taken = (begun or volume.status == states.IN_USE) and not volume.multiattach
-    if taken or volume.status not in (states.AVAILABLE, states.ATTACHING, states.IN_USE):
+    if taken or states.is_migrating(volume) or volume.status not in (states.AVAILABLE, states.ATTACHING, states.IN_USE):
         raise Conflict(
             "Error attaching volume - InvalidVolume: volume is already attached and multiple attachments are not "
             "enabled"

@@ -111,6 +111,32 @@ def _actions(demo: Asking, server_id: str) -> list[dict[str, Any]]:
     return found
 
 
+def test_nobody_else_gets_a_shared_volume_that_is_on_its_way(
+    demo: Asking, admin: Asking, hypervisor: FakeHypervisor, at: dict[str, FakeVolumeBackend]
+) -> None:
+    wish = {"name": "shared", "extra_specs": {"multiattach": "<is> True"}}
+    assert admin.client.post(f"{V3}/types", {"volume_type": wish}).status == 200
+    one, other, volume_id = demo.boot(), demo.boot(), demo.volume(volume_type="shared")
+    attach(demo, one, volume_id)
+    hypervisor.behaviour.delay("ensure_volume_swapped", 60.0)
+    source = shown(admin, volume_id)[2]
+    target = FAST if source == LARGE else LARGE
+    assert act(admin, volume_id, "os-migrate_volume", {"host": target}).status == 202
+    demo.cloud.advance(1)
+    # Its guest would have what is left behind.
+    body = {"volumeAttachment": {"volumeId": volume_id}}
+    assert demo.post(f"/servers/{other}/os-volume_attachments", body, "2.60").status == 409
+    for server_id in (one, other):
+        wanted = {"attachment": {"volume_uuid": volume_id, "instance_uuid": server_id}}
+        headers = {"OpenStack-API-Version": "volume 3.44"}
+        assert demo.client.post(f"{V3}/attachments", wanted, headers=headers).status == 409
+    assert act(demo, volume_id, "os-attach", {"instance_uuid": other, "mountpoint": "/dev/vdb"}).status == 409
+    assert act(demo, volume_id, "os-reserve", None).status == 409
+    demo.cloud.settle()
+    assert shown(admin, volume_id) == ("in-use", "success", target, "shared")
+    assert demo.post(f"/servers/{other}/os-volume_attachments", body, "2.60").status == 200
+
+
 def test_a_new_type_takes_it_there(demo: Asking, admin: Asking, used: tuple[str, str]) -> None:
     _, volume_id = used
     assert act(demo, volume_id, "os-retype", ON_DEMAND).status == 202
