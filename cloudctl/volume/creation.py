@@ -284,13 +284,13 @@ def _size(wanted: NewVolume, source: Source) -> int:
 
 def _type(conn: Connection, caller: Caller, wanted: NewVolume, source: Source, options: VolumeOptions) -> VolumeType:
     if wanted.volume_type:
-        return types.by_name_or_id(conn, caller, wanted.volume_type)
+        return types.by_name_or_id(conn, caller, wanted.volume_type, for_volume=True)
     if source.type_id is not None:
-        return types.get(conn, source.type_id)
+        return types.pinned(conn, source.type_id)
     named = source.image_metadata.get(TYPE_OF_IMAGE) if source.image_id is not None else None
     # An image may have been made for another cloud: a type that does not exist here is ignored.
-    of_image = types.find_by_name_or_id(conn, caller, named) if named else None
-    return of_image or types.default(conn, caller.project_id, options.default_type)
+    of_image = types.find_by_name_or_id(conn, caller, named, for_volume=True) if named else None
+    return of_image or types.default(conn, caller.project_id, options.default_type, for_volume=True)
 
 
 def _zone(wanted: NewVolume, source: Source, options: VolumeOptions) -> str:

@@ -50,7 +50,8 @@ def retype(
     Raises NotFound, Invalid, Conflict, OverQuota.
     """
     volume = volumes.visible(conn, caller, volume_id, lock=True)
-    old, new = types.get(conn, volume.volume_type_id), types.by_name_or_id(conn, caller, name_or_id)
+    old = types.get(conn, volume.volume_type_id)
+    new = types.by_name_or_id(conn, caller, name_or_id, for_volume=True)
     if new.id == old.id or volume.group_id is not None:
         raise states.refused(conn, volume.id, "retype")
     if not states.VOLUME.allows(conn, volume.id, "retype", states.not_migrating):

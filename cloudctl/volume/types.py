@@ -63,6 +63,7 @@ def _usable_in(project_id: str) -> ColumnElement[bool]:
 # Built once: building a statement costs more than running it.
 _by_id = select(VolumeType).where(VolumeType.id == bindparam("wanted"))
 _locked = _by_id.with_for_update()
+_pinned = _by_id.with_for_update(read=True, key_share=True)
 _default = (
     select(VolumeType)
     .outerjoin(
@@ -76,6 +77,7 @@ _default = (
     .order_by(VolumeDefaultType.project_id.is_(None))
     .limit(1)
 )
+_pinned_default = _default.with_for_update(read=True, key_share=True, of=VolumeType.table)
 
 
 def get(conn: Connection, type_id: str, *where: ColumnElement[bool], lock: bool = False) -> VolumeType:
@@ -87,28 +89,42 @@ def get(conn: Connection, type_id: str, *where: ColumnElement[bool], lock: bool 
     return found
 
 
+def pinned(conn: Connection, type_id: str) -> VolumeType:
+    """As `get`, for a volume that gets it: nobody removes it, or changes what its volumes are, before this transaction
+    ends.
+    """
+    found = conn.execute(_pinned, {"wanted": type_id}).first()
+    if found is None:
+        raise not_found(type_id)
+    return found
+
+
 def visible(conn: Connection, caller: Caller, type_id: str) -> VolumeType:
     """As `get`, if the type is public, shared with the caller's project, or the caller sees all."""
     return get(conn, type_id, *seen_by(caller))
 
 
-def find_by_name_or_id(conn: Connection, caller: Caller, name_or_id: str) -> VolumeType | None:
-    """One that the caller may see, by id or else by name."""
+def find_by_name_or_id(
+    conn: Connection, caller: Caller, name_or_id: str, *, for_volume: bool = False
+) -> VolumeType | None:
+    """One that the caller may see, by id or else by name. `for_volume`: `pinned`."""
     where = (or_(VolumeType.id == name_or_id, VolumeType.name == name_or_id), *seen_by(caller))
-    return conn.execute(select(VolumeType).where(*where).order_by(VolumeType.id != name_or_id)).first()
+    query = select(VolumeType).where(*where).order_by(VolumeType.id != name_or_id)
+    return conn.execute(query.with_for_update(read=True, key_share=True) if for_volume else query).first()
 
 
-def by_name_or_id(conn: Connection, caller: Caller, name_or_id: str) -> VolumeType:
-    """As `visible`, by id or else by name. Raises NotFound."""
-    found = find_by_name_or_id(conn, caller, name_or_id)
+def by_name_or_id(conn: Connection, caller: Caller, name_or_id: str, *, for_volume: bool = False) -> VolumeType:
+    """As `visible`, by id or else by name. Raises NotFound. `for_volume`: `pinned`."""
+    found = find_by_name_or_id(conn, caller, name_or_id, for_volume=for_volume)
     if found is None:
         raise NotFound(f"Volume type with name {name_or_id[:255]} could not be found.")
     return found
 
 
-def default(conn: Connection, project_id: str, configured: str) -> VolumeType:
-    """The default type of the project, else the configured one (by name). Raises NotFound."""
-    found = conn.execute(_default, {"project": project_id, "configured": configured}).first()
+def default(conn: Connection, project_id: str, configured: str, *, for_volume: bool = False) -> VolumeType:
+    """The default type of the project, else the configured one (by name). Raises NotFound. `for_volume`: `pinned`."""
+    query = _pinned_default if for_volume else _default
+    found = conn.execute(query, {"project": project_id, "configured": configured}).first()
     if found is None:
         raise NotFound("Default volume type can not be found.")
     return found
@@ -160,8 +176,8 @@ def change(conn: Connection, type_: VolumeType, changes: Mapping[str, Any], now:
 
 
 def remove(conn: Connection, type_: VolumeType, configured: str) -> None:
-    """Raises Conflict while volumes have it; Invalid for a default type and for the only one."""
-    type_id = type_.id
+    """Raises Conflict while volumes have it; Invalid for a default type and for the only one; NotFound."""
+    type_id = get(conn, type_.id, lock=True).id
     is_default = conn.execute(select(VolumeDefaultType).where(VolumeDefaultType.volume_type_id == type_id))
     if type_.name == configured or is_default.first() is not None:
         raise Invalid(f"Invalid volume_type: {type_.name} is a default type and cannot be deleted.")

@@ -12,7 +12,7 @@ from twisted.web.http_headers import Headers
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
-from cloudctl.errors import Conflict, NotFound
+from cloudctl.errors import CloudError, Conflict, NotFound
 from cloudctl.rest import policy
 from cloudctl.rest.call import Call, Query
 from cloudctl.rest.caller import Caller
@@ -23,11 +23,13 @@ from cloudctl.volume import (
     backup_records,
     backups,
     creation,
+    encryption,
     kinds,
     restoring,
     snapshots,
     states,
     transfers,
+    types,
     volumes,
 )
 from cloudctl.volume.api import attachments as api
@@ -35,11 +37,13 @@ from cloudctl.volume.backup_records import NewRecord
 from cloudctl.volume.backups import NewBackup
 from cloudctl.volume.bootstrap import bootstrap
 from cloudctl.volume.creation import NewVolume
+from cloudctl.volume.encryption import NewEncryption
 from cloudctl.volume.lifecycle import backup_create, restore, upload
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.snapshots import NewSnapshot
 from cloudctl.volume.tables import Backup, Transfer, Volume
 from cloudctl.volume.transfers import NewTransfer
+from cloudctl.volume.types import NewType
 from tests.meanwhile import Meanwhile, Others, others
 
 NOW = utc(1_800_000_000)
@@ -252,4 +256,46 @@ def test_a_volume_that_another_project_gets_meanwhile_is_not_the_former_owners_a
     meanwhile.begin(late, volume_id)
     accepting.commit()
     with pytest.raises(NotFound):
+        assert meanwhile.results
+
+
+def encrypt(conn: Connection, type_id: str) -> None:
+    encryption.create(conn, type_id, NewEncryption("luks", "front-end"), NOW)
+
+
+def share(conn: Connection, type_id: str) -> None:
+    types.change_extra_specs(conn, type_id, NOW, {types.MULTIATTACH: "<is> True"})
+
+
+def drop(conn: Connection, type_id: str) -> None:
+    types.remove(conn, types.get(conn, type_id), "__DEFAULT__")
+
+
+@pytest.fixture
+def type_id(meanwhile: Others) -> str:
+    return str(meanwhile.db.transact(False, types.create, NewType("fast"), NOW).id)
+
+
+def of_type(conn: Connection, type_id: str) -> Volume:
+    return creation.create(conn, caller(), NewVolume(size=1, volume_type=type_id))
+
+
+@pytest.mark.parametrize("change", [encrypt, share, drop])
+def test_a_type_that_is_changed_meanwhile_is_used_as_it_is_then(meanwhile: Others, type_id: str, change: Any) -> None:
+    changing = Meanwhile(meanwhile.db, change, type_id)
+    meanwhile.begin(of_type, type_id)
+    changing.commit()
+    if change is share:
+        assert meanwhile.results[0].multiattach
+    else:
+        (error,) = meanwhile.errors
+        assert isinstance(error, CloudError)
+
+
+@pytest.mark.parametrize("change", [encrypt, share, drop])
+def test_a_type_that_a_new_volume_gets_meanwhile_is_in_use(meanwhile: Others, type_id: str, change: Any) -> None:
+    making = Meanwhile(meanwhile.db, of_type, type_id)
+    meanwhile.begin(change, type_id)
+    making.commit()
+    with pytest.raises(Conflict):
         assert meanwhile.results
