@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from attrs import frozen
 from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
 from cloudctl.errors import NotFound
@@ -74,8 +75,14 @@ def switch(
         raise not_found(host, binary)
     values = {"disabled": disabled, "disabled_reason": reason, "frozen": frozen}
     key = (VolumeService.host == host, VolumeService.binary == binary)
-    if conn.execute(update(VolumeService).where(*key).values(**values)).rowcount == 0:
-        conn.execute(insert(VolumeService).values(host=host, binary=binary, **values))
+    changed = update(VolumeService).where(*key).values(**values)
+    if conn.execute(changed).rowcount == 0:
+        try:
+            with conn.begin_nested():
+                conn.execute(insert(VolumeService).values(host=host, binary=binary, **values))
+        except IntegrityError:
+            # Another request was first.
+            conn.execute(changed)
     return Service(binary, host, disabled, reason, frozen)
 
 

@@ -257,9 +257,14 @@ def _demand_private(conn: Connection, type_id: str) -> None:
 
 
 def set_default(conn: Connection, project_id: str, type_id: str) -> None:
-    mine = VolumeDefaultType.project_id == project_id
-    if conn.execute(update(VolumeDefaultType).where(mine).values(volume_type_id=type_id)).rowcount == 0:
-        conn.execute(insert(VolumeDefaultType).values(project_id=project_id, volume_type_id=type_id))
+    changed = update(VolumeDefaultType).where(_project(project_id)).values(volume_type_id=type_id)
+    if conn.execute(changed).rowcount == 0:
+        try:
+            with conn.begin_nested():
+                conn.execute(insert(VolumeDefaultType).values(project_id=project_id, volume_type_id=type_id))
+        except IntegrityError:
+            # Another request was first.
+            conn.execute(changed)
 
 
 def unset_default(conn: Connection, project_id: str) -> None:

@@ -26,6 +26,7 @@ from cloudctl.volume import (
     encryption,
     kinds,
     restoring,
+    services,
     snapshots,
     states,
     transfers,
@@ -299,3 +300,22 @@ def test_a_type_that_a_new_volume_gets_meanwhile_is_in_use(meanwhile: Others, ty
     making.commit()
     with pytest.raises(Conflict):
         assert meanwhile.results
+
+
+def test_two_first_default_types_of_a_project_leave_one(meanwhile: Others, type_id: str) -> None:
+    other = str(meanwhile.db.transact(False, types.create, NewType("slow"), NOW).id)
+    setting = Meanwhile(meanwhile.db, types.set_default, "p", type_id)
+    meanwhile.begin(types.set_default, "p", other)
+    setting.commit()
+    assert meanwhile.results == [None]
+    (left,) = meanwhile.db.transact(True, types.defaults, "p")
+    assert left.volume_type_id == other
+
+
+def test_a_service_is_switched_off_twice_at_once(meanwhile: Others) -> None:
+    off = (VolumeOptions(), "cloudctl@volumes", services.VOLUME, True)
+    switching = Meanwhile(meanwhile.db, services.switch, *off)
+    meanwhile.begin(services.switch, *off, "maintenance")
+    switching.commit()
+    (found,) = meanwhile.results
+    assert found.disabled_reason == "maintenance"

@@ -265,6 +265,6 @@ def _default(project_id: str, type_id: str) -> dict[str, str]:
 def _set_default(conn: Connection, call: Call, project_id: str, name_or_id: str) -> str:
     if not projects.exists(conn, project_id):
         raise NotFound(f"Project {project_id[:64]} could not be found.")
-    type_ = types.by_name_or_id(conn, call.caller, name_or_id)
+    type_ = types.by_name_or_id(conn, call.caller, name_or_id, for_volume=True)
     types.set_default(conn, project_id, type_.id)
     return str(type_.id)
