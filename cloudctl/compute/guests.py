@@ -153,17 +153,18 @@ def volume_connections(conn: Connection, server_id: str) -> tuple[VolumeConnecti
     if not mine:
         return ()
     connected = {row.id: row for row in attachments.of_server(conn, [server_id]).get(server_id, [])}
-    return tuple(
-        connection(row, connected[row.attachment_id].connection) for row in mine if row.attachment_id in connected
-    )
+    using = ((row, connected[row.attachment_id]) for row in mine if row.attachment_id in connected)
+    return tuple(connection(row, used.connection, used.mode) for row, used in using)
 
 
-def connection(device: BlockDevice, info: Any) -> VolumeConnection:
+def connection(device: BlockDevice, info: Any, mode: str | None) -> VolumeConnection:
+    """`mode`: of its attachment."""
     return VolumeConnection(
         volume_id=device.volume_id,
         info=info,
         device=device.device_name,
         boot_index=device.boot_index,
+        read_only=mode == "ro",
         tag=device.tag,
     )
 

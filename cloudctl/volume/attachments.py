@@ -139,8 +139,8 @@ def reserve(
 ) -> str:
     """Reserve the volume for a server: `reserved`, or still `in-use` if others have it. Returns the attachment's id.
 
-    `project_id`: the caller's, who sees no volume of another project; None sees all. Repeating the call with the same
-    `attachment_id` changes nothing. Raises NotFound, Conflict.
+    `project_id`: the caller's, who sees no volume of another project; None sees all. `mode`: unless the volume is
+    read-only. Repeating the call with the same `attachment_id` changes nothing. Raises NotFound, Conflict.
     """
     if attachment_id is not None and find(conn, attachment_id) is not None:
         return attachment_id
@@ -149,6 +149,7 @@ def reserve(
         raise volumes.not_found(volume_id)
     others = of_volume(conn, [volume_id]).get(volume_id, [])
     _demand_reservable(volume, server_id, others, again=attachment_id is not None)
+    mode = volumes.forced_mode(volume) or mode
     made = _insert(
         conn, volume, server_id, id=attachment_id, status=RESERVED, device=device, mode=mode, managed=managed, at=now
     )

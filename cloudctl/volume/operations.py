@@ -120,7 +120,7 @@ def attach(
             if taken
             else f"Error attaching volume - InvalidVolume: Volume {volume_id} is in status {volume.status}"
         )
-    if volume.readonly == "True" and mode != "ro":
+    if volumes.forced_mode(volume) not in (None, mode):
         raise Invalid(f"Invalid attaching mode '{mode}' for volume {volume_id}.")
     attachments.insert_attached(conn, volume, server_id, host, device, mode, caller.now)
     conn.execute(update(Volume).where(Volume.id == volume_id).values(attached_mode=mode))

@@ -172,5 +172,10 @@ def shown_metadata(volume: Volume) -> dict[str, str]:
     return {**volume.metadata, **{key: value for key, value in said.items() if value is not None}}
 
 
+def forced_mode(volume: Volume) -> str | None:
+    """How a volume that is read-only must be attached; None: as one likes."""
+    return "ro" if volume.readonly == "True" else None
+
+
 def no_metadata(volume_id: str, key: str) -> NotFound:
     return NotFound(f"Volume {volume_id[:64]} has no metadata with key {key[:255]}.")

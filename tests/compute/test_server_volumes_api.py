@@ -61,6 +61,20 @@ def test_a_volume_is_attached_and_detached(demo: Asking, hypervisor: FakeHypervi
     assert demo.get(path).json() == {"volumeAttachments": []}
 
 
+def test_a_guest_cannot_write_to_a_read_only_volume(demo: Asking, hypervisor: FakeHypervisor) -> None:
+    server_id, volume_id = demo.boot(), demo.volume()
+    action = {"os-update_readonly_flag": {"readonly": True}}
+    assert demo.client.post(f"/volume/v3/volumes/{volume_id}/action", action).status == 202
+    assert attach(demo, server_id, volume_id).status == 200
+    demo.cloud.settle()
+    (connection,) = there(hypervisor.guests.get(server_id)).spec.volumes
+    assert connection.read_only
+    # As it was, when the guest is made anew.
+    assert demo.act(server_id, {"reboot": {"type": "HARD"}}).status == 202
+    demo.cloud.settle()
+    assert there(hypervisor.guests.get(server_id)).spec.volumes == (connection,)
+
+
 def test_devices_are_named_in_turn(demo: Asking) -> None:
     server_id = demo.boot()
     first = attach(demo, server_id, demo.volume(), device="/dev/vdc").json()["volumeAttachment"]["device"]

@@ -373,3 +373,27 @@ def test_a_filter_of_thousands_of_values_is_400(admin: Any, query: str) -> None:
     headers = {"OpenStack-API-Version": "compute 2.90, volume 3.70"}
     path = query.format(words=words, pairs=pairs)
     assert admin.get(path, headers=headers).status == 400
+
+
+@pytest.mark.parametrize(("version", "asked"), [("3.44", {}), ("3.54", {}), ("3.54", {"mode": "ro"})])
+def test_a_read_only_volume_is_attached_read_only(make: Any, demo: Any, version: str, asked: Any) -> None:
+    id = make()["id"]
+    assert act(demo, id, "os-update_readonly_flag", {"readonly": True}).status == 202
+    if version == "3.54":
+        assert reserve(demo, id, version, mode="rw").status == 400
+    made = reserve(demo, id, version, connector={"host": "h1"}, **asked)
+    assert made.status == 200, made
+    told = made.json()["attachment"]
+    assert (told["attach_mode"], told["connection_info"]["access_mode"]) == ("ro", "ro")
+
+
+def test_a_host_is_told_that_a_volume_is_read_only(make: Any, demo: Any) -> None:
+    id = make()["id"]
+    connect = "os-initialize_connection", {"connector": {"host": "h1"}}
+
+    def mode() -> Any:
+        return act(demo, id, *connect).json()["connection_info"]["data"]["access_mode"]
+
+    assert mode() == "rw"
+    assert act(demo, id, "os-update_readonly_flag", {"readonly": True}).status == 202
+    assert mode() == "ro"

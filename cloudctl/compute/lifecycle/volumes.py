@@ -27,6 +27,7 @@ class Use:
     attachment_id: str
     host: str | None
     shared: bool  # somebody else needs the host's connection
+    mode: str | None  # rw, ro
 
 
 def find(conn: Connection, device_id: str) -> BlockDevice | None:
@@ -41,7 +42,7 @@ def use(conn: Connection, server_id: str, device_id: str) -> Use | None:
     attachment = attachments.find(conn, device.attachment_id)
     host = server.host if attachment is None else attachment.host or server.host
     shared = host is not None and attachments.host_is_used(conn, device.volume_id, host, device.attachment_id)
-    return Use(device, device.attachment_id, host, shared)
+    return Use(device, device.attachment_id, host, shared, None if attachment is None else attachment.mode)
 
 
 # -- attach
@@ -58,7 +59,8 @@ async def attach(ctx: Context) -> Memo:
         return None
     await ctx.write(attachments.connect, found.attachment_id, host, ctx.now, device.device_name)
     info = dict(await ctx.drivers.volume.connect(device.volume_id, host))
-    await ctx.drivers.hypervisor.ensure_volume_attached(ctx.resource_id, guests.connection(device, info))
+    connection = guests.connection(device, info, found.mode)
+    await ctx.drivers.hypervisor.ensure_volume_attached(ctx.resource_id, connection)
     await ctx.commit(attached, device.id, found.attachment_id, info, host, ctx.now)
     return None
 

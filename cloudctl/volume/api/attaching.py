@@ -125,7 +125,7 @@ class Attaching:
     async def initialize_connection(self, call: Call, volume_id: str, body: InitializeConnection) -> Any:
         """Connect a host to a volume, and return how it reaches it."""
         host = host_of(body.connector)
-        await self.db.read(_demand_connectable, call, volume_id)
+        mode = await self.db.read(_mode, call, volume_id)
         present = await connections.hosts(self.backend, volume_id)
         if host not in present and len(present) >= MOST_HOSTS:
             raise Conflict(f"Invalid volume: {len(present)} hosts are connected to volume {volume_id} already.")
@@ -133,7 +133,7 @@ class Attaching:
         return {
             "connection_info": {
                 "driver_volume_type": info["driver_volume_type"],
-                "data": views.connection_data(info, None),
+                "data": views.connection_data(info, mode),
                 "enforce_multipath": False,
             }
         }
@@ -154,12 +154,14 @@ class Attaching:
                 await connections.disconnect(self.backend, volume_id, each)
 
 
-def _demand_connectable(conn: Connection, call: Call, volume_id: str) -> None:
+def _mode(conn: Connection, call: Call, volume_id: str) -> str | None:
+    """How the host is to use the volume. Raises NotFound, Conflict for one that no host may be connected to now."""
     volume = volumes.visible(conn, call.caller, volume_id)
     if volume.status == states.MAINTENANCE:
         raise Conflict("Invalid volume: The volume connection cannot be initialized in maintenance mode.")
     if volume.status in states.GONE:
         raise Conflict(f"Invalid volume: Volume {volume_id} is in status {volume.status}.")
+    return volume.attached_mode or volumes.forced_mode(volume)
 
 
 def _managed(conn: Connection, call: Call, volume_id: str) -> dict[str, Attachment]:

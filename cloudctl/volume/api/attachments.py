@@ -139,11 +139,13 @@ class Attachments:
 def _create(conn: Connection, call: Call, body: CreateAttachment, host: str | None) -> str:
     volume = volumes.visible(conn, call.caller, body.volume_uuid, lock=True)
     attachments.check_server(conn, call.caller, body.instance_uuid)
-    mode = (body.mode or "rw") if call.version in MODE else None
+    mode: str | None = body.mode or None
     if body.connector is not None and body.connector.get("mode") in ("rw", "ro"):
         mode = mode or body.connector["mode"]
-    if volume.readonly == "True" and mode == "rw":
-        raise Invalid(f"Invalid attaching mode 'rw' for volume {volume.id}.")
+    if mode is not None and volumes.forced_mode(volume) not in (None, mode):
+        raise Invalid(f"Invalid attaching mode '{mode}' for volume {volume.id}.")
+    if mode is None and call.version in MODE:
+        mode = "rw"
     attachment_id = attachments.reserve(
         conn, volume.id, body.instance_uuid, project_id=None, now=call.now, mode=mode, managed=False
     )
