@@ -5,6 +5,7 @@ Backends have no groups: an action on a group acts on its volumes, each by its o
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -54,6 +55,15 @@ def visible(conn: Connection, caller: Caller, group_id: str, *, lock: bool = Fal
 def members(conn: Connection, group_id: str) -> list[Volume]:
     """The oldest first."""
     return list(conn.execute(_members, {"wanted": group_id}).all())
+
+
+def ids_of_members(conn: Connection, group_ids: Sequence[str]) -> dict[str, list[str]]:
+    """Group id → the ids of its volumes, the oldest first; groups without any are left out."""
+    found: dict[str, list[str]] = defaultdict(list)
+    mine = select(Volume.group_id, Volume.id).where(Volume.group_id.in_(group_ids))
+    for group_id, id in conn.execute(mine.order_by(Volume.created_at, Volume.id)):
+        found[group_id or ""].append(id)
+    return dict(found)
 
 
 @frozen

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cloudctl.drivers.errors import DriverError, InUse
+from tests.statements import asked
 from tests.volume.asking import LATEST, V3, at, volume
 
 TYPES, GROUPS, SNAPSHOTS = f"{V3}/group_types", f"{V3}/groups", f"{V3}/group_snapshots"
@@ -94,6 +95,20 @@ def test_a_group_is_shown_by_versions(admin: Any, demo: Any, stranger: Any, grou
     assert ask(stranger, "GET", one).status == 404
     assert ask(admin, "GET", f"{GROUPS}?all_tenants=1").json()["groups"][0]["id"] == group
     assert ask(admin, "DELETE", f"{TYPES}/{first['group_type']}").status == 409
+
+
+def test_a_list_of_groups_has_their_volumes_where_that_is_asked(demo: Any, admin: Any, group: str, member: Any) -> None:
+    wish = {key: ask(demo, "GET", f"{GROUPS}/{group}").json()["group"][key] for key in ("group_type", "volume_types")}
+    empty = ask(demo, "POST", GROUPS, {"group": {"name": "empty", **wish}}).json()["group"]["id"]
+    inside = [member(), member()]
+    url = f"{GROUPS}/detail?list_volume=true"
+    for client in (demo, admin):
+        with asked() as statements:
+            found = ask(client, "GET", f"{url}&all_tenants=1").json()["groups"]
+        assert {each["id"]: each["volumes"] for each in found} == {empty: [], group: inside}
+        assert len([text for text, _ in statements if "volumes.group_id" in text]) == 1
+    assert all("volumes" not in each for each in ask(demo, "GET", url, version="3.24").json()["groups"])
+    assert len(ask(demo, "GET", f"{GROUPS}?list_volume=true").json()["groups"]) == 2
 
 
 def test_volumes_come_and_go(demo: Any, make: Any, stranger: Any, group: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from attrs import frozen
-from sqlalchemy import func
+from sqlalchemy import func, true
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
@@ -18,6 +18,7 @@ from cloudctl.rest.versions import since
 from cloudctl.volume import group_snapshots, groups
 from cloudctl.volume.api import lists
 from cloudctl.volume.api.fields import Label, Word, resettable
+from cloudctl.volume.api.lists import By
 from cloudctl.volume.api.resource import Declared, created
 from cloudctl.volume.group_snapshots import NewGroupSnapshot, Source
 from cloudctl.volume.groups import Change, NewGroup
@@ -38,7 +39,8 @@ def visible(conn: Connection, call: Call, group_id: str) -> Group:
 def volumes_of(conn: Connection, call: Call, found: Sequence[Group]) -> list[Any]:
     if call.version not in MEMBERS or not call.query.flag("list_volume"):
         return [MISSING] * len(found)
-    return [[volume.id for volume in groups.members(conn, group.id)] for group in found]
+    members = groups.ids_of_members(conn, [group.id for group in found])
+    return [members.get(group.id, []) for group in found]
 
 
 def volume_groups(options: VolumeOptions) -> Declared[Group]:
@@ -71,7 +73,9 @@ def volume_groups(options: VolumeOptions) -> Declared[Group]:
         not_found=groups.not_found,
         create=create,
         span=SPAN,
+        # In lists it is among the filters, and leaves out nothing.
         query={"show": ("list_volume",)},
+        filters={"list_volume": By(lists.always(lambda values: true()))},
     )
 
 
