@@ -95,7 +95,7 @@ def remove(conn: Connection, caller: Caller, record: GroupSnapshot) -> None:
     if record.status not in (states.AVAILABLE, states.ERROR, states.ERROR_DELETING):
         raise Conflict(f"Invalid group snapshot: {record.id} is {record.status}; it must be available or in error.")
     for each in members(conn, record.id):
-        states.SNAPSHOT.move(conn, each.id, "delete with its volume", caller.now)
+        states.SNAPSHOT.move(conn, each.id, "delete with its group", caller.now)
         tasks.supersede(conn, kinds.DELETE_SNAPSHOT, each.id, caller)
     conn.execute(
         update(GroupSnapshot).where(GroupSnapshot.id == record.id).values(status=states.DELETING, updated_at=caller.now)

@@ -179,6 +179,8 @@ SNAPSHOT_MOVES = {
         "Invalid snapshot: Snapshot status must be available or error and must not be part of a group.",
     ),
     "delete with its volume": Move(_from(AVAILABLE, ERROR, DELETING), DELETING),
+    # Alone it cannot be deleted, so what failed once is tried again with the others.
+    "delete with its group": Move(_from(AVAILABLE, ERROR, DELETING, ERROR_DELETING), DELETING),
     "force delete": Move(None, DELETING),
     "delete failed": Move(_from(DELETING), ERROR_DELETING),
     # Something on the backend depends on it.

@@ -45,6 +45,7 @@ SNAPSHOTS = {
     "create failed": ({"creating"}, "error"),
     "delete": ({"available", "error"}, "deleting"),
     "delete with its volume": ({"available", "error", "deleting"}, "deleting"),
+    "delete with its group": ({"available", "error", "deleting", "error_deleting"}, "deleting"),
     "delete failed": ({"deleting"}, "error_deleting"),
     "busy": ({"deleting"}, "available"),
     "back up": ({"available"}, "backing-up"),
