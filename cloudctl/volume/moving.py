@@ -24,6 +24,7 @@ from cloudctl.volume import (
     qos_specs,
     quotas,
     services,
+    snapshots,
     states,
     types,
     volumes,
@@ -57,7 +58,11 @@ def retype(
     if not states.VOLUME.allows(conn, volume.id, "retype", states.not_migrating):
         raise states.refused(conn, volume.id, "retype")
     _demand_fitting(conn, volume, old, new)
-    quotas.take_of_type(conn, options, volume.project_id, new.name, {"volumes": 1, "gigabytes": volume.size})
+    # They are of its type. Those that a former owner kept count there.
+    mine = [each for each in snapshots.of_volume(conn, volume.id) if each.project_id == volume.project_id]
+    gigabytes = volume.size + sum(each.size for each in mine)
+    more = {"volumes": 1, "snapshots": len(mine), "gigabytes": gigabytes}
+    quotas.take_of_type(conn, options, volume.project_id, new.name, more)
     if volume.host is None or placing.is_named(volume.host, new.extra_specs):
         become(conn, volume.id, new)
         conn.execute(update(Volume).where(Volume.id == volume.id).values(updated_at=caller.now))

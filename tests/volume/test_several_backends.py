@@ -258,3 +258,18 @@ def test_the_quota_of_the_new_type_counts(admin: Client, demo: Client, make: Mak
     assert act(demo, made["id"], "os-retype", {"new_type": "large"}).status == 413
     admin.put(sets, {"quota_set": {"volumes_large": 1}})
     assert act(demo, made["id"], "os-retype", {"new_type": "large"}).status == 202
+
+
+def test_the_snapshots_of_a_volume_count_for_its_new_type(
+    cloud: MemoryCloud, admin: Client, demo: Client, make: Make
+) -> None:
+    type_of(admin, "other")
+    made = make()
+    demo.post(f"{V3}/snapshots", {"snapshot": {"volume_id": made["id"]}})
+    cloud.settle()
+    sets = f"{V3}/os-quota-sets/{made['os-vol-tenant-attr:tenant_id']}"
+    for too_few in ({"snapshots_other": 0}, {"snapshots_other": 1, "gigabytes_other": 1}):
+        admin.put(sets, {"quota_set": too_few})
+        assert act(demo, made["id"], "os-retype", {"new_type": "other"}).status == 413
+    admin.put(sets, {"quota_set": {"gigabytes_other": 2}})
+    assert act(demo, made["id"], "os-retype", {"new_type": "other"}).status == 202
