@@ -93,10 +93,11 @@ def accept(conn: Connection, caller: Caller, transfer_id: str, key: str, options
     volume = volumes.get(conn, transfer.volume_id, lock=True)
     _end(conn, transfer)
     frozen = [] if transfer.no_snapshots else _owned(conn, volume)
-    type_ = types.get(conn, volume.volume_type_id)
-    gigabytes = volume.size + sum(each.size for each in frozen)
-    more = {"volumes": 1, "snapshots": len(frozen), "gigabytes": gigabytes}
-    quotas.take(conn, options, caller.project_id, type_.name, more, size=volume.size)
+    if caller.project_id != volume.project_id:
+        type_ = types.get(conn, volume.volume_type_id)
+        gigabytes = volume.size + sum(each.size for each in frozen)
+        more = {"volumes": 1, "snapshots": len(frozen), "gigabytes": gigabytes}
+        quotas.take(conn, options, caller.project_id, type_.name, more, size=volume.size)
     states.move(conn, volume.id, "accept", caller.now, project_id=caller.project_id, user_id=caller.user_id)
     conn.execute(update(Attachment).where(Attachment.volume_id == volume.id).values(project_id=caller.project_id))
     mine = {"project_id": caller.project_id, "user_id": caller.user_id, "updated_at": caller.now}

@@ -109,6 +109,13 @@ def test_the_quota_of_the_other_project_counts(make: Any, demo: Any, stranger: A
     assert accept(stranger, made).status == 202
 
 
+def test_a_project_that_takes_its_own_offer_needs_no_quota_for_it(make: Any, demo: Any, admin: Any) -> None:
+    made = make()
+    admin.put(f"{V3}/os-quota-sets/{made['os-vol-tenant-attr:tenant_id']}", {"quota_set": {"volumes": 1}})
+    assert accept(demo, offer(demo, made["id"])).status == 202
+    assert volume(demo, made["id"])["status"] == "available"
+
+
 def test_an_offer_goes_with_its_volume(make: Any, cloud: Any, demo: Any, admin: Any) -> None:
     made = offer(demo, make()["id"])
     assert admin.post(f"{V3}/volumes/{made['volume_id']}/action", {"os-force_delete": None}).status == 202
