@@ -194,7 +194,9 @@ def report(conn: Connection, caller: Caller, snapshot_id: str, status: str, prog
 def revert(conn: Connection, caller: Caller, volume_id: str, snapshot_id: str) -> None:
     """Revert the volume to its latest snapshot. Raises NotFound, Invalid, Conflict."""
     volume = volumes.visible(conn, caller, volume_id, lock=True)
-    snapshot = visible(conn, caller, snapshot_id)
+    visible(conn, caller, snapshot_id)
+    # Its deletion, which does not wait for the volume, may end at any moment.
+    snapshot = get(conn, snapshot_id, lock=True)
     if snapshot.volume_id != volume.id:
         raise Invalid(f"Specified snapshot {snapshot.id} is None or not found on volume {volume.id}.")
     if of_volume(conn, volume.id)[0].id != snapshot.id:

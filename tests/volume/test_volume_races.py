@@ -319,3 +319,21 @@ def test_a_service_is_switched_off_twice_at_once(meanwhile: Others) -> None:
     switching.commit()
     (found,) = meanwhile.results
     assert found.disabled_reason == "maintenance"
+
+
+def test_a_snapshot_that_goes_meanwhile_is_not_reverted_to(
+    meanwhile: Others, volume_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = meanwhile.db.transact
+    id = run(False, snapshot, volume_id).id
+    find = snapshots.find
+
+    def late(conn: Connection, snapshot_id: str, *, lock: bool = False) -> Any:
+        found = find(conn, snapshot_id, lock=lock)
+        monkeypatch.undo()
+        meanwhile.begin(snapshots.forget, id)
+        return found
+
+    monkeypatch.setattr(snapshots, "find", late)
+    with pytest.raises(NotFound):
+        run(False, snapshots.revert, caller(), volume_id, id)
