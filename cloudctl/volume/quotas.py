@@ -164,6 +164,33 @@ def limits(conn: Connection, counters: Quotas, project_id: str) -> dict[str, int
     return {resource.name: found[resource.name] for resource in counters.resources}
 
 
+# Type → number and GiB of a project's volumes, and of its snapshots.
+_volumes_by_type = (
+    select(VolumeType.name, func.count(), func.sum(size))
+    .join(Volume.table, Volume.volume_type_id == VolumeType.id)
+    .where(Volume.project_id == bindparam("project"))
+    .group_by(VolumeType.name)
+)
+_snapshots_by_type = (
+    select(VolumeType.name, func.count(), func.sum(Snapshot.size))
+    .join(Volume.table, Volume.volume_type_id == VolumeType.id)
+    .join(Snapshot.table, Snapshot.volume_id == Volume.id)
+    .where(Snapshot.project_id == bindparam("project"))
+    .group_by(VolumeType.name)
+)
+
+
+def usage(conn: Connection, options: VolumeOptions, project_id: str) -> dict[str, int]:
+    """What a project uses, by counter; those of a type of which it has nothing are left out."""
+    found = quota.usage(conn, quotas(options), project_id)
+    # By statements for all types at once: there may be hundreds.
+    for counter, query in (("volumes", _volumes_by_type), ("snapshots", _snapshots_by_type)):
+        for name, count, gigabytes in conn.execute(query, {"project": project_id}):
+            found[f"{counter}_{name}"] = int(count)
+            found[f"gigabytes_{name}"] = found.get(f"gigabytes_{name}", 0) + int(gigabytes or 0)
+    return found
+
+
 def set_limits(conn: Connection, options: VolumeOptions, project_id: str, wanted: Mapping[str, int]) -> dict[str, int]:
     """Set some limits. Returns all, as they are now. Raises Invalid for an unknown one, or one below what is used."""
     counters = of_all_types(conn, options)

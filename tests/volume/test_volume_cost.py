@@ -9,6 +9,7 @@ from cloudctl.testing.cloud import Client, MemoryCloud, connection
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.quotas import quotas
 from cloudctl.volume.search import metadata_values
+from tests.statements import asked
 from tests.volume.asking import V3
 
 
@@ -65,6 +66,24 @@ class Found:
 
     def scalars(self) -> list[dict[str, str]]:
         return self.rows
+
+
+def test_the_usage_of_a_project_is_read_at_once_for_all_types(cloud: MemoryCloud, admin: Client, make: Any) -> None:
+    volume = make(size=2)
+    project, counted = volume["os-vol-tenant-attr:tenant_id"], []
+    for size, name in ((1, "a"), (3, "b")):
+        admin.post(f"{V3}/types", {"volume_type": {"name": name}})
+        id = make(size=size, volume_type=name)["id"]
+        assert cloud.client("demo").post(f"{V3}/snapshots", {"snapshot": {"volume_id": id}}).status == 202
+        with asked() as statements:
+            found = admin.get(f"{V3}/os-quota-sets/{project}?usage=true").json()["quota_set"]
+        counted.append(len(statements))
+    assert counted[0] == counted[1]
+    used = {name: each["in_use"] for name, each in found.items() if name.endswith(("_a", "_b", "___DEFAULT__"))}
+    assert used == {
+        "volumes___DEFAULT__": 1, "gigabytes___DEFAULT__": 2, "snapshots___DEFAULT__": 0,
+        "volumes_a": 1, "gigabytes_a": 2, "snapshots_a": 1, "volumes_b": 1, "gigabytes_b": 6, "snapshots_b": 1,
+    }  # fmt: skip
 
 
 def test_a_summary_compares_no_value_with_all_others() -> None:

@@ -108,10 +108,9 @@ def _limits(conn: Connection, options: VolumeOptions, project_id: str) -> dict[s
 
 
 def _usage(conn: Connection, options: VolumeOptions, project_id: str) -> dict[str, Any]:
-    counters = quotas.of_all_types(conn, options)
-    limits = quotas.limits(conn, counters, project_id)
-    used = quota.usage(conn, counters, project_id)
-    return {name: {"limit": limits[name], "in_use": used[name], "reserved": 0} for name in limits}
+    limits = quotas.limits(conn, quotas.of_all_types(conn, options), project_id)
+    used = quotas.usage(conn, options, project_id)
+    return {name: {"limit": limit, "in_use": used.get(name, 0), "reserved": 0} for name, limit in limits.items()}
 
 
 def _reset(conn: Connection, options: VolumeOptions, project_id: str) -> None:
