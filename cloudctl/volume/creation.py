@@ -89,12 +89,14 @@ def create(
     options = options or VolumeOptions()
     if volume_id is not None and (found := volumes.find(conn, volume_id)) is not None:
         return found
+    # Before a volume of it that is to be copied.
+    group = None if wanted.group_id is None else groups.for_new(conn, caller, wanted.group_id)
     source = _source(conn, caller, wanted)
     size = _size(wanted, source)
     type_ = _type(conn, caller, wanted, source, options)
     encryption.demand_plain(conn, type_.id)
-    if wanted.group_id is not None:
-        groups.for_new(conn, caller, wanted.group_id, type_.id)
+    if group is not None:
+        groups.demand_type(group, type_.id)
     types.demand_size(type_, size)
     zone = _zone(wanted, source, options)
     types.demand_zone(type_, zone)

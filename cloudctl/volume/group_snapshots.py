@@ -67,7 +67,7 @@ def create(conn: Connection, caller: Caller, new: NewGroupSnapshot, options: Vol
     Raises NotFound, Conflict, OverQuota; Invalid for an empty group.
     """
     group = groups.visible(conn, caller, new.group_id, lock=True)
-    present = groups.members(conn, group.id)
+    present = groups.members(conn, group.id, lock=True)
     if not present:
         raise Invalid(f"Invalid group: Group {group.id} is empty, so there is nothing to freeze.")
     made = insert(GroupSnapshot).values(
@@ -152,7 +152,9 @@ def create_group(
         wishes = [NewVolume(snapshot_id=each.id, name=each.name) for each in members(conn, record.id)]
     else:
         origin = groups.visible(conn, caller, source.source_group_id or "")
-        wishes = [NewVolume(source_volid=each.id, name=each.name) for each in groups.members(conn, origin.id)]
+        wishes = [
+            NewVolume(source_volid=each.id, name=each.name) for each in groups.members(conn, origin.id, lock=True)
+        ]
     new = NewGroup(
         origin.group_type_id,
         origin.volume_types,

@@ -34,6 +34,8 @@ def not_found(group_id: str) -> NotFound:
 _by_id = select(Group).where(Group.id == bindparam("wanted"))
 _locked = _by_id.with_for_update()
 _members = select(Volume).where(Volume.group_id == bindparam("wanted")).order_by(Volume.created_at, Volume.id)
+# All who lock several volumes lock them by their ids, after their group and before they count for a quota.
+_locked_members = select(Volume).where(Volume.group_id == bindparam("wanted")).order_by(Volume.id).with_for_update()
 
 
 def get(conn: Connection, group_id: str, *, lock: bool = False) -> Group:
@@ -52,8 +54,10 @@ def visible(conn: Connection, caller: Caller, group_id: str, *, lock: bool = Fal
     return found
 
 
-def members(conn: Connection, group_id: str) -> list[Volume]:
-    """The oldest first."""
+def members(conn: Connection, group_id: str, *, lock: bool = False) -> list[Volume]:
+    """The oldest first. `lock`: nobody else changes them before this transaction ends."""
+    if lock:
+        conn.execute(_locked_members, {"wanted": group_id}).all()
     return list(conn.execute(_members, {"wanted": group_id}).all())
 
 
@@ -119,12 +123,13 @@ def alter(conn: Connection, caller: Caller, group: Group, wanted: Change) -> Gro
     _demand_available(group)
     if has_snapshots(conn, group.id) and (wanted.add or wanted.remove):
         raise Conflict(f"Invalid group: Group {group.id} has snapshots, so its volumes stay.")
+    found = {id: volumes.visible(conn, caller, id, lock=True) for id in sorted({*wanted.add, *wanted.remove})}
     for volume_id in wanted.remove:
-        if volumes.visible(conn, caller, volume_id, lock=True).group_id != group.id:
+        if found[volume_id].group_id != group.id:
             raise Invalid(f"Invalid volume: Cannot remove volume {volume_id}: it is not in the group.")
         _join(conn, volume_id, None, caller.now)
     for volume_id in wanted.add:
-        volume = volumes.visible(conn, caller, volume_id, lock=True)
+        volume = found[volume_id]
         if volume.group_id is not None or volume.project_id != group.project_id:
             raise Invalid(f"Invalid volume: Cannot add volume {volume_id}: it is in another group or project.")
         demand_type(group, volume.volume_type_id)
@@ -150,13 +155,12 @@ def demand_type(group: Group, type_id: str) -> None:
         raise Invalid(f"Invalid volume type: type {type_id} is not one of those of group {group.id}.")
 
 
-def for_new(conn: Connection, caller: Caller, group_id: str, type_id: str) -> Group:
-    """The group of a new volume, locked. Raises NotFound, Invalid, Conflict."""
+def for_new(conn: Connection, caller: Caller, group_id: str) -> Group:
+    """The group of a new volume, locked. Raises NotFound, Conflict."""
     group = visible(conn, caller, group_id, lock=True)
     if group.project_id != caller.project_id:
         raise not_found(group_id)
     _demand_available(group)
-    demand_type(group, type_id)
     return group
 
 
@@ -172,7 +176,7 @@ def remove(conn: Connection, caller: Caller, group: Group, with_volumes: bool) -
         raise Conflict(f"Invalid group: Group {group.id} has group snapshots.")
     if group.status not in (states.AVAILABLE, states.ERROR, states.ERROR_DELETING):
         raise Conflict(f"Invalid group: Group {group.id} is {group.status}; it must be available or in error.")
-    present = members(conn, group.id)
+    present = members(conn, group.id, lock=True)
     if present and not with_volumes:
         raise Conflict(f"Invalid group: Group {group.id} has volumes; delete-volumes must be true to delete them.")
     for volume in present:

@@ -1,0 +1,125 @@
+"""Transactions of block storage that lock several records: all lock them in one order, so none meet in a circle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+
+from cloudctl.db import Connection, Database
+from cloudctl.db.columns import utc
+from cloudctl.rest import policy, quota
+from cloudctl.rest.caller import Caller
+from cloudctl.rest.identity import Identity
+from cloudctl.volume import creation, group_snapshots, group_types, groups, quotas, states, types, volumes
+from cloudctl.volume.bootstrap import bootstrap
+from cloudctl.volume.creation import NewVolume
+from cloudctl.volume.group_snapshots import NewGroupSnapshot, Source
+from cloudctl.volume.group_types import NewGroupType
+from cloudctl.volume.groups import Change, NewGroup
+from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.tables import Group, GroupType, Volume
+from tests.meanwhile import beside, opened
+
+NOW = utc(1_800_000_000)
+OPTIONS = VolumeOptions()
+ME = Caller(
+    Identity(user_id="u", project_id="p", roles=frozenset({"member", "reader"})),
+    policy.load(["volume"], None),
+    NOW,
+    "req-1",
+)
+
+
+@pytest.fixture
+def db(postgresql_with_tables: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+    monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+    with opened(postgresql_with_tables) as made:
+        made.transact(False, bootstrap, NOW)
+        made.transact(False, group_types.create, NewGroupType("together"), NOW)
+        yield made
+
+
+def new_group(conn: Connection) -> Group:
+    default = types.default(conn, "p", OPTIONS.default_type).id
+    (type_,) = conn.scalars(select(GroupType.id))
+    return groups.create(conn, ME, NewGroup(type_, [default]), OPTIONS)
+
+
+def new_volume(conn: Connection, group_id: str | None = None) -> str:
+    made = creation.create(conn, ME, NewVolume(size=1, group_id=group_id))
+    conn.execute(update(Volume).where(Volume.id == made.id).values(status=states.AVAILABLE))
+    return str(made.id)
+
+
+@pytest.fixture
+def group(db: Database) -> Group:
+    made: Group = db.transact(False, new_group)
+    return made
+
+
+@pytest.fixture
+def members(db: Database, group: Group) -> list[str]:
+    """By id: the first is locked first."""
+    return sorted(db.transact(False, new_volume, group.id) for _ in range(2))
+
+
+def crossing(db: Database, first: Callable[[Connection], Any], other: Any, then: Callable[[Connection], Any]) -> None:
+    """One transaction runs `first` and `then`; `other` runs in another one that begins in between."""
+    with beside(db) as others:
+
+        def run(conn: Connection) -> None:
+            first(conn)
+            others.begin(other)
+            then(conn)
+
+        db.transact(False, run)
+        assert len(others.results) == 1
+
+
+def lock(volume_id: str) -> Callable[[Connection], Any]:
+    return lambda conn: volumes.get(conn, volume_id, lock=True)
+
+
+def count(conn: Connection) -> None:
+    """As everything does that needs quota."""
+    quota.turn(conn, quotas.quotas(OPTIONS), "p")
+
+
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize(
+    "several",
+    [
+        lambda conn, id: group_snapshots.create(conn, ME, NewGroupSnapshot(id), OPTIONS),
+        lambda conn, id: group_snapshots.create_group(conn, ME, Source(source_group_id=id), None, None, OPTIONS),
+    ],
+)
+def test_a_group_is_copied_while_something_is_made_of_one_of_its_volumes(
+    db: Database, group: Group, members: list[str], number: int, several: Any
+) -> None:
+    crossing(db, lock(members[number]), lambda conn: several(conn, group.id), count)
+
+
+def test_a_volume_of_a_group_is_cloned_into_it_while_the_group_is_changed(
+    db: Database, group: Group, members: list[str]
+) -> None:
+    def clone(conn: Connection) -> None:
+        creation.create(conn, ME, NewVolume(source_volid=members[0], group_id=group.id))
+
+    crossing(db, lambda conn: groups.get(conn, group.id, lock=True), clone, lock(members[0]))
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_volumes_come_to_a_group_in_any_order(db: Database, group: Group, backwards: bool) -> None:
+    one, other = sorted(db.transact(False, new_volume) for _ in range(2))
+    wanted = Change({}, (other, one) if backwards else (one, other))
+    crossing(db, lock(one), lambda conn: groups.alter(conn, ME, group, wanted), lock(other))
+
+
+def test_a_group_goes_with_its_volumes_in_any_order(db: Database, group: Group) -> None:
+    later, earlier = sorted((db.transact(False, new_volume, group.id) for _ in range(2)), reverse=True)
+    older = update(Volume).where(Volume.id == later).values(created_at=utc(1_700_000_000))
+    db.transact(False, lambda conn: conn.execute(older) and None)
+    crossing(db, lock(earlier), lambda conn: groups.remove(conn, ME, group, True), lock(later))
