@@ -102,11 +102,15 @@ def add_volumes(
 
     New volumes have no task of their own: the boot creates them as its children.
     """
+    existing = [device for device in disks.volumes if device.source_type == VOLUME]
+    # By their ids, and before new ones count for a quota: as all do that lock several.
+    for device in sorted(existing, key=lambda device: device.source_id or ""):
+        _volume(conn, caller, device, lock=True)
     for position, device in enumerate(block_devices.named(disks.volumes, bool(disks.image_id))):
         attachment_id = None
         try:
             if device.source_type == VOLUME:
-                volume_id = str(_volume(conn, caller, device, lock=True).id)
+                volume_id = str(_volume(conn, caller, device).id)
                 attachment_id = attachments.reserve(
                     conn, volume_id, server.id, project_id=None, now=caller.now, device=device.device_name
                 )

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import insert, update
 
 from cloudctl.compute import attaching, flavors, groups, root_volumes, servers
-from cloudctl.compute.block_devices import VOLUME, Disks, NewDevice
+from cloudctl.compute.block_devices import BLANK, VOLUME, Disks, NewDevice
 from cloudctl.compute.flavors import NewFlavor
 from cloudctl.compute.groups import NewGroup
 from cloudctl.compute.options import ComputeOptions
@@ -18,10 +18,10 @@ from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.errors import Conflict, Invalid, NotFound
-from cloudctl.rest import policy
+from cloudctl.rest import policy, quota
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.identity import Identity
-from cloudctl.volume import bootstrap, creation, states, transfers
+from cloudctl.volume import bootstrap, creation, quotas, states, transfers, volumes
 from cloudctl.volume.creation import NewVolume
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import Transfer, Volume
@@ -137,3 +137,30 @@ def test_access_that_is_granted_while_a_flavor_is_deleted_does_not_outlive_it(me
     assert meanwhile.results == [None]
     run(False, private_flavor)
     assert run(True, flavors.access, "f") == []
+
+
+def test_a_server_gets_new_volumes_and_others_while_something_is_made_of_those(
+    meanwhile: Others, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(conn: Connection) -> str:
+        made = creation.create(conn, caller(), NewVolume(size=1))
+        conn.execute(update(Volume).where(Volume.id == made.id).values(status=states.AVAILABLE))
+        return str(made.id)
+
+    one, other = sorted(meanwhile.db.transact(False, make) for _ in range(2))
+    existing = (NewDevice(VOLUME, VOLUME, other), NewDevice(VOLUME, VOLUME, one))
+    disks = Disks((NewDevice(BLANK, VOLUME, volume_size=1), *existing), "image", 0, 0)
+
+    def boot(conn: Connection) -> None:
+        root_volumes.add_volumes(conn, caller(), server(conn), disks, ComputeOptions(), VolumeOptions())
+
+    def copy(conn: Connection) -> None:
+        volumes.get(conn, one, lock=True)
+        meanwhile.begin(boot)
+        # Another volume, and the quota, as whatever is made of several volumes.
+        volumes.get(conn, other, lock=True)
+        quota.turn(conn, quotas.quotas(VolumeOptions()), "p")
+
+    monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+    meanwhile.db.transact(False, copy)
+    assert meanwhile.results == [None]
