@@ -30,6 +30,7 @@ def no_spec(type_id: str, key: str) -> NotFound:
 # Built once: building a statement costs more than running it.
 _by_id = select(GroupType).where(GroupType.id == bindparam("wanted"))
 _locked = _by_id.with_for_update()
+_pinned = _by_id.with_for_update(read=True, key_share=True)
 
 
 def get(conn: Connection, type_id: str, *, lock: bool = False) -> GroupType:
@@ -45,9 +46,14 @@ def seen_by(caller: Caller) -> list[ColumnElement[bool]]:
     return [] if caller.may("volume:group_types:all") else [GroupType.is_public.is_(True)]
 
 
-def visible(conn: Connection, caller: Caller, type_id: str) -> GroupType:
-    """As `get`, if the type is public or the caller sees all. Raises NotFound."""
-    found = get(conn, type_id)
+def visible(conn: Connection, caller: Caller, type_id: str, *, for_group: bool = False) -> GroupType:
+    """As `get`, if the type is public or the caller sees all. Raises NotFound.
+
+    `for_group`: it gets the type, which nobody removes before this transaction ends.
+    """
+    found = conn.execute(_pinned if for_group else _by_id, {"wanted": type_id}).first()
+    if found is None:
+        raise not_found(type_id)
     if not found.is_public and not caller.may("volume:group_types:all"):
         raise not_found(type_id)
     return found
@@ -82,7 +88,8 @@ def change(conn: Connection, type_: GroupType, changes: Mapping[str, Any], now: 
 
 
 def remove(conn: Connection, type_: GroupType) -> None:
-    """Raises Conflict while groups have it."""
+    """Raises Conflict while groups have it, NotFound."""
+    get(conn, type_.id, lock=True)
     if conn.execute(select(Group.id).where(Group.group_type_id == type_.id).limit(1)).first() is not None:
         raise Conflict(f"Group type {type_.id} is still in use.")
     conn.execute(delete(GroupType).where(GroupType.id == type_.id))

@@ -83,7 +83,7 @@ class NewGroup:
 
 def create(conn: Connection, caller: Caller, new: NewGroup, options: VolumeOptions) -> Group:
     """Raises NotFound, Invalid, OverQuota."""
-    type_ = group_types.visible(conn, caller, new.group_type)
+    type_ = group_types.visible(conn, caller, new.group_type, for_group=True)
     if type_.group_specs.get(group_types.CONSISTENT) == "<is> True":
         raise Invalid(f"Invalid group type: no backend freezes several volumes at one moment, as {type_.id} asks.")
     zone = new.availability_zone or options.default_zone

@@ -24,6 +24,8 @@ from cloudctl.volume import (
     backups,
     creation,
     encryption,
+    group_types,
+    groups,
     kinds,
     restoring,
     services,
@@ -39,10 +41,12 @@ from cloudctl.volume.backups import NewBackup
 from cloudctl.volume.bootstrap import bootstrap
 from cloudctl.volume.creation import NewVolume
 from cloudctl.volume.encryption import NewEncryption
+from cloudctl.volume.group_types import NewGroupType
+from cloudctl.volume.groups import NewGroup
 from cloudctl.volume.lifecycle import backup_create, restore, upload
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.snapshots import NewSnapshot
-from cloudctl.volume.tables import Backup, Transfer, Volume
+from cloudctl.volume.tables import Backup, Group, GroupType, Transfer, Volume
 from cloudctl.volume.transfers import NewTransfer
 from cloudctl.volume.types import NewType
 from tests.meanwhile import Meanwhile, Others, others
@@ -337,3 +341,26 @@ def test_a_snapshot_that_goes_meanwhile_is_not_reverted_to(
     monkeypatch.setattr(snapshots, "find", late)
     with pytest.raises(NotFound):
         run(False, snapshots.revert, caller(), volume_id, id)
+
+
+def new_group_type(conn: Connection) -> GroupType:
+    return group_types.create(conn, NewGroupType("together"), NOW)
+
+
+def group_of(conn: Connection, type_: GroupType) -> Group:
+    return groups.create(conn, caller(), NewGroup(type_.id, ["__DEFAULT__"]), VolumeOptions())
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "refusal"),
+    [(group_types.remove, group_of, NotFound), (group_of, group_types.remove, Conflict)],
+)
+def test_a_group_type_goes_while_it_is_used(
+    meanwhile: Others, first: Any, second: Any, refusal: type[CloudError]
+) -> None:
+    type_ = meanwhile.db.transact(False, new_group_type)
+    before = Meanwhile(meanwhile.db, first, type_)
+    meanwhile.begin(second, type_)
+    before.commit()
+    (error,) = meanwhile.errors
+    assert isinstance(error, refusal)
