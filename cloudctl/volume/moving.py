@@ -30,6 +30,7 @@ from cloudctl.volume import (
     volumes,
 )
 from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.placing import Pool
 from cloudctl.volume.tables import Volume, VolumeType
 
 NEVER, ON_DEMAND = "never", "on-demand"
@@ -42,11 +43,12 @@ def retype(
     name_or_id: str,
     policy: str,
     options: VolumeOptions,
+    pool: Pool | None,
     *,
     swaps: bool,
 ) -> None:
-    """`policy`: whether the volume may be moved for it; if not, a message tells why nothing happened. `swaps`: whether
-    a volume can be moved while a guest uses it.
+    """`policy`: whether the volume may be moved for it; if not, a message tells why nothing happened. `pool`: where it
+    is, if that is `asked`. `swaps`: whether a volume can be moved while a guest uses it.
 
     Raises NotFound, Invalid, Conflict, OverQuota.
     """
@@ -63,7 +65,7 @@ def retype(
     gigabytes = volume.size + sum(each.size for each in mine)
     more = {"volumes": 1, "snapshots": len(mine), "gigabytes": gigabytes}
     quotas.take_of_type(conn, options, volume.project_id, new.name, more)
-    if volume.host is None or placing.is_named(volume.host, new.extra_specs):
+    if _may_stay(volume, new, pool):
         become(conn, volume.id, new)
         conn.execute(update(Volume).where(Volume.id == volume.id).values(updated_at=caller.now))
     elif policy == NEVER:
@@ -73,6 +75,23 @@ def retype(
         _demand_movable(conn, volume, swaps)
         states.move(conn, volume.id, "retype", caller.now, migration_status="starting")
         _submit(conn, caller, volume, {"type_id": new.id, "host": None})
+
+
+def asked(conn: Connection, caller: Caller, volume_id: str, name_or_id: str) -> str | None:
+    """The pool that the volume is in, if it takes more than its name to know whether the type allows it.
+
+    Raises NotFound.
+    """
+    host = volumes.visible(conn, caller, volume_id).host
+    return host if types.by_name_or_id(conn, caller, name_or_id).extra_specs.keys() - {placing.NAME} else None
+
+
+def _may_stay(volume: Volume, new: VolumeType, pool: Pool | None) -> bool:
+    if volume.host is None:
+        return True
+    if pool is None or pool.host != volume.host:
+        return placing.is_named(volume.host, new.extra_specs)
+    return placing.suits(pool, new.extra_specs)
 
 
 def _demand_fitting(conn: Connection, volume: Volume, old: VolumeType, new: VolumeType) -> None:

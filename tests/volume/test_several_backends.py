@@ -194,6 +194,25 @@ def test_never_is_never(cloud: MemoryCloud, admin: Client, demo: Client, make: M
     assert "migration policy" in told[0]["user_message"]
 
 
+def test_a_type_that_asks_for_what_the_place_is_not_needs_another(
+    cloud: MemoryCloud, admin: Client, demo: Client, make: Make, at: dict[str, FakeVolumeBackend]
+) -> None:
+    type_of(admin, "roomy", capabilities__total_capacity_gb=">= 100")
+    type_of(admin, "small", capabilities__total_capacity_gb="<= 10")
+    id = make()["id"]
+    assert act(demo, id, "os-retype", {"new_type": "roomy"}).status == 202
+    assert (volume(demo, id)["volume_type"], host(admin, id)) == ("roomy", LARGE)
+    assert act(demo, id, "os-retype", {"new_type": "small"}).status == 202
+    cloud.settle()
+    assert (volume(demo, id)["volume_type"], host(admin, id)) == ("roomy", LARGE)
+    on_demand = {"new_type": "small", "migration_policy": "on-demand"}
+    at[LARGE].behaviour.fail("capacity", error=DriverError("it is away"))
+    assert act(demo, id, "os-retype", on_demand).status == 503
+    assert act(demo, id, "os-retype", on_demand).status == 202
+    cloud.settle()
+    assert (volume(demo, id)["volume_type"], host(admin, id)) == ("small", FAST)
+
+
 def test_a_volume_is_moved_for_its_type_with_its_bytes(
     cloud: MemoryCloud, admin: Client, demo: Client, make: Make, at: dict[str, FakeVolumeBackend]
 ) -> None:

@@ -60,7 +60,7 @@ def build(
         Volumes(db, options),
         Metadata(db, VOLUME),
         VolumeActions(db, options),
-        Moving(db, options, hypervisor),
+        Moving(db, pools, options, hypervisor),
         Managing(db, backend, pools, options),
         Attaching(db, backend),
         Attachments(db, backend),

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from attrs import frozen
 
 from cloudctl.db import Connection, Database
-from cloudctl.drivers.interfaces import IHypervisor, ISwapVolume
+from cloudctl.drivers.interfaces import IHypervisor, ISwapVolume, IVolumeBackend
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.rest.body import Body, LooseBool, Missing, Name, Uuid, gated
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import since
-from cloudctl.volume import moving, volumes
+from cloudctl.volume import connections, moving, volumes
 from cloudctl.volume.api.actions import ACTION
 from cloudctl.volume.api.fields import HostName
 from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.placing import Pool
 
 
 @frozen
@@ -51,6 +53,7 @@ class Moving:
     routes = Routes("Volume actions")
 
     db: Database
+    pools: Mapping[str, IVolumeBackend]
     options: VolumeOptions
     hypervisor: IHypervisor
 
@@ -61,8 +64,16 @@ class Moving:
     @routes.action(ACTION, "os-retype", policy="volume:volumes:retype", body=Body(Retype))
     async def retype(self, call: Call, volume_id: str, body: Retype) -> None:
         """Give a volume another type, and move it to a backend of that type if the policy allows."""
-        policy, options = body.migration_policy, self.options
-        await self.db.run(moving.retype, call.caller, volume_id, body.new_type, policy, options, swaps=self._swaps)
+        pool = await self._place(call, volume_id, body.new_type)
+        wanted = body.new_type, body.migration_policy
+        await self.db.run(moving.retype, call.caller, volume_id, *wanted, self.options, pool, swaps=self._swaps)
+
+    async def _place(self, call: Call, volume_id: str, new_type: str) -> Pool | None:
+        """Where the volume is, if the type asks for more than a name. Raises NotFound, Unavailable."""
+        host = await self.db.read(moving.asked, call.caller, volume_id, new_type)
+        if host is None or host not in self.pools:
+            return None
+        return Pool(host, await connections.capacity(self.pools[host]))
 
     @routes.action(ACTION, "os-migrate_volume", policy="volume:volumes:migrate", body=Body(Migrate))
     async def migrate(self, call: Call, volume_id: str, body: Migrate) -> None:
