@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from attrs import field, frozen
 from sqlalchemy import bindparam, delete, insert, select, update
@@ -12,9 +13,13 @@ from sqlalchemy.exc import IntegrityError
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, NotFound
-from cloudctl.volume.tables import QosSpecs, VolumeType
+from cloudctl.volume.tables import QosSpecs, Volume, VolumeType
 
 CONSUMERS = ("back-end", "front-end", "both")
+# A spec of these may be given per GiB, with bounds of the product: `read_iops_sec_per_gb`, `read_iops_sec_per_gb_min`,
+# `read_iops_sec_max`.
+PACES = tuple(f"{what}_{unit}_sec" for what in ("read", "write", "total") for unit in ("iops", "bytes"))
+MOST = 2**63 - 1  # that JSON of every client can tell
 
 
 def not_found(specs_id: str) -> NotFound:
@@ -24,6 +29,12 @@ def not_found(specs_id: str) -> NotFound:
 # Built once: building a statement costs more than running it.
 _by_id = select(QosSpecs).where(QosSpecs.id == bindparam("wanted"))
 _locked = _by_id.with_for_update()
+_of_volume = (
+    select(QosSpecs, Volume.size)
+    .join(VolumeType.table, VolumeType.qos_specs_id == QosSpecs.id)
+    .join(Volume.table, Volume.volume_type_id == VolumeType.id)
+    .where(Volume.id == bindparam("volume"))
+)
 
 
 def get(conn: Connection, specs_id: str, *, lock: bool = False) -> QosSpecs:
@@ -107,3 +118,32 @@ def disassociate_all(conn: Connection, specs_id: str) -> None:
     """Raises NotFound."""
     get(conn, specs_id)
     conn.execute(update(VolumeType).where(VolumeType.qos_specs_id == specs_id).values(qos_specs_id=None))
+
+
+# -- what a volume may do
+
+
+def of_volume(conn: Connection, volume_id: str) -> dict[str, Any] | None:
+    """What a hypervisor is to enforce for the volume; None: nothing."""
+    found = conn.execute(_of_volume, {"volume": volume_id}).first()
+    if found is None:
+        return None
+    record, size = found
+    return None if record.consumer == "back-end" else resolved(record.specs, size)
+
+
+def resolved(specs: Mapping[str, str], size: int) -> dict[str, Any]:
+    """The specs of a volume of `size` GiB: what is given per GiB becomes a number. What is no number stays as it is."""
+    found: dict[str, Any] = dict(specs)
+    for pace in PACES:
+        each = _number(specs.get(f"{pace}_per_gb"))
+        if each is None:
+            continue
+        least, most = _number(found.pop(f"{pace}_per_gb_min", None)), _number(found.pop(f"{pace}_max", None))
+        del found[f"{pace}_per_gb"]
+        found[pace] = min(max(each * size, least or 0), MOST if most is None else most, MOST)
+    return found
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdigit() else None

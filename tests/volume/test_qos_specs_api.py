@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.volume.asking import V3
+from cloudctl.volume import qos_specs
+from tests.volume.asking import LATEST, V3, act
 
 URL, TYPES = f"{V3}/qos-specs", f"{V3}/types"
 
@@ -96,3 +97,35 @@ def test_they_are_for_administrators(demo: Any, gold: dict[str, Any]) -> None:
     asked = (demo.get(URL), demo.get(f"{URL}/{gold['id']}"), demo.delete(f"{URL}/{gold['id']}"),
              demo.post(URL, {"qos_specs": {"name": "x"}}))  # fmt: skip
     assert {answer.status for answer in asked} == {403}
+
+
+@pytest.mark.parametrize(("consumer", "told"), [("front-end", True), ("both", True), ("back-end", False)])
+def test_who_connects_a_volume_is_told_what_it_may_do(
+    admin: Any, demo: Any, make: Any, consumer: str, told: bool
+) -> None:
+    specs = {"total_iops_sec_per_gb": "100", "total_iops_sec_max": "150", "read_bytes_sec": "9", "note": "x"}
+    gold = admin.post(URL, {"qos_specs": {"name": "gold", "consumer": consumer, **specs}}).json()["qos_specs"]["id"]
+    made = admin.post(f"{V3}/types", {"volume_type": {"name": "fast"}}).json()["volume_type"]["id"]
+    assert admin.get(f"{URL}/{gold}/associate?vol_type_id={made}").status == 202
+    expected = {"total_iops_sec": 150, "read_bytes_sec": "9", "note": "x"} if told else None
+    id, connector = make(size=2, volume_type="fast")["id"], {"host": "h1"}
+    info = act(demo, id, "os-initialize_connection", {"connector": connector}).json()["connection_info"]
+    assert info["data"]["qos_specs"] == expected
+    body = {"attachment": {"volume_uuid": id, "connector": connector}}
+    attachment = demo.post(f"{V3}/attachments", body, headers=LATEST).json()["attachment"]
+    assert attachment["connection_info"]["qos_specs"] == expected
+
+
+@pytest.mark.parametrize(
+    ("specs", "found"),
+    [
+        ({"write_bytes_sec_per_gb": "5"}, {"write_bytes_sec": 20}),
+        ({"write_bytes_sec_per_gb": "5", "write_bytes_sec_per_gb_min": "30"}, {"write_bytes_sec": 30}),
+        ({"write_bytes_sec_per_gb": "5", "write_bytes_sec_max": "10"}, {"write_bytes_sec": 10}),
+        ({"write_bytes_sec_max": "10"}, {"write_bytes_sec_max": "10"}),
+        ({"read_iops_sec_per_gb": "many"}, {"read_iops_sec_per_gb": "many"}),
+        ({"read_iops_sec_per_gb": "1", "read_iops_sec_max": "few"}, {"read_iops_sec": 4}),
+    ],
+)
+def test_what_a_volume_may_do_may_depend_on_its_size(specs: dict[str, str], found: dict[str, Any]) -> None:
+    assert qos_specs.resolved(specs, 4) == found

@@ -13,7 +13,7 @@ from cloudctl.errors import Conflict, Invalid
 from cloudctl.rest.body import Body, Length, Uuid
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
-from cloudctl.volume import attachments, connections, operations, states, volumes
+from cloudctl.volume import attachments, connections, operations, qos_specs, states, volumes
 from cloudctl.volume.api import views
 from cloudctl.volume.api.actions import ACTION
 from cloudctl.volume.api.fields import HostName, Object
@@ -125,7 +125,7 @@ class Attaching:
     async def initialize_connection(self, call: Call, volume_id: str, body: InitializeConnection) -> Any:
         """Connect a host to a volume, and return how it reaches it."""
         host = host_of(body.connector)
-        mode = await self.db.read(_mode, call, volume_id)
+        mode, paces = await self.db.read(_use, call, volume_id)
         present = await connections.hosts(self.backend, volume_id)
         if host not in present and len(present) >= MOST_HOSTS:
             raise Conflict(f"Invalid volume: {len(present)} hosts are connected to volume {volume_id} already.")
@@ -133,7 +133,7 @@ class Attaching:
         return {
             "connection_info": {
                 "driver_volume_type": info["driver_volume_type"],
-                "data": views.connection_data(info, mode),
+                "data": views.connection_data(info, mode) | {"qos_specs": paces},
                 "enforce_multipath": False,
             }
         }
@@ -154,14 +154,17 @@ class Attaching:
                 await connections.disconnect(self.backend, volume_id, each)
 
 
-def _mode(conn: Connection, call: Call, volume_id: str) -> str | None:
-    """How the host is to use the volume. Raises NotFound, Conflict for one that no host may be connected to now."""
+def _use(conn: Connection, call: Call, volume_id: str) -> tuple[str | None, dict[str, Any] | None]:
+    """The mode in which the host is to use the volume, and its QoS specs.
+
+    Raises NotFound, Conflict for one that no host may be connected to now.
+    """
     volume = volumes.visible(conn, call.caller, volume_id)
     if volume.status == states.MAINTENANCE:
         raise Conflict("Invalid volume: The volume connection cannot be initialized in maintenance mode.")
     if volume.status in states.GONE:
         raise Conflict(f"Invalid volume: Volume {volume_id} is in status {volume.status}.")
-    return volume.attached_mode or volumes.forced_mode(volume)
+    return volume.attached_mode or volumes.forced_mode(volume), qos_specs.of_volume(conn, volume.id)
 
 
 def _managed(conn: Connection, call: Call, volume_id: str) -> dict[str, Attachment]:

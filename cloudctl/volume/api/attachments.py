@@ -17,7 +17,7 @@ from cloudctl.rest.finishing import finished
 from cloudctl.rest.listing import equals
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import since
-from cloudctl.volume import attachments, connections, search, states, volumes
+from cloudctl.volume import attachments, connections, qos_specs, search, states, volumes
 from cloudctl.volume.api import lists, views
 from cloudctl.volume.api.attaching import host_of
 from cloudctl.volume.api.fields import Object
@@ -183,7 +183,8 @@ def _keep(conn: Connection, before: Attachment, host: str, info: ConnectionInfo)
     attachment = attachments.find(conn, before.id)
     if attachment is None or attachment.status == attachments.DETACHING:
         return attachments.host_is_used(conn, before.volume_id, host, but=before.id)
-    attachments.connected(conn, attachment.id, info)
+    paces = qos_specs.of_volume(conn, before.volume_id)
+    attachments.connected(conn, attachment.id, {**info, "data": {**info["data"], "qos_specs": paces}})
     return True
 
 
