@@ -54,6 +54,14 @@ def members(conn: Connection, id: str) -> list[Snapshot]:
     return list(conn.execute(ordered, {"wanted": id}).all())
 
 
+def member(conn: Connection, snapshot_id: str) -> Snapshot | None:
+    """A snapshot that is about to end or to go. If it is one of several, they are locked, as before all are deleted."""
+    found = snapshots.find(conn, snapshot_id)
+    if found is not None and found.group_snapshot_id is not None:
+        get(conn, found.group_snapshot_id, lock=True)
+    return found
+
+
 @frozen
 class NewGroupSnapshot:
     group_id: str

@@ -13,14 +13,25 @@ from cloudctl.db.columns import utc
 from cloudctl.rest import policy, quota
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.identity import Identity
-from cloudctl.volume import creation, group_snapshots, group_types, groups, quotas, states, types, volumes
+from cloudctl.volume import (
+    creation,
+    group_snapshots,
+    group_types,
+    groups,
+    quotas,
+    snapshots,
+    states,
+    types,
+    volumes,
+)
 from cloudctl.volume.bootstrap import bootstrap
 from cloudctl.volume.creation import NewVolume
 from cloudctl.volume.group_snapshots import NewGroupSnapshot, Source
 from cloudctl.volume.group_types import NewGroupType
 from cloudctl.volume.groups import Change, NewGroup
+from cloudctl.volume.lifecycle import snapshot_delete
 from cloudctl.volume.options import VolumeOptions
-from cloudctl.volume.tables import Group, GroupType, Volume
+from cloudctl.volume.tables import Group, GroupSnapshot, GroupType, Volume
 from tests.meanwhile import beside, opened
 
 NOW = utc(1_800_000_000)
@@ -100,6 +111,25 @@ def test_a_group_is_copied_while_something_is_made_of_one_of_its_volumes(
     db: Database, group: Group, members: list[str], number: int, several: Any
 ) -> None:
     crossing(db, lock(members[number]), lambda conn: several(conn, group.id), count)
+
+
+def test_a_group_snapshot_is_deleted_while_one_of_its_snapshots_goes(
+    db: Database, group: Group, members: list[str]
+) -> None:
+    def freeze(conn: Connection) -> tuple[GroupSnapshot, str]:
+        made = group_snapshots.create(conn, ME, NewGroupSnapshot(group.id), OPTIONS)
+        group_snapshots.reset(conn, ME, made, states.ERROR)
+        for each in (found := group_snapshots.members(conn, made.id)):
+            snapshots.change(conn, each, {"status": states.ERROR}, NOW)
+        return made, found[0].id
+
+    made, one = db.transact(False, freeze)
+    crossing(
+        db,
+        lambda conn: group_snapshots.get(conn, made.id, lock=True),
+        lambda conn: snapshot_delete.gone(conn, one, NOW),
+        lambda conn: group_snapshots.remove(conn, ME, made),
+    )
 
 
 def test_a_volume_of_a_group_is_cloned_into_it_while_the_group_is_changed(

@@ -24,14 +24,14 @@ async def remove(ctx: Context) -> None:
 
 def made(conn: Connection, snapshot_id: str, now: datetime) -> None:
     """`available`. An administrator may have set another status meanwhile."""
+    row = group_snapshots.member(conn, snapshot_id)
     states.SNAPSHOT.try_move(conn, snapshot_id, "created", now, progress="100%")
-    row = snapshots.find(conn, snapshot_id)
     if row is not None:
         group_snapshots.follow(conn, row.group_snapshot_id, now)
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
-    row = snapshots.find(conn, task.resource_id)
+    row = group_snapshots.member(conn, task.resource_id)
     if row is not None and states.SNAPSHOT.try_move(conn, row.id, "create failed", now):
         messages.record(conn, messages.SNAPSHOT_FAILED, row.project_id, task.request_id, row.id, now)
         group_snapshots.follow(conn, row.group_snapshot_id, now)

@@ -23,7 +23,7 @@ async def remove(ctx: Context) -> Memo:
 
 def gone(conn: Connection, snapshot_id: str, now: datetime) -> None:
     """Delete the record, and with the last one that of their group snapshot."""
-    row = snapshots.find(conn, snapshot_id)
+    row = group_snapshots.member(conn, snapshot_id)
     snapshots.forget(conn, snapshot_id)
     if row is not None:
         group_snapshots.follow(conn, row.group_snapshot_id, now)
@@ -31,14 +31,14 @@ def gone(conn: Connection, snapshot_id: str, now: datetime) -> None:
 
 def busy(conn: Connection, task: Task, now: datetime) -> None:
     """Keep the snapshot, and tell its owner why."""
-    row = snapshots.find(conn, task.resource_id)
+    row = group_snapshots.member(conn, task.resource_id)
     if row is not None and states.SNAPSHOT.try_move(conn, row.id, "busy", now):
         messages.record(conn, messages.SNAPSHOT_BUSY, row.project_id, task.request_id, row.id, now)
         group_snapshots.follow(conn, row.group_snapshot_id, now)
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
-    row = snapshots.find(conn, task.resource_id)
+    row = group_snapshots.member(conn, task.resource_id)
     if row is not None and states.SNAPSHOT.try_move(conn, row.id, "delete failed", now):
         messages.record(conn, messages.SNAPSHOT_DELETE_FAILED, row.project_id, task.request_id, row.id, now)
         group_snapshots.follow(conn, row.group_snapshot_id, now)
