@@ -13,6 +13,7 @@ from cloudctl.db import Connection, Database
 from cloudctl.db.columns import new_id, utc
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.instance_ha import members, notifications, segments
+from cloudctl.instance_ha.lifecycle import beginning
 from cloudctl.instance_ha.members import NewMember
 from cloudctl.instance_ha.notifications import NewNotification
 from cloudctl.instance_ha.options import InstanceHaOptions
@@ -99,3 +100,19 @@ def test_no_host_is_left_in_a_segment_that_is_just_removed(db: Database, monkeyp
         removing.commit()
         with pytest.raises(NotFound):
             adding.result(60)
+
+
+def test_a_notification_that_is_just_superseded_begins_no_recovery(db: Database) -> None:
+    db.transact(False, member)
+    options = InstanceHaOptions(engine_enabled=False)
+    unsure = NewNotification("host-1", "COMPUTE_HOST", {**STOPPED, "host_status": "UNKNOWN"}, AT)
+    found = db.transact(False, notifications.create, Unasked(), unsure, options, AT)
+    sure = NewNotification("host-1", "COMPUTE_HOST", STOPPED, AT)
+    coming = Meanwhile(db, notifications.create, Unasked(), sure, options, AT)
+    with ThreadPoolExecutor(1) as thread:
+        starting = thread.submit(db.transact, False, beginning.start, found, AT)
+        until_it_waits(db, starting)
+        coming.commit()
+        starting.result(60)
+    left = db.transact(True, members.find, "host-1")
+    assert left is not None and not left.on_maintenance

@@ -37,7 +37,7 @@ async def begin(recovery: Recovery) -> Wait | None:
         why = await recovery.ctx.read(_too_many, found, recovery.options, recovery.ctx.now)
         if why is not None:
             return await recovery.hold(f"{why}; an operator may let it go on: cloudctl hosts approve", POLL)
-    await recovery.ctx.write(_begin, found, recovery.ctx.now)
+    await recovery.ctx.write(start, found, recovery.ctx.now)
     return None
 
 
@@ -91,8 +91,11 @@ def _too_many(conn: Connection, notification: Notification, options: InstanceHaO
     return why
 
 
-def _begin(conn: Connection, notification: Notification, now: datetime) -> None:
-    notifications.try_move(conn, notification.id, "run", now, held=False, message=None)
+def start(conn: Connection, notification: Notification, now: datetime) -> None:
     if notification.kind == OF_HOST:
+        # As a notification that comes does: one that is sure may supersede this one.
+        members.find(conn, notification.hostname, lock=True)
+    begun = notifications.try_move(conn, notification.id, "run", now, held=False, message=None)
+    if begun and notification.kind == OF_HOST:
         # From now on nobody else begins a recovery from it, and it is not a reserve.
         members.note(conn, notification.host_id, {"on_maintenance": True, "reserved": False}, now)
