@@ -1,18 +1,20 @@
 """When a host reported dead is not fenced: if too many die at once, the fault is probably ours, not theirs.
 
-A closed gate holds the notification, and says why. It opens by itself, or when an operator approves.
+A closed gate holds the notification, and says why. It opens by itself, or when an operator approves. Recoveries pass
+one after the other, and each counts those that have passed, fenced or not: fencing takes a while.
 """
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, exists, select
 
 from cloudctl.db import Connection
+from cloudctl.db.turns import take_turn
 from cloudctl.instance_ha.kinds import OF_HOST
 from cloudctl.instance_ha.options import InstanceHaOptions
-from cloudctl.instance_ha.tables import IGNORED, Member, Notification, Proof
+from cloudctl.instance_ha.tables import IGNORED, OPEN, Member, Notification, Proof
 from cloudctl.placement import hosts
 
 # This many may always be fenced.
@@ -20,8 +22,13 @@ FEW = 2
 HOUR = timedelta(hours=1)
 
 
+def passes(conn: Connection) -> None:
+    """Nobody else passes before this transaction ends: what a gate counts stays as it is."""
+    take_turn(conn, "instance_ha/gates")
+
+
 def closed(conn: Connection, notification: Notification, options: InstanceHaOptions, now: datetime) -> str | None:
-    """Why the host must not be fenced now; None: it may."""
+    """Why the host must not be fenced now; None: it may. Only sure in a transaction that `passes`."""
     if notification.approved:
         return None
     return (
@@ -66,11 +73,21 @@ def _segment(conn: Connection, notification: Notification, options: InstanceHaOp
 
 def _rate(conn: Connection, notification: Notification, options: InstanceHaOptions, now: datetime) -> str | None:
     recent = Proof.at > now - HOUR, Proof.notification_id != notification.id
-    count = select(func.count(func.distinct(Proof.host))).where(*recent)
-    fenced = int(conn.execute(count).scalar_one())
-    if fenced < options.fences_per_hour:
+    fenced = set(conn.scalars(select(Proof.host).where(*recent).distinct())) | _being_fenced(conn, notification)
+    if len(fenced) < options.fences_per_hour:
         return None
-    return f"{fenced} hosts were fenced within an hour"
+    return f"{len(fenced)} hosts were fenced within an hour, or are about to be"
+
+
+def _being_fenced(conn: Connection, notification: Notification) -> set[str]:
+    """The hosts whose recoveries have begun and have no proof yet.
+
+    While a notification of a host is open, only its recovery puts it on maintenance.
+    """
+    begun = select(Member.name).join(Notification.table, Notification.host_id == Member.id)
+    others = Notification.status.in_(OPEN), Notification.subject == OF_HOST, Notification.id != notification.id
+    unproven = ~exists().where(Proof.notification_id == Notification.id)
+    return set(conn.scalars(begun.where(Member.on_maintenance, *others, unproven)))
 
 
 def _told_dead(conn: Connection, which: ColumnElement[bool]) -> set[str]:

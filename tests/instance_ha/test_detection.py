@@ -196,6 +196,22 @@ def test_those_of_a_cliff_count_of_which_nobody_has_told_yet(
     assert fencer.fenced == {"fake-1", "fake-2"}
 
 
+def test_hosts_that_are_being_fenced_count_among_those_of_an_hour() -> None:
+    few = {"cliff_share": 1.0, "segment_share": 1.0, "fences_per_hour": 2}
+    slow = {"fencer": {"fake": {"delays": {"ensure_fenced": 5.0}}}}
+    ha = Ha(MemoryCloud({"instance_ha": few, "driver": slow}).client("admin"))
+    segment = ha.segment()
+    for number in (1, 2, 3):
+        ha.host(segment, f"fake-{number}")
+        ha.reported(f"fake-{number}")
+    pass_time(ha, 60)
+    # It answers, so it is not kept waiting.
+    assert statuses(ha) == [("fake-1", "finished"), ("fake-2", "finished"), ("fake-3", "ignored")]
+    last = ha.get("/notifications?status=ignored")["notifications"][0]
+    assert "2 hosts were fenced within an hour" in last["message"]
+    ha.cloud.close()
+
+
 def test_an_operator_lets_one_of_a_cliff_go_on(
     ha: Ha, hosts: list[str], hypervisor: FakeHypervisor, network: FakeNetworkBackend, fencer: FakeFencer
 ) -> None:

@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from attrs import evolve
 from sqlalchemy import insert
 
 from cloudctl.db import Connection, Database
@@ -18,7 +19,7 @@ from cloudctl.instance_ha.members import NewMember
 from cloudctl.instance_ha.notifications import NewNotification
 from cloudctl.instance_ha.options import InstanceHaOptions
 from cloudctl.instance_ha.segments import NewSegment
-from cloudctl.instance_ha.tables import Member, Segment
+from cloudctl.instance_ha.tables import Member, Notification, Segment
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.identity import Identity
 from cloudctl.rest.policy import Policy
@@ -41,8 +42,8 @@ def until_it_waits(db: Database, acting: Future[Any]) -> None:
         """It has not come to the lock yet."""
 
 
-def member(conn: Connection, segment_id: str = "rack-1") -> Member:
-    values = {"id": new_id(), "segment_id": segment_id, "name": "host-1", "type": "COMPUTE"}
+def member(conn: Connection, segment_id: str = "rack-1", name: str = "host-1") -> Member:
+    values = {"id": new_id(), "segment_id": segment_id, "name": name, "type": "COMPUTE"}
     conn.execute(insert(Member).values(**values, control_attributes="SSH", created_at=AT))
     return members.get(conn, values["id"])
 
@@ -110,9 +111,26 @@ def test_a_notification_that_is_just_superseded_begins_no_recovery(db: Database)
     sure = NewNotification("host-1", "COMPUTE_HOST", STOPPED, AT)
     coming = Meanwhile(db, notifications.create, Unasked(), sure, options, AT)
     with ThreadPoolExecutor(1) as thread:
-        starting = thread.submit(db.transact, False, beginning.start, found, AT)
+        starting = thread.submit(db.transact, False, beginning.start, found, options, AT)
         until_it_waits(db, starting)
         coming.commit()
         starting.result(60)
     left = db.transact(True, members.find, "host-1")
     assert left is not None and not left.on_maintenance
+
+
+def test_recoveries_that_begin_together_do_not_pass_a_gate_that_is_open_for_one(db: Database) -> None:
+    options = InstanceHaOptions(engine_enabled=False)
+
+    def report(conn: Connection, name: str) -> Notification:
+        member(conn, "rack-1", name)
+        return notifications.create(conn, Unasked(), NewNotification(name, "COMPUTE_HOST", STOPPED, AT), options, AT)
+
+    few = evolve(options, cliff_share=1.0, fences_per_hour=1)
+    first, second = (db.transact(False, report, name) for name in ("host-1", "host-2"))
+    passing = Meanwhile(db, beginning.start, first, few, AT)
+    with ThreadPoolExecutor(1) as thread:
+        other = thread.submit(db.transact, False, beginning.start, second, few, AT)
+        until_it_waits(db, other)
+        passing.commit()
+        assert (passing.result, other.result(60)) == (None, "1 hosts were fenced within an hour, or are about to be")

@@ -33,11 +33,14 @@ async def begin(recovery: Recovery) -> Wait | None:
         why = await recovery.ctx.read(_unsure, found, recovery.options, recovery.ctx.now)
         if why is not None:
             return await recovery.hold(why, recovery.options.unknown_interval)
+    why = None
     if found.kind == OF_HOST:
+        # Those that wait look at all hosts time and again: without keeping anybody from writing.
         why = await recovery.ctx.read(_too_many, found, recovery.options, recovery.ctx.now)
-        if why is not None:
-            return await recovery.hold(f"{why}; an operator may let it go on: cloudctl hosts approve", POLL)
-    await recovery.ctx.write(start, found, recovery.ctx.now)
+    if why is None:
+        why = await recovery.ctx.write(start, found, recovery.options, recovery.ctx.now)
+    if why is not None:
+        return await recovery.hold(f"{why}; an operator may let it go on: cloudctl hosts approve", POLL)
     return None
 
 
@@ -91,11 +94,17 @@ def _too_many(conn: Connection, notification: Notification, options: InstanceHaO
     return why
 
 
-def start(conn: Connection, notification: Notification, now: datetime) -> None:
+def start(conn: Connection, notification: Notification, options: InstanceHaOptions, now: datetime) -> str | None:
+    """Begin the recovery, or say why it waits. Raises Over: the host is back."""
     if notification.kind == OF_HOST:
         # As a notification that comes does: one that is sure may supersede this one.
         members.find(conn, notification.hostname, lock=True)
+        gates.passes(conn)
+        why = _too_many(conn, notification, options, now)
+        if why is not None:
+            return why
     begun = notifications.try_move(conn, notification.id, "run", now, held=False, message=None)
     if begun and notification.kind == OF_HOST:
         # From now on nobody else begins a recovery from it, and it is not a reserve.
         members.note(conn, notification.host_id, {"on_maintenance": True, "reserved": False}, now)
+    return None
