@@ -46,7 +46,7 @@ async def agree(ctx: Context) -> Memo | Wait:
         return None
     if not await ctx.read(_fencers, member.name):
         # Its recovery was given up before there was a proof: its guests are still its own, and it is watched at once.
-        await ctx.commit(_enable, member.name)
+        await ctx.commit(_enable, member.id)
         return None
     inventory = {each.name: each for each in await ctx.drivers.hypervisor.hosts()}
     if member.name not in inventory or not inventory[member.name].up:
@@ -56,14 +56,18 @@ async def agree(ctx: Context) -> Memo | Wait:
     if stale:
         ctx.remember(stale=list(stale[:20]))
         return Wait(POLL)
-    await ctx.commit(_use, member.name, ctx.now)
+    await ctx.commit(_use, member.id, ctx.now)
     return None
 
 
 async def _member(ctx: Context) -> Member | None:
-    """None: it was removed meanwhile, or is on maintenance again."""
+    return await ctx.read(_let_back, ctx.resource_id)
+
+
+def _let_back(conn: Connection, host_id: str, *, lock: bool = False) -> Member | None:
+    """None: it was removed meanwhile, or is on maintenance again. `lock`: no recovery from it begins meanwhile."""
     try:
-        found = await ctx.read(members.get, ctx.resource_id)
+        found = members.get(conn, host_id, lock=lock)
     except NotFound:
         return None
     return None if found.on_maintenance else found
@@ -81,18 +85,23 @@ def _stale(conn: Connection, host: str, guests: Sequence[GuestState]) -> list[st
     return [each.id for each in guests if each.id not in known]
 
 
-def _use(conn: Connection, name: str, now: datetime) -> None:
-    conn.execute(update(Proof).where(Proof.host == name, Proof.lifted_at.is_(None)).values(lifted_at=now))
-    host = hosts.find(conn, name)
+def _use(conn: Connection, host_id: str, now: datetime) -> None:
+    """Unless it has died again while it was looked at: a newer proof stays in force."""
+    member = _let_back(conn, host_id, lock=True)
+    if member is None:
+        return
+    conn.execute(update(Proof).where(Proof.host == member.name, Proof.lifted_at.is_(None)).values(lifted_at=now))
+    host = hosts.find(conn, member.name)
     if host is None:
         return
     # Its hypervisor has just reported it. A look before the next round of all hosts must not find it silent for hours.
     hosts.change(conn, host, {"forced_down": False, "seen_at": now})
-    _enable(conn, name)
+    _enable(conn, host_id)
 
 
-def _enable(conn: Connection, name: str) -> None:
-    host = hosts.find(conn, name)
+def _enable(conn: Connection, host_id: str) -> None:
+    member = _let_back(conn, host_id, lock=True)
+    host = hosts.find(conn, member.name) if member else None
     if host is not None and host.disabled_reason == BROKEN:
         hosts.change(conn, host, {"enabled": True, "disabled_reason": None})
 
