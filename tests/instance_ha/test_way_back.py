@@ -55,3 +55,15 @@ def test_a_host_that_dies_again_while_it_is_looked_at_is_not_used(
     ha.cloud.settle()
     found = service(ha, "fake-1")
     assert (found["status"], found["forced_down"], fencer.fenced) == ("enabled", False, set())
+
+
+def test_a_host_is_not_fenced_while_its_fencer_still_releases_it(
+    ha: Ha, segment: str, host: str, hypervisor: FakeHypervisor, fencer: FakeFencer
+) -> None:
+    fencer.behaviour.delay("ensure_unfenced", 20)
+    let_return(ha, segment, host)
+    pass_time(ha, 5)
+    again = ha.reported()
+    ha.cloud.settle()
+    assert ha.status(again) == "finished"
+    assert fencer.fenced == {"fake-1"} and not hypervisor.machines["fake-1"].up

@@ -8,13 +8,13 @@ from cloudctl.compute import servers
 from cloudctl.db import Connection
 from cloudctl.instance_ha import gates, members, notifications, segments
 from cloudctl.instance_ha.evacuation import is_ha_enabled
-from cloudctl.instance_ha.kinds import OF_HOST, OF_INSTANCE
+from cloudctl.instance_ha.kinds import HOST, OF_HOST, OF_INSTANCE
 from cloudctl.instance_ha.notifications import STARTED, STOPPED
 from cloudctl.instance_ha.options import InstanceHaOptions
 from cloudctl.instance_ha.recovery import Over, Recovery
 from cloudctl.instance_ha.tables import Notification
 from cloudctl.placement import hosts
-from cloudctl.tasks import Wait
+from cloudctl.tasks import Wait, queue
 
 POLL = 30.0  # seconds between two looks at a closed gate
 
@@ -107,4 +107,6 @@ def start(conn: Connection, notification: Notification, options: InstanceHaOptio
     if begun and notification.kind == OF_HOST:
         # From now on nobody else begins a recovery from it, and it is not a reserve.
         members.note(conn, notification.host_id, {"on_maintenance": True, "reserved": False}, now)
+        # If it is still being let back, that ends with its next look.
+        queue.wake(conn, HOST, notification.host_id)
     return None

@@ -7,7 +7,7 @@ from datetime import datetime
 from cloudctl.db import Connection
 from cloudctl.drivers.boundary import call
 from cloudctl.drivers.errors import DriverError
-from cloudctl.instance_ha import evacuation, fencing, notifications, segments, vmoves
+from cloudctl.instance_ha import evacuation, fencing, members, notifications, segments, vmoves
 from cloudctl.instance_ha.evacuation import Round
 from cloudctl.instance_ha.fencing import NewProof
 from cloudctl.instance_ha.options import InstanceHaOptions
@@ -37,6 +37,9 @@ def disable(conn: Connection, name: str) -> None:
 async def fence_host(recovery: Recovery) -> Wait | None:
     """Ensure a proof: from the first configured fencer that gives one, or an operator's statement."""
     found, ctx = recovery.notification, recovery.ctx
+    if await ctx.read(members.is_returning, found.host_id):
+        # A fencer may be about to release it, for its last recovery: that would undo what is proven now.
+        return await recovery.hold(f"host {found.hostname} is still being let back", POLL)
     if await ctx.read(fencing.find, found.id) is None:
         complaints = []
         for name, fencer in ctx.drivers.fencers.items():
