@@ -67,3 +67,46 @@ def test_a_host_is_not_fenced_while_its_fencer_still_releases_it(
     ha.cloud.settle()
     assert ha.status(again) == "finished"
     assert fencer.fenced == {"fake-1"} and not hypervisor.machines["fake-1"].up
+
+
+def test_a_fencer_that_acted_without_a_proof_releases_the_host_as_well(
+    ha: Ha, segment: str, hypervisor: FakeHypervisor, fencer: FakeFencer
+) -> None:
+    host = ha.host(segment, "fake-1")
+    fencer.behaviour.fail("ensure_fenced", times=None, after=True)
+    told = ha.reported()
+    ha.cloud.advance(5)
+    assert fencer.fenced == {"fake-1"}
+    ha.ask("POST", f"/notifications/{told}/fenced", {"fenced": {"reason": "it has no light"}})
+    ha.cloud.settle()
+    assert ha.status(told) == "finished"
+    let_return(ha, segment, host)
+    ha.cloud.settle()
+    assert fencer.fenced == set() and service(ha, "fake-1")["status"] == "enabled"
+
+
+def test_a_fencer_that_has_no_part_in_it_keeps_no_host_from_returning(
+    ha: Ha, segment: str, hypervisor: FakeHypervisor, fencer: FakeFencer
+) -> None:
+    host = ha.host(segment, "fake-1")
+    fencer.behaviour.fail("ensure_fenced", times=None)
+    fencer.behaviour.fail("ensure_unfenced", times=None)
+    told = ha.reported()
+    ha.cloud.advance(5)
+    hypervisor.fail_host("fake-1")
+    ha.ask("POST", f"/notifications/{told}/fenced", {"fenced": {"reason": "I pulled the plug"}})
+    ha.cloud.settle()
+    hypervisor.recover_host("fake-1")
+    let_return(ha, segment, host)
+    ha.cloud.settle()
+    assert service(ha, "fake-1")["status"] == "enabled"
+
+
+def test_a_host_on_planned_maintenance_is_none_of_the_fencers_business(
+    ha: Ha, segment: str, hypervisor: FakeHypervisor, fencer: FakeFencer
+) -> None:
+    host = ha.host(segment, "fake-1", on_maintenance=True)
+    hypervisor.fail_host("fake-1")
+    let_return(ha, segment, host)
+    ha.cloud.settle()
+    assert not fencer.behaviour.calls["ensure_unfenced"]

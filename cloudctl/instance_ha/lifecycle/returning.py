@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy import select, update
+from twisted.logger import Logger
 
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
@@ -24,19 +25,27 @@ from cloudctl.placement import hosts
 from cloudctl.tasks import Context, Step, Wait, Workflow
 from cloudctl.tasks.workflow import Memo
 
+log = Logger()
+
 POLL = 10.0  # seconds
 
 
 async def lift(ctx: Context) -> Memo:
     """The fencers that fenced the host release it. A host that nobody has fenced needs nothing."""
     member = await _member(ctx)
-    fencers = await ctx.read(_fencers, member.name) if member else ()
-    for name in fencers:
-        if member and name in ctx.drivers.fencers:
-            try:
-                await call(ctx.drivers.fencers[name].ensure_unfenced, member.name)
-            except DriverError as error:
+    if member is None:
+        return None
+    proven = await ctx.read(_fencers, member.name)
+    if not proven and not await ctx.read(_is_broken, member.name):
+        return None
+    for name, fencer in ctx.drivers.fencers.items():
+        try:
+            await call(fencer.ensure_unfenced, member.name)
+        except DriverError as error:
+            if name in proven:
                 raise Unreachable(f"{name}: {error}") from error
+            # It may have been tried and have done something without a proof, but nothing says that it has.
+            log.warn("fencer {name} does not release {host}: {why}", name=name, host=member.name, why=error)
     return None
 
 
@@ -76,6 +85,12 @@ def _let_back(conn: Connection, host_id: str, *, lock: bool = False) -> Member |
 def _fencers(conn: Connection, host: str) -> Sequence[str]:
     """The fencers whose proofs are in force."""
     return conn.scalars(select(Proof.fencer).where(Proof.host == host, Proof.lifted_at.is_(None)).distinct()).all()
+
+
+def _is_broken(conn: Connection, name: str) -> bool:
+    """Whether a recovery has disabled it."""
+    host = hosts.find(conn, name)
+    return host is not None and host.disabled_reason == BROKEN
 
 
 def _stale(conn: Connection, host: str, guests: Sequence[GuestState]) -> list[str]:
