@@ -74,12 +74,18 @@ class HaWatch(Rounds):
         bus.forget(conn, now)
 
     def _pick_up(self, conn: Connection, now: datetime) -> None:
-        """Begin notifications that were stored while the engine was off."""
+        """Begin notifications that were stored while the engine was off, except those that are too old by now."""
         if not self.options.engine_enabled:
             return
         before = now - timedelta(seconds=self.options.retry_notification_new_status_interval)
+        expires = self.options.notifications_expired_interval
         for each in notifications.unclaimed(conn, before):
-            notifications.begin(conn, each, Unasked(), self.options)
+            if (now - each.created_at).total_seconds() < expires:
+                notifications.begin(conn, each, Unasked(), self.options)
+            else:
+                # Its host may long be back.
+                why = f"it was not acted upon within {expires:g} s"
+                notifications.try_move(conn, each.id, "fail", now, message=why)
 
     def _missed(self, conn: Connection, silent: Collection[str], now: datetime) -> Sequence[str]:
         """Those of them that are watched and that the other channel has not seen for long enough. Sorted by name."""

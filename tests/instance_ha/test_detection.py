@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,9 @@ from cloudctl.drivers.fake.network import FakeNetworkBackend
 from cloudctl.instance_ha import bus, fencing, notifications
 from cloudctl.instance_ha.bus import HOST_ERROR, INSTANCE_ERROR, Message
 from cloudctl.instance_ha.options import InstanceHaOptions
+from cloudctl.tasks import Unasked
 from cloudctl.testing.cloud import MemoryCloud
-from tests.instance_ha.asking import Ha
+from tests.instance_ha.asking import STOPPED, Ha
 
 AT = datetime(2027, 1, 15, 8)
 
@@ -263,6 +264,18 @@ def test_what_was_stored_while_the_engine_was_off_is_picked_up(ha: Ha, hosts: li
     pass_time(ha, 10)
     ha.cloud.settle()
     assert ha.status(str(uuid)) == "finished"
+
+
+def test_what_has_expired_while_the_engine_was_off_is_not_acted_upon(
+    ha: Ha, hosts: list[str], fencer: FakeFencer
+) -> None:
+    off = InstanceHaOptions(engine_enabled=False)
+    new = notifications.NewNotification("fake-1", "COMPUTE_HOST", STOPPED, AT)
+    told = ha.cloud.transact(notifications.create, Unasked(), new, off, AT - timedelta(days=2)).id
+    pass_time(ha, 60)
+    found = ha.notification(told)
+    assert (found["status"], fencer.fenced) == ("failed", set()), found
+    assert found["message"] == "it was not acted upon within 86400 s"
 
 
 def test_a_network_that_cannot_tell_keeps_nothing_else_from_being_done(
