@@ -34,6 +34,7 @@ from cloudctl.instance_ha import fencing, reserves, vmoves
 from cloudctl.instance_ha.options import InstanceHaOptions
 from cloudctl.instance_ha.segments import AUTO, AUTO_PRIORITY, RESERVED_HOST, RH_PRIORITY
 from cloudctl.instance_ha.tables import Notification, Segment, VMove
+from cloudctl.placement import hosts
 from cloudctl.placement.claims import NoValidHost
 from cloudctl.rest.body import truth
 from cloudctl.rest.caller import Caller
@@ -106,7 +107,7 @@ class Round:
     fenced: bool
     under_way: int = 0
     left: Sequence[VMove] = field(factory=tuple)  # those that have not arrived and have no attempt left
-    roomless: bool = False  # all of these could arrive if there were room
+    roomless: bool = False  # all of these may still arrive by themselves: for want of room, or of a host's answer
     arrived: int = 0
     all: int = 0
 
@@ -214,9 +215,20 @@ def _begin(
     if server is None or server.deleted_at is not None or server.task_state not in STAYING:
         vmoves.change(conn, vmove, {"status": vmoves.IGNORED, "message": "it was deleted"}, now)
         return False
-    if server.host != vmove.source_host and not vmove.attempts and not vmove.tried:
-        vmoves.change(conn, vmove, {"status": vmoves.IGNORED, "message": f"it is on {server.host}"}, now)
-        return False
+    if server.host != vmove.source_host:
+        if not vmove.attempts or server.vm_state != ERROR:
+            # Somebody has moved it, or has brought it up where an attempt has failed.
+            vmoves.change(conn, vmove, {"status": vmoves.IGNORED, "message": f"it is on {server.host}"}, now)
+            return False
+        if server.task_state is not None:
+            # Somebody is at it.
+            return False
+        if not _answers(conn, server.host):
+            why = f"it may run on {server.host}, which does not answer and is not fenced for it"
+            # As one without room: it is looked at again until that host is back, or has been recovered from.
+            waits = {"status": vmoves.FAILED, "message": why, "roomless": True, "attempts": vmove.attempts + 1}
+            vmoves.change(conn, vmove, waits, now)
+            return False
     host = None
     if ways[vmove.attempts % len(ways)] == RESERVED_HOST:
         host = reserves.take(conn, notification, options, frozenset(vmove.tried), now)
@@ -234,6 +246,11 @@ def _begin(
     start = {"status": vmoves.ONGOING, "start_time": now, "end_time": None, "message": None, "dest_host": host}
     vmoves.change(conn, vmove, start, now)
     return True
+
+
+def _answers(conn: Connection, name: str | None) -> bool:
+    host = hosts.find(conn, name or "")
+    return host is not None and hosts.is_alive(host)
 
 
 def _evacuate(conn: Connection, task: Task, vmove: VMove, server: Server, host: str | None, now: datetime) -> None:

@@ -1,0 +1,64 @@
+"""What a retry does with the servers of a dead host that have not arrived."""
+
+from __future__ import annotations
+
+import pytest
+
+from cloudctl.drivers.errors import DriverError
+from cloudctl.drivers.fake.fencer import FakeFencer
+from cloudctl.drivers.fake.hypervisor import FakeHypervisor
+from tests.instance_ha.asking import Ha
+from tests.instance_ha.test_host_recovery import on, place
+from tests.there import there
+
+
+@pytest.fixture
+def host(ha: Ha) -> str:
+    return ha.host(ha.segment(), "fake-1")
+
+
+def pass_time(ha: Ha, seconds: int) -> None:
+    for _ in range(seconds):
+        ha.cloud.advance(1)
+
+
+def failed_once(ha: Ha, hypervisor: FakeHypervisor, server: str) -> str:
+    """The notification whose first attempt to move this server has failed."""
+    hypervisor.behaviour.fail("ensure_running", error=DriverError("it does not start"), id=server)
+    told = ha.reported()
+    pass_time(ha, 40)
+    assert (ha.status(told), ha.vmoves(told)[0]["status"]) == ("error", "failed")
+    return told
+
+
+def test_a_server_that_somebody_has_brought_up_meanwhile_is_left_where_it_runs(
+    ha: Ha, host: str, hypervisor: FakeHypervisor
+) -> None:
+    server = on(ha, "fake-1")
+    told = failed_once(ha, hypervisor, server)
+    assert ha.compute.act(server, {"reboot": {"type": "HARD"}}).status == 202
+    pass_time(ha, 5)
+    runs, status = place(ha, server)
+    assert status == "ACTIVE" and runs != "fake-1"
+    log = there(hypervisor.guests.get(server)).log
+    ha.cloud.settle()
+    assert (ha.status(told), place(ha, server)) == ("finished", (runs, "ACTIVE"))
+    assert there(hypervisor.guests.get(server)).log == log
+    (move,) = ha.vmoves(told)
+    assert (move["status"], move["message"]) == ("ignored", f"it is on {runs}")
+
+
+def test_a_server_that_may_run_where_its_move_failed_waits_for_a_proof(
+    ha: Ha, host: str, hypervisor: FakeHypervisor, fencer: FakeFencer
+) -> None:
+    server = on(ha, "fake-1")
+    told = failed_once(ha, hypervisor, server)
+    second, _ = place(ha, server)
+    assert second != "fake-1"
+    hypervisor.fail_host(second)
+    pass_time(ha, 400)
+    assert place(ha, server)[0] == second and fencer.fenced == {"fake-1"}
+    assert ha.status(told) == "error" and f"it may run on {second}" in ha.notification(told)["message"]
+    hypervisor.recover_host(second)
+    ha.cloud.settle()
+    assert (ha.status(told), place(ha, server)[1]) == ("finished", "ACTIVE")
