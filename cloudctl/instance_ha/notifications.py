@@ -108,7 +108,7 @@ def create(
             f"Notification received from host {host.name} of type {new.type} is ignored as the host is already "
             "under maintenance."
         )
-    if _is_repeated(conn, host.id, new, options):
+    if _is_repeated(conn, host.id, new, options, now):
         raise _duplicate(new)
     _supersede(conn, host.id, new, now)
     values = {
@@ -141,10 +141,15 @@ def begin(conn: Connection, notification: Notification, by: Origin, options: Ins
     tasks.submit(conn, kind, notification.id, by, deadline=options.notifications_expired_interval)
 
 
-def _is_repeated(conn: Connection, host_id: str, new: NewNotification, options: InstanceHaOptions) -> bool:
-    since = new.generated_time - timedelta(seconds=options.duplicate_notification_detection_interval)
-    mine = Notification.host_id == host_id, Notification.kind == new.kind, Notification.generated_time >= since
-    return any(each.payload == new.payload for each in conn.execute(select(Notification).where(*mine)))
+def _is_repeated(
+    conn: Connection, host_id: str, new: NewNotification, options: InstanceHaOptions, now: datetime
+) -> bool:
+    """A time later than the receipt counts as that: a clock that is ahead does not keep later reports away."""
+    at = min(new.generated_time, now)
+    since = at - min(timedelta(seconds=options.duplicate_notification_detection_interval), at - datetime.min)
+    mine = Notification.host_id == host_id, Notification.kind == new.kind
+    recent = Notification.generated_time >= since, Notification.created_at >= since
+    return any(each.payload == new.payload for each in conn.execute(select(Notification).where(*mine, *recent)))
 
 
 def _supersede(conn: Connection, host_id: str, new: NewNotification, now: datetime) -> None:

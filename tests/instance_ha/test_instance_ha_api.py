@@ -218,6 +218,24 @@ def test_what_was_said_already_is_refused(ha: Ha, host: str) -> None:
     ha.reported(**payload)
 
 
+def test_the_oldest_time_is_one(ha: Ha, host: str) -> None:
+    answer = ha.ask("POST", "/notifications", {"notification": {**WRAPPED, "generated_time": "0001-01-01T00:00:00"}})
+    assert answer.status == 202, answer
+    assert answer.json()["notification"]["generated_time"] == "0001-01-01T00:00:00.000000"
+
+
+def test_a_report_from_the_future_is_repeated_for_as_long_as_any_other(ha: Ha, host: str) -> None:
+    dead = {**WRAPPED, "type": "PROCESS", "payload": {"event": "STOPPED", "process_name": "libvirtd"}}
+    ahead = {"notification": {**dead, "generated_time": "2099-01-01T00:00:00"}}
+    found = [ha.ask("POST", "/notifications", ahead).status]
+    ha.cloud.settle()
+    found.append(ha.ask("POST", "/notifications", ahead).status)
+    ha.cloud.advance(200)
+    now = {"notification": {**dead, "generated_time": "2027-01-15T08:03:20"}}
+    found.append(ha.ask("POST", "/notifications", now).status)
+    assert found == [202, 409, 202]
+
+
 def test_notifications_are_listed(ha: Ha, host: str) -> None:
     first = ha.reported(event="STARTED")
     ha.cloud.advance(10)
