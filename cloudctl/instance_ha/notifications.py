@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from hashlib import sha256
 from typing import Any
 
 from attrs import frozen
@@ -37,6 +38,7 @@ STATUSES = (NEW, RUNNING, ERROR, FINISHED, FAILED, IGNORED)
 STOPPED, STARTED = "STOPPED", "STARTED"
 NORMAL, UNKNOWN = "NORMAL", "UNKNOWN"
 COMPUTE = "nova-compute"
+SUBJECT = 255  # characters
 
 MOVES = {
     "run": Move(sources(NEW, RUNNING, ERROR), RUNNING),
@@ -72,8 +74,13 @@ class NewNotification:
         if self.payload.get("event", "").upper() == STARTED:
             return None
         if self.kind == OF_INSTANCE:
-            return f"instance {self.payload['instance_uuid']}" if "instance_uuid" in self.payload else None
-        return OF_HOST if self.kind == OF_HOST else f"process {self.payload.get('process_name', COMPUTE)}"
+            return _short(f"instance {self.payload['instance_uuid']}") if "instance_uuid" in self.payload else None
+        return OF_HOST if self.kind == OF_HOST else _short(f"process {self.payload.get('process_name', COMPUTE)}")
+
+
+def _short(subject: str) -> str:
+    """PostgreSQL has no room for long ones in an index."""
+    return subject if len(subject) <= SUBJECT else f"{subject[:100]}… {sha256(subject.encode()).hexdigest()}"
 
 
 def not_found(notification_id: str) -> NotFound:

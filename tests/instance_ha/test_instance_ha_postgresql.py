@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
+from random import Random
+from string import ascii_letters
 from typing import Any
 
 import pytest
@@ -134,3 +137,16 @@ def test_recoveries_that_begin_together_do_not_pass_a_gate_that_is_open_for_one(
         until_it_waits(db, other)
         passing.commit()
         assert (passing.result, other.result(60)) == (None, "1 hosts were fenced within an hour, or are about to be")
+
+
+def test_a_process_may_have_the_longest_name_there_is(db: Database) -> None:
+    db.transact(False, member)
+    # Random letters, since PostgreSQL compresses others.
+    name = "".join(Random(1).choices(ascii_letters, k=4096))
+    new = NewNotification("host-1", "PROCESS", {"event": "STOPPED", "process_name": name}, AT)
+    options = InstanceHaOptions(engine_enabled=False, duplicate_notification_detection_interval=0.0)
+    made = db.transact(False, notifications.create, Unasked(), new, options, AT)
+    assert made.payload["process_name"] == name
+    later = evolve(new, generated_time=AT + timedelta(seconds=1))
+    with pytest.raises(Conflict):
+        db.transact(False, notifications.create, Unasked(), later, options, AT + timedelta(seconds=1))
