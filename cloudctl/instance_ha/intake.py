@@ -76,7 +76,12 @@ def message_of(told: BusMessage) -> Message | None:
     if at is None:
         log.warn("dropped message {id} on the bus: it has no timestamp", id=told.id)
         return None
-    return Message(told.id, type, publisher if isinstance(publisher, str) else "", payload, at)
+    made = Message(told.id, type, publisher if isinstance(publisher, str) else "", payload, at)
+    if any("\0" in each for each in (made.id, made.host, made.instance)):
+        # PostgreSQL stores none, and the message would come again for ever.
+        log.warn("dropped a message on the bus: there is a NUL in what it names")
+        return None
+    return made
 
 
 def _time(value: Any) -> datetime | None:

@@ -13,7 +13,8 @@ from cloudctl.drivers.bus_interface import BusMessage, Hear
 from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.drivers.interfaces import IBus, IBusListening
-from cloudctl.instance_ha.intake import BusIntake
+from cloudctl.instance_ha.bus import Message
+from cloudctl.instance_ha.intake import BusIntake, message_of
 from cloudctl.instance_ha.options import InstanceHaOptions
 from cloudctl.testing.cloud import MemoryCloud
 from tests.instance_ha.asking import Ha
@@ -150,6 +151,16 @@ def test_a_stock_compute_service_that_is_said_to_be_down_is_a_dead_host(
     assert reported(ha) == []
     bus.say("service.update", id="c", host="fake-1", binary="nova-compute", forced_down=True)
     assert len(reported(ha)) == 1
+
+
+@pytest.mark.parametrize("wrong", [{"host": "fake-1\0"}, {"uuid": "\0"}, {"message": "m-\0"}])
+def test_a_message_that_cannot_be_stored_does_not_come_for_ever(wrong: dict[str, str]) -> None:
+    def made(message: str = "m-1", host: str = "fake-1", uuid: str = "u-1") -> Message | None:
+        payload = {"nova_object.data": {"host": host, "uuid": uuid}}
+        body = {"event_type": "compute.instance.error", "timestamp": "2027-01-15 08:00:00", "payload": payload}
+        return message_of(BusMessage(message, "error", body))
+
+    assert made() is not None and made(**wrong) is None
 
 
 def test_what_is_no_event_of_interest_is_done_with_too(cloud: MemoryCloud, ha: Ha, bus: OneBus) -> None:
