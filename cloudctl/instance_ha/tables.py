@@ -68,7 +68,7 @@ class Notification(Record, table="ha_notifications"):
     message: Field[str | None] = column(Text)  # why it ended so, or what it waits for
     held: Field[bool] = flag(False)  # it waits for what only an operator, or a machine, can bring about
     approved: Field[bool] = flag(False)  # an operator has let it go on
-    tries: Field[int] = column(Integer, default=0)  # those that failed
+    tries: Field[int] = column(Integer, default=0)  # those that failed, or wait
     # [{name, state, progress, progress_details: [{timestamp, message, progress}]}]
     details: Field[list[Any]] = json(list)
     created_at: Field[datetime] = time()

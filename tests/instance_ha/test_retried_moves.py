@@ -7,6 +7,7 @@ import pytest
 from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.fake.fencer import FakeFencer
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
+from cloudctl.testing.cloud import MemoryCloud
 from tests.instance_ha.asking import Ha
 from tests.instance_ha.test_host_recovery import on, place
 from tests.there import there
@@ -62,3 +63,35 @@ def test_a_server_that_may_run_where_its_move_failed_waits_for_a_proof(
     hypervisor.recover_host(second)
     ha.cloud.settle()
     assert (ha.status(told), place(ha, server)[1]) == ("finished", "ACTIVE")
+
+
+def test_having_waited_for_room_uses_up_no_retry() -> None:
+    """Two hosts, with room for one server each."""
+    cloud = MemoryCloud({"driver": {"hypervisor": {"fake": {"hosts": 2, "memory_mib": 3000}}}})
+    ha, hypervisor = Ha(cloud.client("admin")), cloud.cloud.drivers.hypervisor
+    assert isinstance(hypervisor, FakeHypervisor)
+    ha.host(ha.segment(), "fake-1")
+    server, other = on(ha, "fake-1", flavorRef="2"), on(ha, "fake-2", flavorRef="2")
+    told = ha.reported()
+    pass_time(ha, 600)
+    assert ha.status(told) == "error" and "No valid host" in ha.notification(told)["message"]
+    hypervisor.behaviour.fail("ensure_running", error=DriverError("it does not start"), id=server)
+    ha.compute.delete(f"/servers/{other}")
+    cloud.settle()
+    assert (ha.status(told), place(ha, server)) == ("finished", ("fake-2", "ACTIVE"))
+    cloud.close()
+
+
+def test_a_move_that_keeps_failing_is_retried_as_often_as_may_be_even_if_it_waits_in_between() -> None:
+    cloud = MemoryCloud({"driver": {"hypervisor": {"fake": {"hosts": 2, "memory_mib": 3000}}}})
+    ha, hypervisor = Ha(cloud.client("admin")), cloud.cloud.drivers.hypervisor
+    assert isinstance(hypervisor, FakeHypervisor)
+    ha.host(ha.segment(), "fake-1")
+    server, other = on(ha, "fake-1", flavorRef="2"), on(ha, "fake-2", flavorRef="2")
+    told = ha.reported()
+    pass_time(ha, 600)
+    hypervisor.behaviour.fail("ensure_running", times=None, error=DriverError("it does not start"), id=server)
+    ha.compute.delete(f"/servers/{other}")
+    cloud.settle()
+    assert (ha.status(told), hypervisor.behaviour.calls["ensure_running"]) == ("failed", 4)
+    cloud.close()

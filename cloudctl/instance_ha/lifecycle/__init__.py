@@ -68,7 +68,8 @@ def _step(task: RecoveryTask, run: Run, options: InstanceHaOptions) -> Step:
             await ctx.commit(_over, ctx.task, task.title, over, ctx.now)
             return None
         except NotDone as error:
-            again = await ctx.write(_not_done, ctx.task, task.title, error, options, ctx.now)
+            again = error.waits or _failures(ctx, notification.tries) <= options.retries
+            await ctx.write(_not_done, ctx.task, task.title, error, again, ctx.now)
             return Wait(options.process_unfinished_notifications_interval) if again else None
         if outcome is None:
             await ctx.commit(_done, notification.id, task.title, ctx.now)
@@ -91,19 +92,20 @@ def _over(conn: Connection, task: Task, title: str, over: Over, now: datetime) -
     notifications.try_move(conn, task.resource_id, name, now, message=str(over))
 
 
-def _not_done(
-    conn: Connection, task: Task, title: str, error: NotDone, options: InstanceHaOptions, now: datetime
-) -> bool:
-    """Returns whether it is tried again."""
+def _failures(ctx: Context, tries: int) -> int:
+    """How many tries have failed, this one included; those that only wait are none. The same if it is called again."""
+    known = ctx.memo.get(ctx.step, {}).get("failed", [])
+    ctx.remember(failed=sorted({*known, tries}))
+    return sum(len(each.get("failed", ())) for each in ctx.memo.values() if isinstance(each, dict))
+
+
+def _not_done(conn: Connection, task: Task, title: str, error: NotDone, again: bool, now: datetime) -> None:
+    """`again`: it is tried again."""
     notification = notifications.get(conn, task.resource_id)
-    tries = notification.tries + 1
-    again = error.waits or tries <= options.retries
     name = "try later" if again else "fail"
-    notifications.try_move(
-        conn, notification.id, name, now, message=str(error), held=again and error.waits, tries=tries
-    )
+    held, tries = again and error.waits, notification.tries + 1
+    notifications.try_move(conn, notification.id, name, now, message=str(error), held=held, tries=tries)
     recovery.note(conn, notification.id, title, FAILURE, str(error), 0.0, now)
-    return again
 
 
 async def end(ctx: Context) -> Memo:
