@@ -15,6 +15,7 @@ from twisted.python.failure import Failure
 from cloudctl.testing.cloud import MemoryCloud
 from cloudctl.testing.http import encode
 from tests.events.test_events import tell
+from tests.there import there
 
 PATH = "/events/v1/stream"
 
@@ -76,6 +77,24 @@ def test_what_is_not_kept_any_more_is_told_to_be_lost(cloud: MemoryCloud) -> Non
     second = Follower(cloud, Last_Event_ID=first.events[0]["id"])
     assert second.types == ["lost"] and json.loads(second.events[0]["data"]) == {"count": 1}
     second.hang_up()
+
+
+def test_what_a_slow_follower_misses_is_told_to_be_lost() -> None:
+    cloud = MemoryCloud({"events": {"stream": True, "most": 3}})
+    follower = Follower(cloud)
+    tell(cloud, 0)
+    # It reads nothing for a while.
+    there(follower.transport.producer).pauseProducing()
+    for number in range(1, 11):
+        tell(cloud, number)
+    cloud.advance(120)
+    there(follower.transport.producer).resumeProducing()
+    cloud.advance(1)
+    assert follower.types[0] == "test.0" and follower.types[-4:] == ["lost", "test.8", "test.9", "test.10"]
+    lost = json.loads(follower.events[-4]["data"])["count"]
+    assert lost + len(follower.types) - 1 == 11
+    follower.hang_up()
+    cloud.close()
 
 
 def test_a_follower_chooses_types(cloud: MemoryCloud) -> None:

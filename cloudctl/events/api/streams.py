@@ -5,7 +5,7 @@
     data: {"message_id": …, "event_type": …, "payload": …}
 
 A client that was cut off sends `Last-Event-ID` and continues from there. If the next events are no longer kept, an
-event `lost` comes first and says how many were lost.
+event `lost` comes first and says how many were lost: also to one that reads too slowly.
 """
 
 from __future__ import annotations
@@ -98,12 +98,16 @@ class Streams:
         try:
             yield b"retry: %d\n\n" % AGAIN
             if lost:
-                yield b'event: lost\nid: %d\ndata: {"count":%d}\n\n' % (position, lost)
+                yield _lost(position, lost)
             while self.clock.seconds() < end:
                 news = self.news.expect()
                 try:
                     found = await self.db.read(outbox.after, position, AT_ONCE)
                     if found:
+                        # A client may read so slowly that the next ones are not kept any more. None is left out.
+                        first = found[0].position or position
+                        if first > position + 1:
+                            yield _lost(first - 1, first - 1 - position)
                         position = found[-1].position or position
                         yield _lines(found, position, patterns)
                     elif not await self.news.came(news):
@@ -123,6 +127,10 @@ def _begin(conn: Connection, asked: int | None) -> tuple[int, int]:
     oldest = outbox.oldest(conn)
     kept = last if oldest is None else oldest - 1
     return max(asked, kept), max(0, kept - asked)
+
+
+def _lost(position: int, count: int) -> bytes:
+    return b'event: lost\nid: %d\ndata: {"count":%d}\n\n' % (position, count)
 
 
 def _lines(found: Sequence[Event], position: int, patterns: tuple[str, ...]) -> bytes:
