@@ -74,6 +74,24 @@ def test_one_that_does_not_stop_is_stopped_again(ha: Ha, server: str, hypervisor
     assert there(hypervisor.guests.get(server)).power is Power.RUNNING and ha.compute.status(server) == "ACTIVE"
 
 
+def test_one_that_a_recovery_of_its_host_has_moved_meanwhile_is_not_started_again(
+    ha: Ha, server: str, hypervisor: FakeHypervisor
+) -> None:
+    hypervisor.fail_host("fake-1")
+    uuid = reported(ha, server)
+    ha.cloud.advance(12)
+    dead = ha.reported()
+    for _ in range(30):
+        ha.cloud.advance(1)
+    place = ha.compute.server(server)["OS-EXT-SRV-ATTR:host"]
+    assert (ha.status(dead), ha.compute.status(server)) == ("finished", "ACTIVE") and place != "fake-1"
+    log = there(hypervisor.guests.get(server)).log
+    ha.cloud.settle()
+    found = ha.notification(uuid)
+    assert (found["status"], found["message"]) == ("finished", f"it was moved to {place} meanwhile")
+    assert there(hypervisor.guests.get(server)).log == log
+
+
 def test_a_retry_waits_as_long_as_the_first_try_for_a_server_to_be_active() -> None:
     cloud = MemoryCloud({"instance_ha": {"instance_tasks": ["confirm_instance_active"]}})
     try:

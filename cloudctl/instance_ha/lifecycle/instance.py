@@ -32,6 +32,10 @@ async def stop_instance(recovery: Recovery) -> Wait | None:
     server = await _server(recovery)
     if server.vm_state in LEFT_ALONE:
         raise Over(LEFT_ALONE[server.vm_state], ignored=True)
+    if recovery.ctx.memo.get(recovery.ctx.step, {}).get("host", server.host) != server.host:
+        # Its host has died, too: whatever was wrong with it there, it has been started elsewhere.
+        raise Over(f"it was moved to {server.host} meanwhile")
+    recovery.ctx.remember(host=server.host)
     if server.vm_state == STOPPED and server.task_state is None:
         return None
     if await recovery.elapsed() > recovery.options.wait_period_after_power_off:
