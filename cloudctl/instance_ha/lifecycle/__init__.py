@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from attrs import evolve
+
 from cloudctl.db import Connection
 from cloudctl.instance_ha import evacuation, notifications, recovery
 from cloudctl.instance_ha.kinds import OF_HOST, OF_INSTANCE, OF_PROCESS, RECOVER
@@ -47,11 +49,13 @@ def workflows(options: InstanceHaOptions) -> tuple[Workflow, ...]:
 def _workflow(kind: str, names: Sequence[str], options: InstanceHaOptions) -> Workflow:
     found = recovery.chosen(names, SHIPPED, f"instance_ha.{kind}_tasks")
     first = RecoveryTask("begin", "", "")
-    steps = (
+    steps = [
         _step(first, begin, options),
         *(_step(task, run, options) for task, run in found),
         Step("end", end),
-    )
+    ]
+    # A recovery that stood at a task which has been taken from the list since goes through those that are left.
+    steps[1] = evolve(steps[1], aliases=tuple(name for name in SHIPPED if name not in names))
     return Workflow(RECOVER[kind], steps, on_failure=failed, on_cancel=cancelled)
 
 
