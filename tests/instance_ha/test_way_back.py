@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from cloudctl.drivers.errors import Unreachable
 from cloudctl.drivers.fake.fencer import FakeFencer
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from tests.instance_ha.asking import Ha
@@ -110,3 +113,19 @@ def test_a_host_on_planned_maintenance_is_none_of_the_fencers_business(
     let_return(ha, segment, host)
     ha.cloud.settle()
     assert not fencer.behaviour.calls["ensure_unfenced"]
+
+
+@pytest.mark.parametrize("method", ["ensure_unfenced", "hosts", "inventory"])
+def test_a_host_that_may_return_does_so_however_long_a_driver_is_away(
+    ha: Ha, segment: str, host: str, hypervisor: FakeHypervisor, fencer: FakeFencer, logged_failures: Any, method: str
+) -> None:
+    driver = fencer if method == "ensure_unfenced" else hypervisor
+    driver.behaviour.fail(method, times=None)
+    let_return(ha, segment, host)
+    pass_time(ha, 1000)
+    assert service(ha, "fake-1")["status"] == "disabled"
+    driver.behaviour.clear()
+    # Of those that look at all hosts, time and again.
+    logged_failures.flush(Unreachable)
+    pass_time(ha, 120)
+    assert service(ha, "fake-1")["status"] == "enabled" and fencer.fenced == set()

@@ -15,7 +15,7 @@ from twisted.logger import Logger
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.drivers.boundary import call
-from cloudctl.drivers.errors import DriverError, Unreachable
+from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.specs import GuestState
 from cloudctl.errors import NotFound
 from cloudctl.instance_ha import kinds, members
@@ -30,7 +30,7 @@ log = Logger()
 POLL = 10.0  # seconds
 
 
-async def lift(ctx: Context) -> Memo:
+async def lift(ctx: Context) -> Memo | Wait:
     """The fencers that fenced the host release it. A host that nobody has fenced needs nothing."""
     member = await _member(ctx)
     if member is None:
@@ -43,7 +43,7 @@ async def lift(ctx: Context) -> Memo:
             await call(fencer.ensure_unfenced, member.name)
         except DriverError as error:
             if name in proven:
-                raise Unreachable(f"{name}: {error}") from error
+                return _later(ctx, f"{name}: {error}")
             # It may have been tried and have done something without a proof, but nothing says that it has.
             log.warn("fencer {name} does not release {host}: {why}", name=name, host=member.name, why=error)
     return None
@@ -57,16 +57,27 @@ async def agree(ctx: Context) -> Memo | Wait:
         # Its recovery was given up before there was a proof: its guests are still its own, and it is watched at once.
         await ctx.commit(_enable, member.id)
         return None
-    inventory = {each.name: each for each in await ctx.drivers.hypervisor.hosts()}
-    if member.name not in inventory or not inventory[member.name].up:
-        return Wait(POLL)
-    guests = [each for each in await ctx.drivers.hypervisor.inventory() if each.host == member.name]
+    try:
+        inventory = {each.name: each for each in await ctx.drivers.hypervisor.hosts()}
+        if member.name not in inventory or not inventory[member.name].up:
+            return Wait(POLL)
+        guests = [each for each in await ctx.drivers.hypervisor.inventory() if each.host == member.name]
+    except DriverError as error:
+        return _later(ctx, str(error))
     stale = await ctx.read(_stale, member.name, guests)
     if stale:
         ctx.remember(stale=list(stale[:20]))
         return Wait(POLL)
     await ctx.commit(_use, member.id, ctx.now)
     return None
+
+
+def _later(ctx: Context, why: str) -> Wait:
+    """A driver may be away for as long as it takes: nobody would begin this again."""
+    if ctx.memo.get(ctx.step, {}).get("why") != why:
+        log.warn("host {id} cannot return yet: {why}", id=ctx.resource_id, why=why)
+    ctx.remember(why=why)
+    return Wait(POLL)
 
 
 async def _member(ctx: Context) -> Member | None:
