@@ -10,7 +10,7 @@ from cloudctl.drivers.errors import Unreachable
 from cloudctl.drivers.fake.fencer import FakeFencer
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from tests.instance_ha.asking import Ha
-from tests.instance_ha.test_host_recovery import service
+from tests.instance_ha.test_host_recovery import on, place, service
 
 LONG = 200  # seconds: a report that says the same is a new one
 
@@ -129,3 +129,28 @@ def test_a_host_that_may_return_does_so_however_long_a_driver_is_away(
     logged_failures.flush(Unreachable)
     pass_time(ha, 120)
     assert service(ha, "fake-1")["status"] == "enabled" and fencer.fenced == set()
+
+
+def test_a_host_that_nobody_was_sure_of_and_that_answers_before_it_is_fenced_is_left_alone(
+    ha: Ha, segment: str, hypervisor: FakeHypervisor, fencer: FakeFencer
+) -> None:
+    host = ha.host(segment, "fake-1", reserved=True)
+    server = on(ha, "fake-1")
+    hypervisor.fail_host("fake-1")
+    # The switch that is broken is its controller's, too.
+    fencer.behaviour.fail("ensure_fenced", times=None)
+    pass_time(ha, 11)
+    told = ha.reported(event="STOPPED", host_status="UNKNOWN")
+    pass_time(ha, 120)
+    assert "no proof that host fake-1 is fenced" in ha.notification(told)["message"]
+    assert service(ha, "fake-1")["status"] == "disabled"
+    hypervisor.recover_host("fake-1")
+    pass_time(ha, 30)
+    fencer.behaviour.clear()
+    ha.cloud.settle()
+    found = ha.notification(told)
+    assert (found["status"], found["message"]) == ("ignored", "host_status is not NORMAL, and the host answers again")
+    assert fencer.fenced == set() and place(ha, server) == ("fake-1", "ACTIVE")
+    assert service(ha, "fake-1")["status"] == "enabled"
+    member = ha.get(f"/segments/{segment}/hosts/{host}")["host"]
+    assert (member["on_maintenance"], member["reserved"]) == (False, True)

@@ -38,10 +38,19 @@ async def begin(recovery: Recovery) -> Wait | None:
         # Those that wait look at all hosts time and again: without keeping anybody from writing.
         why = await recovery.ctx.read(_too_many, found, recovery.options, recovery.ctx.now)
     if why is None:
+        await _remember_reserve(recovery)
         why = await recovery.ctx.write(start, found, recovery.options, recovery.ctx.now)
     if why is not None:
         return await recovery.hold(f"{why}; an operator may let it go on: cloudctl hosts approve", POLL)
     return None
+
+
+async def _remember_reserve(recovery: Recovery) -> None:
+    """Stored as the recovery begins: its host is a reserve again if it turns out to be alive."""
+    ctx = recovery.ctx
+    if "reserved" not in ctx.memo.get(ctx.step, {}):
+        member = await ctx.read(members.find, recovery.notification.hostname)
+        ctx.remember(reserved=member is not None and member.reserved)
 
 
 def _worth(conn: Connection, notification: Notification, options: InstanceHaOptions) -> None:

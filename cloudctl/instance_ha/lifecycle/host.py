@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.drivers.boundary import call
 from cloudctl.drivers.errors import DriverError
 from cloudctl.instance_ha import evacuation, fencing, members, notifications, segments, vmoves
 from cloudctl.instance_ha.evacuation import Round
 from cloudctl.instance_ha.fencing import NewProof
+from cloudctl.instance_ha.kinds import RETURN
 from cloudctl.instance_ha.options import InstanceHaOptions
-from cloudctl.instance_ha.recovery import NotDone, Recovery
+from cloudctl.instance_ha.recovery import NotDone, Over, Recovery
 from cloudctl.instance_ha.tables import Notification
 from cloudctl.placement import hosts
 from cloudctl.tasks import Wait
@@ -19,6 +21,7 @@ from cloudctl.tasks.workflow import Task
 
 POLL = 5.0  # seconds; an arriving guest wakes the task at once
 BROKEN = "instance HA: the host is broken"
+BACK = "host_status is not NORMAL, and the host answers again"
 
 
 async def disable_compute_service(recovery: Recovery) -> None:
@@ -41,6 +44,10 @@ async def fence_host(recovery: Recovery) -> Wait | None:
         # A fencer may be about to release it, for its last recovery: that would undo what is proven now.
         return await recovery.hold(f"host {found.hostname} is still being let back", POLL)
     if await ctx.read(fencing.find, found.id) is None:
+        if not notifications.is_sure(found) and await ctx.read(_answers, found.hostname):
+            was_reserved = bool(ctx.memo.get("begin", {}).get("reserved"))
+            if await ctx.write(_leave_alone, ctx.task, found, was_reserved, ctx.now):
+                raise Over(BACK, ignored=True)
         complaints = []
         for name, fencer in ctx.drivers.fencers.items():
             await recovery.tell(f"Fencing host '{found.hostname}' by {name}", 0.0)
@@ -55,6 +62,22 @@ async def fence_host(recovery: Recovery) -> Wait | None:
             return await recovery.hold(_unproven(found, complaints), recovery.options.fencing_interval)
     await ctx.write(fencing.note_dead, found)
     return None
+
+
+def _answers(conn: Connection, name: str) -> bool:
+    host = hosts.find(conn, name)
+    return host is not None and hosts.is_alive(host)
+
+
+def _leave_alone(conn: Connection, task: Task, found: Notification, was_reserved: bool, now: datetime) -> bool:
+    """Let the host back, whatever fencers have begun. False: somebody has proven meanwhile that it is dead."""
+    members.find(conn, found.hostname, lock=True)
+    if fencing.find(conn, found.id) is not None:
+        return False
+    notifications.try_move(conn, found.id, "ignore", now, message=BACK)
+    members.note(conn, found.host_id, {"on_maintenance": False, "reserved": was_reserved}, now)
+    tasks.submit_once(conn, RETURN, found.host_id, task)
+    return True
 
 
 def _unproven(found: Notification, complaints: list[str]) -> str:
