@@ -134,9 +134,14 @@ def change(conn: Connection, user_id: str, changes: dict[str, Any], rules: Passw
 def change_own_password(
     conn: Connection, user_id: str, proved_hash: str, new_hash: str, rules: PasswordOptions, now: datetime
 ) -> bool:
-    """Returns whether the password was still the one that was proved. Raises Invalid (locked, changed too recently)."""
+    """Returns whether the password was still the one that was proved, and nobody was guessing meanwhile.
+
+    Raises Invalid (locked, changed too recently).
+    """
     before = get(conn, user_id, lock=True)
     if before.password_hash != proved_hash or not before.enabled:
+        return False
+    if lockout.is_locked(before, "password", rules, now):
         return False
     if before.options.get("lock_password"):
         raise Invalid("The password is locked: only an administrator can change it.")

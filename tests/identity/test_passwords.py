@@ -277,7 +277,8 @@ def test_who_stays_away_too_long_is_shown_disabled_until_enabled_again() -> None
     assert attempt(keystone, "secret") == 201
 
 
-def test_who_guesses_while_a_good_password_is_compared_locks_that_login_out_too() -> None:
+@pytest.mark.parametrize("use", [attempt, lambda keystone, password: change(keystone, password, "new")])
+def test_who_guesses_while_a_good_password_is_compared_locks_that_use_of_it_out_too(use: Any) -> None:
     keystone = with_rules(lockout_failure_attempts=1)
     real = keystone.hasher.hashing.verify
 
@@ -288,7 +289,7 @@ def test_who_guesses_while_a_good_password_is_compared_locks_that_login_out_too(
 
     keystone.hasher.turns.most = keystone.hasher.turns.at_once = 2
     cast(Any, keystone.hasher.hashing).verify = slow
-    assert attempt(keystone, "secret") == 401
+    assert use(keystone, "secret") == 401
 
 
 def test_who_need_not_change_a_first_password_logs_in_with_it() -> None:
