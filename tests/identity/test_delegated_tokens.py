@@ -164,6 +164,17 @@ def test_a_key_pair_of_a_credential_reaches_as_far_as_the_credential(desk: Desk)
     assert desk.ask("DELETE", f"{desk.own}/credentials/OS-EC2/{pair['access']}", token=middle.token).status == 204
 
 
+def test_a_credential_does_not_choose_the_secret_of_a_key_pair_that_reaches_further(desk: Desk) -> None:
+    """Not even an administrator's: the pair would have all roles of the user, and no access rules."""
+    desk.cloud.grant(desk.cloud.admin(), f"/projects/{desk.demo.project_id}/users/{desk.demo.id}", "admin")
+    rules = [{"service": "identity", "method": "PATCH", "path": "/v3/credentials/*"}]
+    token = desk.lend.restricted(desk.demo, "admin", unrestricted=True, access_rules=rules).token
+    desk.pair()
+    (theirs,) = desk.ask("GET", "/credentials").json()["credentials"]
+    body = {"credential": {"blob": json.dumps({"access": "a", "secret": "s"})}}
+    assert desk.ask("PATCH", f"/credentials/{theirs['id']}", body, token).status == 403
+
+
 def test_a_signed_request_stands_for_one_project_and_for_no_login(desk: Desk) -> None:
     token = desk.reader("ec2").token
     identity = {"methods": ["token"], "token": {"id": token}}

@@ -89,6 +89,8 @@ class Credentials:
     def _update(self, conn: Connection, call: Call, credential_id: str, body: UpdateCredential) -> Credential:
         row = self._required(conn, call, credential_id)
         check_new(call, row.type, row.user_id, row.project_id)
+        if call.identity.delegated and not domain.is_of(call.identity, row):
+            raise Forbidden("A token of an application credential changes only credentials that it has made.")
         return domain.change(conn, credential_id, changes(body), self.keys)
 
     @routes.delete("/credentials/<credential_id>", policy="identity:delete_credential")
