@@ -158,7 +158,7 @@ def read(conn: Connection, token: Token, now: datetime, expired_for: float = 0) 
     if trust is not None:
         roles = _restricted(conn, _of_trust, trust.id, roles)
         if trust.made_from:
-            roles = _within(conn, trust.made_from, token.scope, roles)
+            roles = _within(conn, trust.made_from, token, roles)
     if token.delegation is Delegation.OAUTH:
         access = _access(conn, token, now)
         roles = _restricted(conn, _of_access, access.id, roles)
@@ -284,15 +284,19 @@ def _restricted(conn: Connection, query: Select[str], id: str, held: tuple[RoleR
     return tuple(role for role in held if role.id in allowed)
 
 
-def _within(conn: Connection, trust_id: str, scope: Scope, roles: tuple[RoleRef, ...]) -> tuple[RoleRef, ...]:
-    """The roles that `trust_id` and every trust it was made from still give. Raises Unauthorized if one is gone."""
+def _within(conn: Connection, trust_id: str, token: Token, roles: tuple[RoleRef, ...]) -> tuple[RoleRef, ...]:
+    """The roles that `trust_id` and every trust it was made from still give.
+
+    Raises Unauthorized if one is gone, or what revokes the tokens of one of its people has revoked this one.
+    """
     while trust_id:
         row = conn.execute(_trust_by_id, {"id": trust_id}).first()
         if row is None:
             raise invalid()
-        for user_id in (row.trustor_user_id, row.trustee_user_id):
-            _user(conn, user_id)
-        given = _restricted(conn, _of_trust, row.id, effective.roles_on(conn, row.trustor_user_id, scope))
+        people = [_user(conn, user_id)[0] for user_id in (row.trustor_user_id, row.trustee_user_id)]
+        if revocation.is_revoked(conn, token, [each.id for each in people], [each.domain.id for each in people]):
+            raise invalid()
+        given = _restricted(conn, _of_trust, row.id, effective.roles_on(conn, row.trustor_user_id, token.scope))
         roles = tuple(role for role in roles if role in given)
         trust_id = row.redelegated_trust_id or ""
     return roles

@@ -199,6 +199,23 @@ def test_a_trust_is_passed_on_only_where_that_is_allowed() -> None:
     assert not keystone.is_valid(again)
 
 
+def test_the_tokens_of_all_who_passed_it_on_stay_invalid_after_one_of_them_was_disabled() -> None:
+    clock = Clock()
+    clock.advance(START)
+    options = IdentityOptions(argon2=CHEAP, trust_redelegations=2)
+    keystone = make_keystone(empty_database(clock), clock, options)
+    jane, bob = keystone.make_user("jane"), keystone.make_user("bob")
+    first = use(keystone, made(keystone, trustee_user_id=jane, allow_redelegation=True), "jane")
+    second = create(keystone, first.headers["X-Subject-Token"], trustee_user_id=bob).json()["trust"]
+    tokens = [answer.headers["X-Subject-Token"] for answer in (first, use(keystone, second, "bob"))]
+    assert all(map(keystone.is_valid, tokens))
+    for enabled in (False, True):
+        body = {"user": {"enabled": enabled}}
+        assert keystone.ask("PATCH", f"/users/{jane}", body, keystone.admin()).status == 200
+        assert not any(map(keystone.is_valid, tokens))
+    assert use(keystone, second, "bob").status == 201
+
+
 def test_trusts_that_ended_do_not_count_towards_the_limit() -> None:
     """Nobody sees them, so nobody could delete them to make room."""
     clock = Clock()
