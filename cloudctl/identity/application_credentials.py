@@ -122,6 +122,20 @@ def roles_of(conn: Connection, credential_ids: Sequence[str]) -> dict[str, list[
     return found
 
 
+def rules_of(conn: Connection, credential_ids: Sequence[str]) -> dict[str, list[AccessRule]]:
+    """Credential id → its access rules, oldest first."""
+    found: dict[str, list[AccessRule]] = {id: [] for id in credential_ids}
+    query = (
+        select(AccessRule, ApplicationCredentialRule.credential_id)
+        .join(AccessRule, AccessRule.id == ApplicationCredentialRule.rule_id)
+        .where(ApplicationCredentialRule.credential_id.in_(credential_ids))
+        .order_by(AccessRule.created_at, AccessRule.id)
+    )
+    for rule, credential_id in conn.execute(query):
+        found[credential_id].append(rule)
+    return found
+
+
 def create(conn: Connection, caller: Caller, new: NewCredential, limits: Limits) -> ApplicationCredential:
     """It has no role and no call that the creating token lacks; it may last longer, so that it can replace another one.
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.statements import asked
+
 
 @pytest.fixture
 def demo(keystone: Any) -> str:
@@ -256,6 +258,19 @@ def test_rules_keep_the_order_in_which_they_were_given(keystone: Any, demo: str)
     assert [rule["path"] for rule in made(keystone, demo, access_rules=rules)["access_rules"]] == paths
     where = f"/users/{keystone.made.demo_user_id}/access_rules"
     assert [rule["path"] for rule in keystone.ask("GET", where, token=demo).json()["access_rules"]] == paths
+
+
+def test_a_list_costs_the_same_number_of_queries_however_many_have_rules(keystone: Any, demo: str) -> None:
+    counts = []
+    for name in "abc":
+        rules = [{"service": "compute", "method": "GET", "path": rule} for rule in ("/both", f"/{name}")]
+        made(keystone, demo, name=name, access_rules=rules)
+        with asked() as seen:
+            listed = keystone.ask("GET", path(keystone), token=demo).json()["application_credentials"]
+        counts.append(len(seen))
+    paths = sorted([rule["path"] for rule in each["access_rules"]] for each in listed)
+    assert paths == [["/both", "/a"], ["/both", "/b"], ["/both", "/c"]]
+    assert counts[1] == counts[2]
 
 
 def test_the_rule_of_another_user_cannot_be_taken(keystone: Any, demo: str) -> None:

@@ -11,7 +11,7 @@ from attrs import frozen
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Forbidden, Invalid
 from cloudctl.identity import application_credentials as domain
-from cloudctl.identity import records, subject, users
+from cloudctl.identity import records, users
 from cloudctl.identity.api.collection import link, page, paged
 from cloudctl.identity.api.fields import Description, Id, may_as_anybody
 from cloudctl.identity.delegation import check_manages, check_not_passed_on
@@ -95,8 +95,8 @@ class ApplicationCredentials:
         if sees_its_own_only(call):
             where.append(ApplicationCredential.id == call.identity.application_credential_id)
         found = page(conn, call, domain.LISTING, *where)
-        roles = domain.roles_of(conn, [row.id for row in found.rows])
-        return paged(call, "application_credentials", found, lambda call, row: view(conn, call, row, roles[row.id]))
+        shown = iter(views(conn, call, found.rows))
+        return paged(call, "application_credentials", found, lambda call, row: next(shown))
 
     @routes.post(
         "/users/<user_id>/application_credentials",
@@ -142,7 +142,7 @@ class ApplicationCredentials:
         )
         limits = domain.Limits(self.options.application_credential_limit, self.options.access_rule_limit)
         row = domain.create(conn, call.caller, new, limits)
-        return view(conn, call, row, domain.roles_of(conn, [row.id])[row.id])
+        return views(conn, call, [row])[0]
 
     @routes.get(
         "/users/<user_id>/application_credentials/<credential_id>", policy="identity:get_application_credential"
@@ -156,7 +156,7 @@ class ApplicationCredentials:
 
     def _show(self, conn: Connection, call: Call, user_id: str, credential_id: str) -> dict[str, Any]:
         row = domain.get(conn, user_id, credential_id)
-        return view(conn, call, row, domain.roles_of(conn, [row.id])[row.id])
+        return views(conn, call, [row])[0]
 
     @routes.delete(
         "/users/<user_id>/application_credentials/<credential_id>", policy="identity:delete_application_credential"
@@ -242,7 +242,13 @@ def _rule(body: RuleReference) -> domain.NewRule:
     return domain.NewRule(path=body.path or "", method=body.method or "", service=body.service or "")
 
 
-def view(conn: Connection, call: Call, row: ApplicationCredential, roles: Sequence[Role]) -> dict[str, Any]:
+def views(conn: Connection, call: Call, rows: Sequence[ApplicationCredential]) -> list[dict[str, Any]]:
+    ids = [row.id for row in rows]
+    roles, rules = domain.roles_of(conn, ids), domain.rules_of(conn, ids)
+    return [view(call, row, roles[row.id], rules[row.id]) for row in rows]
+
+
+def view(call: Call, row: ApplicationCredential, roles: Sequence[Role], rules: Sequence[AccessRule]) -> dict[str, Any]:
     expires = formats.micros(row.expires_at)
     shown = {
         "id": row.id,
@@ -259,8 +265,7 @@ def view(conn: Connection, call: Call, row: ApplicationCredential, roles: Sequen
     }
     if row.has_access_rules:
         shown["access_rules"] = [
-            {"id": rule.id, "path": rule.path, "method": rule.method, "service": rule.service}
-            for rule in subject.rules_of(conn, row.id)
+            {"id": rule.id, "path": rule.path, "method": rule.method, "service": rule.service} for rule in rules
         ]
     return shown
 
