@@ -265,6 +265,8 @@ def get_rule(conn: Connection, user_id: str, rule_id: str, *where: Condition) ->
 
 def remove_rule(conn: Connection, user_id: str, rule_id: str) -> None:
     """Raises NotFound, Forbidden (a credential has it)."""
+    # A credential that is being made, and may have it, is waited for.
+    records.find(conn, User, user_id, stays=True)
     get_rule(conn, user_id, rule_id)
     used = select(ApplicationCredentialRule.rule_id).where(ApplicationCredentialRule.rule_id == rule_id)
     if conn.execute(used).first() is not None:

@@ -363,6 +363,29 @@ def test_no_application_credential_is_made_of_a_role_that_is_being_revoked(keyst
 
 
 @pytest.mark.parametrize("delete_first", [False, True])
+def test_an_access_rule_that_is_being_deleted_is_no_credentials(keystone: Any, delete_first: bool) -> None:
+    asks, most = caller(keystone), application_credentials.Limits(0, 0)
+
+    def make(conn: Any, name: str) -> str:
+        rules = [application_credentials.NewRule(path="/x", method="GET", service="compute")]
+        new = application_credentials.NewCredential(name, "hash", None, None, False, None, rules)
+        return str(application_credentials.create(conn, asks, new, most).id)
+
+    def unused(conn: Any) -> str:
+        application_credentials.remove(conn, asks.user_id, make(conn, "x"))
+        return str(conn.execute(text("SELECT id FROM identity_access_rules")).scalar())
+
+    rule_id = keystone.db.transact(False, unused)
+    both = [
+        lambda conn: make(conn, "y"),
+        lambda conn: application_credentials.remove_rule(conn, asks.user_id, rule_id),
+    ]
+    at_once(keystone.db, *(reversed(both) if delete_first else both))
+    there = count(keystone, "SELECT count(*) FROM identity_access_rules")
+    assert count(keystone, "SELECT count(*) FROM identity_application_credential_rules") == there == 1
+
+
+@pytest.mark.parametrize("delete_first", [False, True])
 def test_a_remote_id_of_a_provider_that_is_being_deleted_is_free_again(keystone: Any, delete_first: bool) -> None:
     provider = {"id": "acme", "domain_id": "default"}
     keystone.db.transact(False, federation.create_provider, provider, [], NOW)
