@@ -144,7 +144,7 @@ def _ec2_blob(text: str) -> dict[str, Any]:
 
 def change(conn: Connection, credential_id: str, changes: dict[str, Any], keys: Keys) -> Credential:
     """Its type, user and project cannot change. Raises NotFound, Invalid, Conflict (access key)."""
-    before = get(conn, credential_id)
+    before = records.get(conn, Credential, credential_id, "credential", lock=True)
     for name in FIXED:
         if changes.get(name, getattr(before, name)) != getattr(before, name):
             raise Invalid(f"The {name} of a credential cannot be changed.")

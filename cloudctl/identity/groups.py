@@ -43,7 +43,7 @@ def create(conn: Connection, values: dict[str, Any], now: datetime) -> Group:
 
 def change(conn: Connection, group_id: str, changes: dict[str, Any]) -> Group:
     """Raises NotFound, Conflict, Invalid."""
-    before = get(conn, group_id)
+    before = get(conn, group_id, lock=True)
     values = dict(changes)
     if "domain_id" in values and values.pop("domain_id") != before.domain_id:
         raise Invalid("The domain of a group cannot be changed.")

@@ -87,7 +87,7 @@ def create_consumer(conn: Connection, values: dict[str, Any], keys: Keys, now: d
 
 def change_consumer(conn: Connection, consumer_id: str, changes: dict[str, Any]) -> OAuthConsumer:
     """Raises NotFound, Invalid."""
-    before = get_consumer(conn, consumer_id)
+    before = records.get(conn, OAuthConsumer, consumer_id, "consumer", lock=True)
     values = dict(changes)
     if "extra" in values:
         values["extra"] = records.own_attributes(values["extra"], before.extra)

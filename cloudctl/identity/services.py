@@ -65,8 +65,10 @@ def change_endpoint(
     conn: Connection, endpoint_id: str, changes: dict[str, Any], now: datetime, *, make_region: bool
 ) -> Endpoint:
     """Raises NotFound, Invalid (service, region, url)."""
-    before = get_endpoint(conn, endpoint_id)
+    get_endpoint(conn, endpoint_id)
     _check_endpoint(conn, changes, now, make_region)
+    # After its service, as where that is deleted, and before the epoch.
+    before = get_endpoint(conn, endpoint_id, lock=True)
     epoch.changed(conn)
     return records.change(conn, Endpoint, before, changes)
 

@@ -20,7 +20,8 @@ def create(conn: Connection, call: Call, values: Json) -> PolicyBlob:
 
 
 def change(conn: Connection, call: Call, policy_id: str, changes: Json) -> PolicyBlob:
-    return records.change(conn, PolicyBlob, POLICIES.get(conn, policy_id), changes)
+    before = records.get(conn, PolicyBlob, policy_id, POLICIES.noun, lock=True)
+    return records.change(conn, PolicyBlob, before, changes)
 
 
 def remove(conn: Connection, call: Call, policy_id: str) -> None:
