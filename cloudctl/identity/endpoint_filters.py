@@ -79,8 +79,9 @@ def create(conn: Connection, values: Mapping[str, Any], now: datetime) -> Endpoi
 
 def change(conn: Connection, group_id: str, changes: Mapping[str, Any]) -> EndpointGroup:
     """Raises NotFound."""
+    before = get(conn, group_id, lock=True)
     epoch.changed(conn)
-    return records.change(conn, EndpointGroup, get(conn, group_id), changes)
+    return records.change(conn, EndpointGroup, before, changes)
 
 
 def remove(conn: Connection, group_id: str) -> None:

@@ -31,8 +31,9 @@ def create_service(conn: Connection, values: dict[str, Any], now: datetime) -> S
 
 def change_service(conn: Connection, service_id: str, changes: dict[str, Any]) -> Service:
     """Raises NotFound, Invalid."""
+    before = records.get(conn, Service, service_id, "service", lock=True)
     epoch.changed(conn)
-    return records.change(conn, Service, get_service(conn, service_id), changes)
+    return records.change(conn, Service, before, changes)
 
 
 def remove_service(conn: Connection, service_id: str) -> None:

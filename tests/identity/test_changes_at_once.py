@@ -1,4 +1,4 @@
-"""Two changes of one record at once on PostgreSQL: neither undoes the other."""
+"""Two changes of one record at once on PostgreSQL: neither undoes the other, nor do they wait in a circle."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from cloudctl.identity import credentials, groups, oauth, records, services
+from cloudctl.identity import credentials, endpoint_filters, groups, oauth, records, services
 from cloudctl.identity.api import policies
 from cloudctl.identity.credentials import Delegated
 from cloudctl.identity.keys import KeysInMemory
-from cloudctl.identity.tables import Credential, Endpoint, Group, OAuthConsumer, PolicyBlob, Service
+from cloudctl.identity.tables import Credential, Endpoint, EndpointGroup, Group, OAuthConsumer, PolicyBlob, Service
+from tests.meanwhile import beside
 
 from .test_identity_races import NOW, an_endpoint, at_once
 from .test_identity_races import keystone as keystone
@@ -59,3 +60,33 @@ def test_attributes_of_its_own_that_two_clients_set_are_all_kept(keystone: Any, 
     both = [lambda conn, each=each: change(conn, id, {"extra": {each: "x"}}) for each in ("a", "b")]
     assert at_once(keystone.db, *both) == []
     assert keystone.db.transact(True, records.get, record, id, kind).extra == {"a": "x", "b": "x"}
+
+
+def group_of_endpoints(conn: Any, user_id: str) -> str:
+    return str(endpoint_filters.create(conn, {"name": "x", "filters": {}}, NOW).id)
+
+
+REMOVED: dict[str, tuple[Any, Any, Any, Any]] = {
+    "endpoint": (*KINDS["endpoint"], services.remove_endpoint),
+    "service": (*KINDS["service"], services.remove_service),
+    "endpoint group": (EndpointGroup, group_of_endpoints, endpoint_filters.change, endpoint_filters.remove),
+}
+
+
+@pytest.mark.parametrize("kind", REMOVED)
+def test_a_change_waits_for_a_removal_before_it_counts(
+    keystone: Any, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, find, change, remove = REMOVED[kind]
+    id = keystone.db.transact(False, find, keystone.made.demo_user_id)
+
+    def removal(conn: Any) -> None:
+        records.get(conn, record, id, kind, lock=True)
+        others.begin(change, id, {"extra": {}} if kind == "endpoint" else {"description": "x"})
+        remove(conn, id)
+
+    # Nobody waits for another in a circle, so nothing is tried again.
+    monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+    with beside(keystone.db) as others:
+        keystone.db.transact(False, removal)
+        assert [type(error).__name__ for error in others.errors] == ["NotFound"]
