@@ -148,18 +148,16 @@ def authorize(conn: Connection, token_id: str, user_id: str, wanted: Sequence[Ro
 
 
 def access_token(conn: Connection, request: SignedRequest, keys: Keys, now: datetime, lifetime: int) -> Issued:
-    """Step three: exchange an authorized request token, which is then used up.
-
-    Raises Unauthorized; NotFound if its consumer or user is deleted at this moment.
-    """
+    """Step three: exchange an authorized request token, which is then used up. Raises Unauthorized."""
     consumer, asked = _signed(conn, request, OAuthRequestToken, keys, now)
     right = secrets.compare_digest((asked.verifier or "").encode(), request.verifier.encode())
     if not asked.verifier or not right or asked.user_id is None:
         raise subject.invalid()
+    # Before the request token, as where the user is deleted.
+    if records.find(conn, User, asked.user_id, stays=True) is None:
+        raise subject.invalid()
     if conn.execute(delete(OAuthRequestToken).where(OAuthRequestToken.id == asked.id)).rowcount != 1:
         raise subject.invalid()
-    records.get(conn, OAuthConsumer, consumer.id, "consumer", stays=True)
-    records.get(conn, User, asked.user_id, "user", stays=True)
     issued = _new(now, lifetime)
     row = {
         "id": issued.id,
@@ -227,8 +225,8 @@ def _consumer(
     keys: Keys,
     now: datetime,
 ) -> OAuthConsumer:
-    """The consumer that signed the request, with its token if it has one. Raises Unauthorized."""
-    consumer = records.find(conn, OAuthConsumer, request.consumer_id)
+    """The consumer that signed the request, with its token if it has one; it stays. Raises Unauthorized."""
+    consumer = records.find(conn, OAuthConsumer, request.consumer_id, stays=True)
     try:
         # Always computed, so that an unknown consumer takes as long as a wrong secret.
         oauth_signatures.check(request, _secret(consumer, keys), _secret(token, keys), seconds(now))
