@@ -134,6 +134,7 @@ def authorize(conn: Connection, token_id: str, user_id: str, wanted: Sequence[Ro
 
     Raises NotFound (also one that has expired), Forbidden (a role that the user lacks), Conflict (already authorized).
     """
+    records.get(conn, User, user_id, "user", stays=True)
     row = records.get(conn, OAuthRequestToken, token_id, "request token")
     if _has_expired(row, now):
         raise records.not_found("request token", token_id)

@@ -42,11 +42,14 @@ class Consumer:
         project_id = self.keystone.made.demo_project_id
         return oauth.request_token(conn, self.signed(), project_id, KEYS, NOW, 0)
 
+    def authorize(self, conn: Any, token_id: str) -> str:
+        roles = [RoleName(name="member")]
+        return oauth.authorize(conn, token_id, self.keystone.made.demo_user_id, roles, NOW)
+
     def authorized(self) -> SignedRequest:
         """What exchanges a request token that demo has authorized."""
-        db, user_id = self.keystone.db, self.keystone.made.demo_user_id
-        asked = db.transact(False, self.ask)
-        verifier = db.transact(False, oauth.authorize, asked.id, user_id, [RoleName(name="member")], NOW)
+        asked = self.keystone.db.transact(False, self.ask)
+        verifier = self.keystone.db.transact(False, self.authorize, asked.id)
         return self.signed(asked.secret, oauth_token=asked.id, oauth_verifier=verifier)
 
 
@@ -63,6 +66,19 @@ def test_a_request_token_of_a_consumer_that_is_being_deleted_is_not_left_behind(
     at_once(keystone.db, *(reversed(both) if delete_first else both))
     for table in ("consumers", "request_tokens", "nonces"):
         assert count(keystone, f"SELECT count(*) FROM identity_oauth_{table}") == 0
+
+
+@pytest.mark.parametrize("delete_first", [False, True])
+def test_no_request_token_is_authorized_by_a_user_who_is_being_deleted(
+    keystone: Any, consumer: Consumer, delete_first: bool
+) -> None:
+    asked = keystone.db.transact(False, consumer.ask)
+    both = [
+        lambda conn: consumer.authorize(conn, asked.id),
+        lambda conn: users.remove(conn, keystone.made.demo_user_id),
+    ]
+    at_once(keystone.db, *(reversed(both) if delete_first else both))
+    assert count(keystone, "SELECT count(*) FROM identity_oauth_request_tokens WHERE user_id IS NOT NULL") == 0
 
 
 @pytest.mark.parametrize("whose", ["consumer", "user"])
