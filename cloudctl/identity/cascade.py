@@ -144,7 +144,8 @@ def drop_what_lost_its_roles(conn: Connection, user_ids: Iterable[str]) -> None:
 
 
 def delete_application_credentials(conn: Connection, which: ColumnElement[bool]) -> None:
-    ids = list(conn.execute(select(ApplicationCredential.id).where(which)).scalars())
+    locked = select(ApplicationCredential.id).where(which).order_by(ApplicationCredential.id).with_for_update()
+    ids = list(conn.execute(locked).scalars())
     if not ids:
         return
     for table in (ApplicationCredentialRole.table, ApplicationCredentialRule.table):

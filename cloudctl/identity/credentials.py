@@ -22,7 +22,7 @@ from cloudctl.errors import Conflict, Forbidden, Invalid
 from cloudctl.identity import records, totp
 from cloudctl.identity.payload import Keys
 from cloudctl.identity.records import own_attributes
-from cloudctl.identity.tables import Credential, Project, User
+from cloudctl.identity.tables import ApplicationCredential, Credential, Project, User
 from cloudctl.rest.body import BodyError
 from cloudctl.rest.decoding import parse
 from cloudctl.rest.identity import Identity
@@ -87,12 +87,16 @@ def create(
 ) -> Credential:
     """`values`: type, blob (text), user_id, project_id or None, extra.
 
-    Raises NotFound (user, project), Invalid, Conflict (access key), Forbidden (too many).
+    Raises NotFound (user, project, what the token was made from), Invalid, Conflict (access key), Forbidden (too many).
     """
     # Locked, so that the limit holds for concurrent requests, too.
     records.get(conn, User, values["user_id"], "user", lock=True)
     if values.get("project_id"):
         records.get(conn, Project, values["project_id"], "project", stays=True)
+    if made_by.application_credential_id:
+        records.get(
+            conn, ApplicationCredential, made_by.application_credential_id, "application credential", stays=True
+        )
     held = conn.execute(select(func.count()).where(Credential.user_id == values["user_id"])).scalar_one()
     if most and held >= most:
         raise Forbidden(f"A user has at most {most} credentials.")

@@ -17,6 +17,7 @@ from cloudctl.db.threads import Inline
 from cloudctl.identity import (
     application_credentials,
     assignments,
+    credentials,
     domains,
     endpoint_filters,
     federation,
@@ -29,6 +30,7 @@ from cloudctl.identity import (
     users,
 )
 from cloudctl.identity.assignments import Actor, Target
+from cloudctl.identity.keys import KeysInMemory
 from cloudctl.identity.options import IdentityOptions, PasswordOptions
 from cloudctl.identity.tables import ProjectEndpoint, ProjectEndpointGroup
 from cloudctl.rest import policy
@@ -383,6 +385,23 @@ def test_an_access_rule_that_is_being_deleted_is_no_credentials(keystone: Any, d
     at_once(keystone.db, *(reversed(both) if delete_first else both))
     there = count(keystone, "SELECT count(*) FROM identity_access_rules")
     assert count(keystone, "SELECT count(*) FROM identity_application_credential_rules") == there == 1
+
+
+@pytest.mark.parametrize("delete_first", [False, True])
+def test_a_key_pair_of_an_application_credential_that_is_being_deleted_is_not_left_behind(
+    keystone: Any, delete_first: bool
+) -> None:
+    asks, keys = caller(keystone), KeysInMemory()
+    new = application_credentials.NewCredential("x", "hash", None, None, True, None, None)
+    most = application_credentials.Limits(0, 0)
+    made = keystone.db.transact(False, application_credentials.create, asks, new, most).id
+    pair = (asks.user_id, asks.project_id, keys, credentials.Delegated(made), NOW, 0)
+    both = [
+        lambda conn: credentials.create_ec2(conn, *pair),
+        lambda conn: application_credentials.remove(conn, asks.user_id, made),
+    ]
+    at_once(keystone.db, *(reversed(both) if delete_first else both))
+    assert count(keystone, "SELECT count(*) FROM identity_credentials") == 0
 
 
 @pytest.mark.parametrize("delete_first", [False, True])
