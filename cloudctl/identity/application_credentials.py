@@ -5,9 +5,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from attrs import frozen
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import delete, func, insert, or_, select
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
@@ -167,10 +168,10 @@ def create(conn: Connection, caller: Caller, new: NewCredential, limits: Limits)
     }
     taken = Conflict(f"It is not permitted to have two application credentials with the same name: {new.name}.")
     records.insert_unique(conn, ApplicationCredential, row, taken)
-    for role_id in chosen:
-        conn.execute(insert(ApplicationCredentialRole).values(credential_id=row["id"], role_id=role_id))
-    for rule_id in dict.fromkeys(rule_ids or ()):
-        conn.execute(insert(ApplicationCredentialRule).values(credential_id=row["id"], rule_id=rule_id))
+    held_roles = [{"credential_id": row["id"], "role_id": role_id} for role_id in chosen]
+    conn.execute(insert(ApplicationCredentialRole), held_roles)
+    if held_rules := [{"credential_id": row["id"], "rule_id": rule_id} for rule_id in dict.fromkeys(rule_ids or ())]:
+        conn.execute(insert(ApplicationCredentialRule), held_rules)
     return get(conn, caller.user_id, str(row["id"]))
 
 
@@ -194,11 +195,7 @@ def _rules(conn: Connection, caller: Caller, wanted: Sequence[NewRule] | None, m
     """The ids of the user's rules. A token that has rules passes on all or some of them. Raises Forbidden."""
     mine = caller.identity.access_rules
     if mine is None:
-        if wanted is None:
-            return None
-        # A microsecond apart: rules are listed by their age, so those of one request keep their order.
-        moments = [caller.now + timedelta(microseconds=place) for place in range(len(wanted))]
-        return [_rule(conn, caller.user_id, rule, at, most) for rule, at in zip(wanted, moments, strict=True)]
+        return None if wanted is None else _own_rules(conn, caller, wanted, most)
     if wanted is None:
         return [rule.id for rule in mine]
     found = []
@@ -216,26 +213,34 @@ def _is_same(new: NewRule, rule: Rule) -> bool:
     return (new.service, new.method, new.path) == (rule.service, rule.method, rule.path)
 
 
-def _rule(conn: Connection, user_id: str, new: NewRule, now: datetime, most: int) -> str:
-    """The id of the user's rule; equal rules are stored once. Raises NotFound, Forbidden (too many)."""
-    if new.id is not None:
-        return str(get_rule(conn, user_id, new.id).id)
-    same = (
-        AccessRule.user_id == user_id,
-        AccessRule.service == new.service,
-        AccessRule.method == new.method,
-        AccessRule.path == new.path,
-    )
-    found = conn.execute(select(AccessRule.id).where(*same)).scalar()
-    if found is not None:
-        return str(found)
-    held = conn.execute(select(func.count()).where(AccessRule.user_id == user_id)).scalar_one()
-    if most and held >= most:
+def _own_rules(conn: Connection, caller: Caller, wanted: Sequence[NewRule], most: int) -> list[str]:
+    """The ids of the user's rules; equal rules are stored once. Raises NotFound, Forbidden (too many)."""
+    mine = AccessRule.user_id == caller.user_id
+    named = AccessRule.id.in_([rule.id for rule in wanted if rule.id is not None])
+    said = AccessRule.path.in_([rule.path for rule in wanted if rule.id is None])
+    there = conn.execute(select(AccessRule).where(mine, or_(named, said))).all()
+    known = {row.id for row in there}
+    same = {(row.service, row.method, row.path): row.id for row in there}
+    found: list[str] = []
+    new: list[dict[str, Any]] = []
+    for place, rule in enumerate(wanted):
+        if rule.id is not None and rule.id not in known:
+            raise records.not_found("access rule", rule.id)
+        key = (rule.service, rule.method, rule.path)
+        id = rule.id or same.setdefault(key, new_hex_id())
+        if id not in known:
+            known.add(id)
+            # A microsecond apart: rules are listed by their age, so those of one request keep their order.
+            at = caller.now + timedelta(microseconds=place)
+            values = {"service": rule.service, "method": rule.method, "path": rule.path}
+            new.append({"id": id, "user_id": caller.user_id, "created_at": at, **values})
+        found.append(id)
+    held = conn.execute(select(func.count()).where(mine)).scalar_one() if new else 0
+    if most and held + len(new) > most:
         raise Forbidden(f"A user has at most {most} access rules.")
-    id = new_hex_id()
-    values = {"path": new.path, "method": new.method, "service": new.service}
-    conn.execute(insert(AccessRule).values(id=id, user_id=user_id, created_at=now, **values))
-    return id
+    if new:
+        conn.execute(insert(AccessRule), new)
+    return found
 
 
 def remove(conn: Connection, user_id: str, credential_id: str) -> None:

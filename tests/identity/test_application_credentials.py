@@ -273,6 +273,16 @@ def test_a_list_costs_the_same_number_of_queries_however_many_have_rules(keyston
     assert counts[1] == counts[2]
 
 
+def test_a_credential_costs_the_same_number_of_queries_however_many_rules_it_has(keystone: Any, demo: str) -> None:
+    counts = []
+    for name, most in (("first", 1), ("few", 2), ("many", 200)):
+        rules = [{"service": "compute", "method": "GET", "path": f"/{name}/{number}"} for number in range(most)]
+        with asked() as seen:
+            assert len(made(keystone, demo, name=name, access_rules=rules)["access_rules"]) == most
+        counts.append(len(seen))
+    assert counts[1] == counts[2]
+
+
 def test_the_rule_of_another_user_cannot_be_taken(keystone: Any, demo: str) -> None:
     rule = made(keystone, demo, access_rules=[PROJECTS])["access_rules"][0]["id"]
     admin = keystone.admin()
