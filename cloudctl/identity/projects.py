@@ -14,7 +14,7 @@ from cloudctl.errors import Conflict, Forbidden, Invalid
 from cloudctl.identity import cascade, effective, epoch, records, revocation
 from cloudctl.identity.domains import with_merged
 from cloudctl.identity.records import check_mutable, flag, folded, own_attributes, text_filters
-from cloudctl.identity.tables import ApplicationCredential, Project, ProjectTag
+from cloudctl.identity.tables import ApplicationCredential, Project, ProjectTag, User
 from cloudctl.rest.listing import Condition, Filter, Listing, equals, words
 
 MOST_TAGS = 80
@@ -174,6 +174,9 @@ def _check_no_enabled_child(conn: Connection, project_id: str) -> None:
 
 def remove(conn: Connection, project_id: str) -> None:
     """What other services store for it stays. Raises NotFound, Forbidden (immutable, not a leaf, a domain)."""
+    # Whose default project it is comes first, as where a user gets a role or a credential in it.
+    users = select(User.id).where(User.default_project_id == project_id).order_by(User.id).with_for_update()
+    conn.execute(users).all()
     before = get(conn, project_id, lock=True)
     check_mutable(before.options, None, "project", project_id)
     if before.is_domain:

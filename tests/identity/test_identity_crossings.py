@@ -1,0 +1,63 @@
+"""Two transactions that cross on PostgreSQL: nobody waits for another in a circle, so nothing is tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from cloudctl.identity import application_credentials, assignments, credentials, projects, trusts, users
+from cloudctl.identity.keys import KeysInMemory
+from tests.meanwhile import beside
+
+from .test_identity_races import NOW, caller, count, granted
+from .test_identity_races import keystone as keystone
+
+
+def crossing(
+    keystone: Any, first: Callable[[Any], Any], other: Callable[[Any], Any], then: Callable[[Any], Any]
+) -> list[BaseException]:
+    """One transaction runs `first` and `then`; `other` runs in another one that begins in between. What it raised."""
+    with beside(keystone.db) as others, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+
+        def run(conn: Any) -> None:
+            first(conn)
+            others.begin(other)
+            then(conn)
+
+        keystone.db.transact(False, run)
+        return others.errors
+
+
+def new_trust(trustee_id: str, project_id: str, role: str) -> trusts.NewTrust:
+    return trusts.NewTrust(trustee_id, project_id, False, [trusts.RoleName(name=role)], None, None, 0, {})
+
+
+def made_in(keystone: Any, what: str) -> Callable[[Any], Any]:
+    """Something of demo's in the project demo."""
+    asks, most = caller(keystone), application_credentials.Limits(0, 0)
+    new = application_credentials.NewCredential("x", "hash", None, None, False, None, None)
+    pair = (asks.user_id, asks.project_id, KeysInMemory(), credentials.Delegated(), NOW, 0)
+    trust = new_trust(keystone.made.admin_user_id, asks.project_id, "member")
+    return {
+        "application credential": lambda conn: application_credentials.create(conn, asks, new, most),
+        "key pair": lambda conn: credentials.create_ec2(conn, *pair),
+        "trust": lambda conn: trusts.create(conn, asks, trust, trusts.Limits(0, 0)),
+        "role": lambda conn: assignments.grant(conn, *granted(keystone)),
+    }[what]
+
+
+@pytest.mark.parametrize("what", ["application credential", "key pair", "trust", "role"])
+def test_a_project_is_deleted_while_who_has_it_as_default_gets_something_there(keystone: Any, what: str) -> None:
+    user_id, project_id = keystone.made.demo_user_id, keystone.made.demo_project_id
+    default = text(f"UPDATE identity_users SET default_project_id = '{project_id}' WHERE id = '{user_id}'")
+    keystone.db.transact(False, lambda conn: conn.execute(default))
+
+    def hold(conn: Any) -> None:
+        users.get(conn, user_id, lock=what != "role", stays=True)
+
+    assert crossing(keystone, hold, lambda conn: projects.remove(conn, project_id), made_in(keystone, what)) == []
+    assert count(keystone, "SELECT count(*) FROM identity_users WHERE default_project_id IS NOT NULL") == 0
