@@ -112,9 +112,9 @@ class Limits:
 
 def create(conn: Connection, caller: Caller, new: NewTrust, limits: Limits) -> Trust:
     """Raises NotFound (trustee), Forbidden (roles that the token lacks, redelegation, too many), Invalid."""
-    # Locked, so that the limit holds for concurrent requests, too.
-    records.get(conn, User, caller.user_id, "user", lock=True)
-    records.get(conn, User, new.trustee_user_id, "user", stays=True)
+    # In one order: two may trust each other. The trustor is locked, so that the limit holds for concurrent requests.
+    for user_id in sorted({caller.user_id, new.trustee_user_id}):
+        records.get(conn, User, user_id, "user", lock=user_id == caller.user_id, stays=True)
     mine = Trust.trustor_user_id == caller.user_id
     # Nobody sees those that ended. Only the expired ones go: one that is used up may still have a token.
     cascade.delete_trusts(conn, mine & (Trust.expires_at <= caller.now))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from attrs import evolve
 from sqlalchemy import text
 
 from cloudctl.identity import application_credentials, assignments, credentials, projects, trusts, users
@@ -61,3 +62,21 @@ def test_a_project_is_deleted_while_who_has_it_as_default_gets_something_there(k
 
     assert crossing(keystone, hold, lambda conn: projects.remove(conn, project_id), made_in(keystone, what)) == []
     assert count(keystone, "SELECT count(*) FROM identity_users WHERE default_project_id IS NOT NULL") == 0
+
+
+def test_two_users_trust_each_other(keystone: Any) -> None:
+    made, demo = keystone.made, caller(keystone)
+    identity = evolve(
+        demo.identity, user_id=made.admin_user_id, project_id=made.admin_project_id, roles=frozenset(["admin"])
+    )
+    both = {
+        made.demo_user_id: (demo, new_trust(made.admin_user_id, made.demo_project_id, "member")),
+        made.admin_user_id: (demo.as_(identity), new_trust(made.demo_user_id, made.admin_project_id, "admin")),
+    }
+    one, two = sorted(both)
+
+    def make(id: str) -> Callable[[Any], Any]:
+        return lambda conn: trusts.create(conn, *both[id], trusts.Limits(0, 0))
+
+    assert crossing(keystone, lambda conn: users.get(conn, one, lock=True), make(two), make(one)) == []
+    assert count(keystone, "SELECT count(*) FROM identity_trusts") == 2
