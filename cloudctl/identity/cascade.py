@@ -1,4 +1,7 @@
-"""What is deleted along with a user, group, project or role. Reference: identity.md, «What revokes tokens»."""
+"""What is deleted along with a user, group, project or role. Reference: identity.md, «What revokes tokens».
+
+Callers raise the epoch last: all who raise it take turns, so nobody may hold it and then wait for a record.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Iterable
 from sqlalchemy import ColumnElement, delete, or_, select, update
 
 from cloudctl.db import Connection
-from cloudctl.identity import effective, epoch, records
+from cloudctl.identity import effective, records
 from cloudctl.identity.federation_tables import FederationProtocol, IdentityProvider, RemoteId
 from cloudctl.identity.payload import Scope, ScopeKind
 from cloudctl.identity.tables import (
@@ -45,7 +48,6 @@ def of_user(conn: Connection, user_id: str) -> None:
     conn.execute(delete(OAuthRequestToken).where(OAuthRequestToken.user_id == user_id))
     delete_access_tokens(conn, OAuthAccessToken.user_id == user_id)
     delete_trusts(conn, (Trust.trustor_user_id == user_id) | (Trust.trustee_user_id == user_id))
-    epoch.changed(conn)
 
 
 def of_group(conn: Connection, group_id: str) -> None:
@@ -54,7 +56,6 @@ def of_group(conn: Connection, group_id: str) -> None:
     conn.execute(delete(Assignment).where(Assignment.actor_kind == "group", Assignment.actor_id == group_id))
     conn.execute(delete(Membership).where(Membership.group_id == group_id))
     drop_what_lost_its_roles(conn, members)
-    epoch.changed(conn)
 
 
 def of_project(conn: Connection, project_id: str) -> None:
@@ -73,7 +74,6 @@ def of_project(conn: Connection, project_id: str) -> None:
     for table in (ProjectEndpoint.table, ProjectEndpointGroup.table):
         conn.execute(delete(table).where(table.c.project_id == project_id))
     conn.execute(update(User).where(User.default_project_id == project_id).values(default_project_id=None))
-    epoch.changed(conn)
 
 
 def of_domain(conn: Connection, domain_id: str) -> None:
@@ -103,7 +103,6 @@ def of_role(conn: Connection, role_id: str) -> None:
     given = select(OAuthAccessRole.token_id).where(OAuthAccessRole.role_id == role_id)
     delete_access_tokens(conn, OAuthAccessToken.id.in_(given))
     drop_what_lost_its_roles(conn, losing)
-    epoch.changed(conn)
 
 
 # -- application credentials end for good when a role of theirs is lost
@@ -152,26 +151,24 @@ def delete_application_credentials(conn: Connection, which: ColumnElement[bool])
         conn.execute(delete(table).where(table.c.credential_id.in_(ids)))
     conn.execute(delete(Credential).where(Credential.application_credential_id.in_(ids)))
     conn.execute(delete(ApplicationCredential).where(ApplicationCredential.id.in_(ids)))
-    epoch.changed(conn)
 
 
 def delete_trusts(conn: Connection, which: ColumnElement[bool]) -> None:
     """With those that were made from them."""
-    ids = list(conn.execute(select(Trust.id).where(which)).scalars())
+    ids = list(conn.execute(select(Trust.id).where(which).order_by(Trust.id).with_for_update()).scalars())
     if not ids:
         return
     conn.execute(delete(TrustRole).where(TrustRole.trust_id.in_(ids)))
     conn.execute(delete(Credential).where(Credential.trust_id.in_(ids)))
     conn.execute(delete(Trust).where(Trust.id.in_(ids)))
     delete_trusts(conn, Trust.redelegated_trust_id.in_(ids))
-    epoch.changed(conn)
 
 
 def delete_access_tokens(conn: Connection, which: ColumnElement[bool]) -> None:
     """OAuth access tokens; the tokens that were made from them end."""
-    ids = list(conn.execute(select(OAuthAccessToken.id).where(which)).scalars())
+    locked = select(OAuthAccessToken.id).where(which).order_by(OAuthAccessToken.id).with_for_update()
+    ids = list(conn.execute(locked).scalars())
     if not ids:
         return
     conn.execute(delete(OAuthAccessRole).where(OAuthAccessRole.token_id.in_(ids)))
     conn.execute(delete(OAuthAccessToken).where(OAuthAccessToken.id.in_(ids)))
-    epoch.changed(conn)

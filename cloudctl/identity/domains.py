@@ -110,3 +110,4 @@ def remove(conn: Connection, domain_id: str) -> None:
     for table in (User.table, Group.table, Role.table, Project.table):
         conn.execute(delete(table).where(table.c.domain_id == domain_id))
     conn.execute(delete(Project).where(Project.id == domain_id))
+    epoch.changed(conn)

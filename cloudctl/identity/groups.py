@@ -61,6 +61,7 @@ def remove(conn: Connection, group_id: str) -> None:
     get(conn, group_id, lock=True)
     cascade.of_group(conn, group_id)
     conn.execute(delete(Group).where(Group.id == group_id))
+    epoch.changed(conn)
 
 
 def add(conn: Connection, group_id: str, user_id: str) -> None:

@@ -19,7 +19,7 @@ from sqlalchemy import delete, insert, select, update
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id, seconds
 from cloudctl.errors import Conflict
-from cloudctl.identity import cascade, effective, oauth_signatures, records, subject
+from cloudctl.identity import cascade, effective, epoch, oauth_signatures, records, subject
 from cloudctl.identity.oauth_signatures import WINDOW, BadSignature, SignedRequest
 from cloudctl.identity.payload import Keys, Scope, ScopeKind
 from cloudctl.identity.tables import (
@@ -102,6 +102,7 @@ def remove_consumer(conn: Connection, consumer_id: str) -> None:
     cascade.delete_access_tokens(conn, OAuthAccessToken.consumer_id == consumer_id)
     conn.execute(delete(OAuthNonce).where(OAuthNonce.consumer_id == consumer_id))
     conn.execute(delete(OAuthConsumer).where(OAuthConsumer.id == consumer_id))
+    epoch.changed(conn)
 
 
 # -- the way to an access token
@@ -202,6 +203,7 @@ def remove_access_token(conn: Connection, user_id: str, token_id: str) -> None:
     """The tokens that were made from it end. Raises NotFound."""
     get_access_token(conn, user_id, token_id)
     cascade.delete_access_tokens(conn, OAuthAccessToken.id == token_id)
+    epoch.changed(conn)
 
 
 # -- signatures

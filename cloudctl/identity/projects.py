@@ -150,9 +150,9 @@ def change(conn: Connection, project_id: str, changes: dict[str, Any], now: date
     if wanted_tags is not None:
         set_tags(conn, project_id, wanted_tags)
     if before.enabled and not enabled:
+        cascade.delete_application_credentials(conn, ApplicationCredential.project_id == project_id)
         revoke = revocation.revoke_domain if before.is_domain else revocation.revoke_project
         revoke(conn, project_id, now)
-        cascade.delete_application_credentials(conn, ApplicationCredential.project_id == project_id)
     epoch.changed(conn)
     return get(conn, project_id)
 
@@ -185,6 +185,7 @@ def remove(conn: Connection, project_id: str) -> None:
         raise Forbidden(f"Cannot delete project {project_id}: there are projects below it.")
     cascade.of_project(conn, project_id)
     conn.execute(delete(Project).where(Project.id == project_id))
+    epoch.changed(conn)
 
 
 def hold(conn: Connection, project_id: str) -> None:

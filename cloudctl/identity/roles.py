@@ -60,6 +60,7 @@ def remove(conn: Connection, role_id: str) -> None:
     check_mutable(get(conn, role_id, lock=True).options, None, "role", role_id)
     cascade.of_role(conn, role_id)
     conn.execute(delete(Role).where(Role.id == role_id))
+    epoch.changed(conn)
 
 
 # -- implications

@@ -12,7 +12,7 @@ from sqlalchemy import false, func, insert, select, update
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Forbidden, Invalid
-from cloudctl.identity import cascade, effective, records, subject
+from cloudctl.identity import cascade, effective, epoch, records, subject
 from cloudctl.identity.effective import RoleRef
 from cloudctl.identity.payload import Scope, ScopeKind
 from cloudctl.identity.tables import Project, Role, Trust, TrustRole, User
@@ -202,3 +202,4 @@ def remove(conn: Connection, trust_id: str) -> None:
     """With those made from it; their tokens end. Raises NotFound."""
     records.get(conn, Trust, trust_id, "trust")
     cascade.delete_trusts(conn, Trust.id == trust_id)
+    epoch.changed(conn)

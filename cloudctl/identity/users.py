@@ -163,6 +163,7 @@ def remove(conn: Connection, user_id: str) -> None:
     get(conn, user_id, lock=True)
     cascade.of_user(conn, user_id)
     conn.execute(delete(User).where(User.id == user_id))
+    epoch.changed(conn)
 
 
 def _check_default_project(conn: Connection, project_id: str | None) -> None:

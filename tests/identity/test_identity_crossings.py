@@ -9,8 +9,20 @@ import pytest
 from attrs import evolve
 from sqlalchemy import text
 
-from cloudctl.identity import application_credentials, assignments, credentials, projects, trusts, users
+from cloudctl.identity import (
+    application_credentials,
+    assignments,
+    credentials,
+    groups,
+    projects,
+    records,
+    trusts,
+    users,
+)
+from cloudctl.identity.assignments import Actor, Target
 from cloudctl.identity.keys import KeysInMemory
+from cloudctl.identity.options import PasswordOptions
+from cloudctl.identity.tables import ApplicationCredential, Trust
 from tests.meanwhile import beside
 
 from .test_identity_races import NOW, caller, count, granted
@@ -62,6 +74,62 @@ def test_a_project_is_deleted_while_who_has_it_as_default_gets_something_there(k
 
     assert crossing(keystone, hold, lambda conn: projects.remove(conn, project_id), made_in(keystone, what)) == []
     assert count(keystone, "SELECT count(*) FROM identity_users WHERE default_project_id IS NOT NULL") == 0
+
+
+@pytest.mark.parametrize("kind", ["user", "project"])
+def test_a_trust_is_deleted_while_its_user_or_project_is(keystone: Any, kind: str) -> None:
+    """With an application credential, which is deleted before."""
+    keystone.db.transact(False, made_in(keystone, "application credential"))
+    trust_id = keystone.db.transact(False, made_in(keystone, "trust")).id
+    remove = {
+        "user": lambda conn: users.remove(conn, keystone.made.demo_user_id),
+        "project": lambda conn: projects.remove(conn, keystone.made.demo_project_id),
+    }[kind]
+    found = crossing(
+        keystone,
+        lambda conn: records.get(conn, Trust, trust_id, "trust", lock=True),
+        remove,
+        lambda conn: trusts.remove(conn, trust_id),
+    )
+    assert found == []
+
+
+def test_an_application_credential_is_deleted_while_its_project_is_disabled(keystone: Any) -> None:
+    made = keystone.db.transact(False, made_in(keystone, "application credential"))
+    found = crossing(
+        keystone,
+        lambda conn: records.get(conn, ApplicationCredential, made.id, "application credential", lock=True),
+        lambda conn: projects.change(conn, keystone.made.demo_project_id, {"enabled": False}, NOW),
+        lambda conn: application_credentials.remove(conn, made.user_id, made.id),
+    )
+    assert found == []
+
+
+def test_a_user_is_changed_while_a_group_loses_its_role(keystone: Any) -> None:
+    """The other member, whose turn comes first, loses an application credential."""
+    made = keystone.made
+    group = Actor("group", keystone.db.transact(False, groups.create, {"name": "x", "domain_id": "default"}, NOW).id)
+    target, role_id = Target("project", made.demo_project_id), made.role_ids["manager"]
+    one, two = sorted([made.admin_user_id, made.demo_user_id])
+
+    def prepare(conn: Any) -> None:
+        for user_id in (one, two):
+            groups.add(conn, group.id, user_id)
+        assignments.grant(conn, group, target, role_id)
+        asks = caller(keystone)
+        asks = asks.as_(evolve(asks.identity, user_id=one, roles=frozenset(["manager"])))
+        new = application_credentials.NewCredential("x", "hash", None, None, False, None, None)
+        application_credentials.create(conn, asks, new, application_credentials.Limits(0, 0))
+
+    keystone.db.transact(False, prepare)
+    found = crossing(
+        keystone,
+        lambda conn: users.get(conn, two, lock=True),
+        lambda conn: assignments.revoke(conn, group, target, role_id),
+        lambda conn: users.change(conn, two, {"enabled": False}, PasswordOptions(), NOW),
+    )
+    assert found == []
+    assert count(keystone, "SELECT count(*) FROM identity_application_credentials") == 0
 
 
 def test_two_users_trust_each_other(keystone: Any) -> None:
