@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 from attrs import field, frozen
 from attrs.validators import and_, ge, gt, le
 
 WEEK = 604_800  # seconds
+
+
+def expression(_instance: object, _attribute: Any, value: str) -> None:
+    try:
+        re.compile(value)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"is not a regular expression: {error}") from None
 
 
 @frozen
@@ -27,15 +37,15 @@ class PasswordOptions:
     passcode_failure_attempts: int = field(default=5, validator=gt(0))
     lockout_duration: int = field(default=1800, validator=gt(0))  # seconds
     # A regular expression that the whole of a new password must match, and its explanation for users.
-    regex: str = ""
+    regex: str = field(default="", validator=expression)
     regex_description: str = ""
-    expires_days: int = 0  # 0: never
+    expires_days: int = field(default=0, validator=ge(0))  # 0: never
     # How many passwords, including the current one, may not be used again.
-    unique_last_count: int = 0
-    minimum_age_days: int = 0  # before a user may change it again
+    unique_last_count: int = field(default=0, validator=ge(0))
+    minimum_age_days: int = field(default=0, validator=ge(0))  # before a user may change it again
     change_upon_first_use: bool = False
     # Users who have not logged in for this many days are shown and treated as disabled; 0: never.
-    disable_days_inactive: int = 0
+    disable_days_inactive: int = field(default=0, validator=ge(0))
     maximum_length: int = field(default=4096, validator=gt(0))
 
 

@@ -11,9 +11,10 @@ from twisted.internet.defer import ensureDeferred
 from twisted.internet.task import Clock
 
 from cloudctl.db.threads import Inline
-from cloudctl.errors import Unavailable
+from cloudctl.errors import ConfigError, Unavailable
 from cloudctl.identity.options import Argon2, IdentityOptions, PasswordOptions
 from cloudctl.identity.passwords import Hasher, Hashing
+from cloudctl.options import structure
 from cloudctl.testing.cloud import empty_database
 
 from .conftest import CHEAP, START, Keystone, make_keystone
@@ -208,6 +209,15 @@ def test_a_password_stays_for_its_minimum_age() -> None:
     keystone.clock.advance(DAY + 1)
     assert change(keystone, "secret", "one") == 204
     assert change(keystone, "one", "two") == 400
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [{"regex": "("}, {"unique_last_count": -1}, {"disable_days_inactive": -1}, {"expires_days": -1}],
+)
+def test_rules_that_no_password_or_user_could_meet_are_refused_at_start(rules: Any) -> None:
+    with pytest.raises(ConfigError):
+        structure(PasswordOptions, rules, "identity.passwords")
 
 
 # -- lockout
