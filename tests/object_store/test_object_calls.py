@@ -39,6 +39,13 @@ def test_conditions(o: Account) -> None:
     assert o.ask("PUT", "c/new", body=b"x", If_None_Match="*").status == 201
 
 
+def test_times_that_no_clock_shows_are_ignored(o: Account) -> None:
+    for never in ("Thu, 1 Jan 99999999999999999999 00:00:00 GMT", f"Thu, 1 Jan 2020 00:00:00 +{'9' * 30}"):
+        for answer in (o.get("c/o", If_Modified_Since=never), o.get("c/o", If_Unmodified_Since=never)):
+            assert (answer.status, answer.body) == (200, DATA)
+        assert o.get("c/o", Range="bytes=0-1", If_Range=never).status == 200
+
+
 def test_ranges(o: Account) -> None:
     one = o.get("c/o", Range="bytes=5-14")
     assert (one.status, one.body, one.headers["Content-Range"]) == (206, DATA[5:15], "bytes 5-14/100")

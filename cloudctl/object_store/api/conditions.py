@@ -58,7 +58,8 @@ def _moment(text: str | None) -> float | None:
         return None
     try:
         found = parsedate_to_datetime(text)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
+        # The last for numbers that no date can have.
         return None
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
