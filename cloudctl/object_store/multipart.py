@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from email.message import Message
-from email.parser import BytesHeaderParser
+from email.parser import HeaderParser
+from email.utils import collapse_rfc2231_value
 from typing import IO
 
 from attrs import frozen
@@ -34,12 +35,19 @@ class Part:
 
     @property
     def name(self) -> str:
-        return str(self.headers.get_param("name", "", "content-disposition"))
+        return self._said("name") or ""
 
     @property
     def filename(self) -> str | None:
-        found = self.headers.get_param("filename", None, "content-disposition")
-        return None if found is None else str(found)
+        return self._said("filename")
+
+    def _said(self, name: str) -> str | None:
+        """A parameter, which some clients escape as in mail. Raises Invalid."""
+        found = self.headers.get_param(name, None, "content-disposition")
+        try:
+            return None if found is None else collapse_rfc2231_value(found)
+        except UnicodeError:
+            raise Invalid(f"The {name} of a part of the form is not text.") from None
 
     def text(self, most: int) -> str:
         """The value of a field. Raises Invalid."""
@@ -89,7 +97,10 @@ class Form:
             if len(self._buffer) > MOST_HEADERS:
                 raise Invalid("The headers of a part of the form are too long.")
             self._fill()
-        return BytesHeaderParser().parsebytes(self._take(end + 4))
+        try:
+            return HeaderParser().parsestr(self._take(end + 4).decode())
+        except UnicodeDecodeError:
+            raise Invalid("The headers of a part of the form are not valid UTF-8.") from None
 
     def _until_delimiter(self) -> Iterator[bytes]:
         keep = len(self._delimiter) - 1

@@ -226,6 +226,22 @@ def test_signed_forms(shared: Account, nobody: Account) -> None:
         assert shared.head("c/pz").status == 404
 
 
+def test_files_of_forms_keep_their_names(shared: Account, nobody: Account) -> None:
+    shared.post(X_Account_Meta_Temp_URL_Key=KEY)
+    names = ("größe", "grüße", "日本", "a;b", "a%22")
+    body = form(shared, "c/p", count=5, **dict.fromkeys(names, b"1"))
+    assert nobody.ask("POST", "c/p", body=body, **FORM).status == 201
+    assert shared.names("c", "prefix=p") == sorted(f"p{name}" for name in names)
+    # As some clients still send them, though RFC 7578 says not to.
+    escaped = form(shared, "c/q", z=b"1").replace(b'filename="z"', b"filename*=utf-8''gr%C3%B6%C3%9Fe")
+    assert nobody.ask("POST", "c/q", body=escaped, **FORM).status == 201
+    assert shared.names("c", "prefix=q") == ["qgröße"]
+    for wrong in (b'filename="\xf6"', b"filename*=undefined''a", b"filename*=utf-7''%2B2AA-"):
+        body = form(shared, "c/r", z=b"1").replace(b'filename="z"', wrong)
+        assert nobody.ask("POST", "c/r", body=body, **FORM).status in (400, 412)
+    assert shared.names("c", "prefix=r") == []
+
+
 def test_the_system_sees_all(shared: Account, cloud: MemoryCloud) -> None:
     scope = {"system": {"all": True}}
     boss = Account(Client(cloud, cloud.token("admin", "admin-secret", scope)), shared.project_id)
