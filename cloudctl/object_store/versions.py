@@ -17,11 +17,12 @@ from cloudctl.db.columns import seconds
 from cloudctl.errors import Conflict, PreconditionFailed
 from cloudctl.object_store import containers
 from cloudctl.object_store.listing import after
-from cloudctl.object_store.names import Place
+from cloudctl.object_store.names import MOST_OF_OBJECT, Place
 from cloudctl.object_store.tables import Container, Object
 
 STACK, HISTORY = "X-Versions-Location", "X-History-Location"
 STAMP = re.compile(r"\d{10}\.\d{5}", re.ASCII)
+LENGTH_OF_STAMP = 16
 DELETED = "application/x-deleted;swift_versions_deleted=1"
 
 
@@ -48,7 +49,11 @@ def prefix(name: str) -> str:
 
 
 def version_name(conn: Connection, container: Container, name: str, when: datetime) -> str:
-    """A unique name: of two versions at the same time, the later one gets a slightly later time."""
+    """A unique name: of two versions at the same time, the later one gets a slightly later time. Raises
+    PreconditionFailed if it is longer than the name of an object may be: nobody could read or remove the version.
+    """
+    if len(prefix(name).encode()) + LENGTH_OF_STAMP > MOST_OF_OBJECT:
+        raise PreconditionFailed("The name of the object is too long to keep old versions of it.")
     newest = latest(conn, container, name)
     at = f"{prefix(name)}{seconds(when):016.5f}"
     if newest is None or newest.name < at:

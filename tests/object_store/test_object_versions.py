@@ -233,6 +233,22 @@ def test_a_place_of_old_versions_is_percent_encoded(mine: Account) -> None:
     assert mine.post("c", X_Versions_Location="a%00").status == 412
 
 
+@pytest.mark.parametrize("header", ["X_Versions_Location", "X_History_Location"])
+def test_no_old_version_gets_a_name_that_no_object_may_have(mine: Account, header: str) -> None:
+    mine.put("old")
+    mine.put("c", **{header: "old"})
+    longest, longer = "x" * 1004, "é" * 503
+    for name in (longest, longer):
+        mine.put(f"c/{name}", b"one")
+    assert mine.ask("PUT", f"c/{longest}", body=b"two").status == 201
+    assert mine.ask("PUT", f"c/{longer}", body=b"two").status == 412
+    assert mine.get(f"c/{longer}").body == b"one"
+    (kept,) = mine.names("old")
+    assert len(kept) == 1024 and mine.delete(f"old/{kept}").status == 204
+    mine.post("c", **{f"X_Remove_{header[2:]}": "x"})
+    assert mine.delete(f"c/{longer}").status == 204
+
+
 def test_what_is_wrong_with_a_request_is_told_in_words(mine: Account) -> None:
     mine.put("c")
     refused = mine.ask("PUT", "c/o", X_Delete_At="soon")
