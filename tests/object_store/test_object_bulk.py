@@ -99,3 +99,19 @@ def test_who_may_write_to_a_container_sends_lists_of_what_is_in_it(mine: Account
     sent = Account(alt, mine.project_id).ask("DELETE", "c/x", "bulk-delete", body=b"/c/a\n/d/a\n", **JSON).json()
     assert (sent["Number Deleted"], sent["Errors"]) == (1, [["/d/a", "403 Forbidden"]])
     assert (mine.names("c"), mine.names("d")) == ([], ["a"])
+
+
+def test_a_list_deletes_as_single_deletions_do(mine: Account) -> None:
+    mine.put("old")
+    mine.put("kept", X_Versions_Enabled="true")
+    mine.put("history", X_History_Location="old")
+    body = b"/kept/none\n/history/none\n"
+    said = mine.ask("POST", "", "bulk-delete", body=body, Content_Type="text/plain", **JSON).json()
+    assert (said["Number Deleted"], said["Number Not Found"]) == (0, 2)
+    assert len(mine.get("kept", "versions").json()) == len(mine.names("old")) == 1  # the markers
+    mine.post("kept", X_Versions_Enabled="false")
+    mine.put("kept/o", b"data")
+    body = b"/kept/o\n/kept/o\n"
+    said = mine.ask("POST", "", "bulk-delete", body=body, Content_Type="text/plain", **JSON).json()
+    assert (said["Number Deleted"], said["Number Not Found"]) == (1, 1)
+    assert [each["name"] for each in mine.get("kept", "versions").json()] == ["none"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from typing import IO
 
 from attrs import frozen
@@ -72,11 +73,8 @@ class Bulk:
         with outcome.of(path):
             where = place.inside(path)
             await self.door.enter(call, where, acl_header=acl.WRITE if where.name else "", rule=_rule(where))
-            if where.name:
-                await self.intake.change(objects.remove, where, call.now)
-            else:
-                await self.intake.change(removal.remove, where, call.now)
-            outcome.deleted += 1
+            remove = partial(objects.remove, marks=False) if where.name else removal.remove
+            outcome.count(await self.intake.change(remove, where, call.now))
 
     # -- archives
 

@@ -13,6 +13,7 @@ from attrs import define, field
 
 from cloudctl.errors import CloudError, NotFound
 from cloudctl.object_store.api.listings import JSON, PLAIN, TEXT_XML, XML
+from cloudctl.object_store.objects import Done
 from cloudctl.rest.accept import preferred
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.faults import reason
@@ -76,6 +77,13 @@ class Outcome:
                 self.wrong.append((quote(path, errors="surrogateescape"), status_of(error)))
         except CloudError as error:
             self.wrong.append((quote(path, errors="surrogateescape"), status_of(error)))
+
+    def count(self, done: Done) -> None:
+        """Count a deletion. One of nothing may have left a marker all the same."""
+        if done.was_there:
+            self.deleted += 1
+        else:
+            self.missing += 1
 
     def reply(self, call: Call) -> Reply:
         done: dict[str, Any] = {"Number Deleted": self.deleted, "Number Not Found": self.missing}

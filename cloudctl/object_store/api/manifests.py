@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 
 import orjson
 from attrs import evolve, frozen
@@ -110,8 +111,7 @@ class Manifests:
     async def _delete(self, call: Call, place: Place, outcome: bulk_answers.Outcome) -> None:
         with outcome.of(f"/{place.container}/{place.name}"):
             await self.reader.door.enter(call, place, acl_header=acl.WRITE, method="DELETE")
-            await self.intake.change(objects.remove, place, call.now)
-            outcome.deleted += 1
+            outcome.count(await self.intake.change(partial(objects.remove, marks=False), place, call.now))
 
 
 def _get(conn: Connection, place: Place, call: Call) -> Object:
