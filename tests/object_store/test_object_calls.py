@@ -297,6 +297,17 @@ def test_a_body_without_a_length(o: Account, demo: Client) -> None:
     assert raw.startswith(b"HTTP/1.1 411 ")
 
 
+@pytest.mark.parametrize("header", ["X-Symlink-Target", "X-Copy-From"])
+@pytest.mark.parametrize(("chunk", "status"), [(b"4\r\ndata\r\n", 400), (b"", 201)])
+def test_a_link_and_a_copy_take_no_data_in_chunks_either(o: Account, header: str, chunk: bytes, status: int) -> None:
+    from cloudctl.testing.http import exchange
+
+    head = f"PUT {o.url}/c/x HTTP/1.1\r\nHost: x\r\nX-Auth-Token: {o.client.token}\r\n{header}: c/o\r\n"
+    raw = exchange(o.client.cloud.site, f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + chunk + b"0\r\n\r\n")
+    assert raw.startswith(f"HTTP/1.1 {status} ".encode())
+    assert o.get("c/x").status == (404 if chunk else 200)
+
+
 @pytest.mark.parametrize("path", ["", "c"])
 def test_what_is_said_of_nothing_has_no_length(mine: Account, path: str) -> None:
     mine.put("c")

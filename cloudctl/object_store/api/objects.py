@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import Any
 
@@ -43,6 +44,12 @@ def length_of(call: Call) -> int:
     return int(length) if length and length.isdecimal() else 0
 
 
+def check_no_data(call: Call, kind: str) -> None:
+    """That there is a body shows only once it has come if it comes in chunks. Raises LengthRequired, Invalid."""
+    if length_of(call) or (not call.arriving and call.content.seek(0, os.SEEK_END)):
+        raise Invalid(f"{kind} requests require a zero byte body")
+
+
 def content_type(call: Call, name: str) -> str:
     given = call.header("content-type")
     if not given or headers.is_true(call.header("X-Detect-Content-Type")):
@@ -56,8 +63,7 @@ def new_object(call: Call, place: Place) -> NewObject:
     target = call.header(links.TARGET)
     if target is not None:
         kept |= symlinks.wanted(call, place, target)
-        if length_of(call):
-            raise Invalid("Symlink requests require a zero byte body")
+        check_no_data(call, "Symlink")
     none = call.header("if-none-match")
     if none is not None and none.strip() != "*":
         raise Invalid("If-None-Match only supports *")
@@ -192,8 +198,7 @@ class Objects:
         entered = await self._may_write(call, place)
         source = call.header(COPY_FROM)
         if source is not None:
-            if length_of(call):
-                raise Invalid("Copy requests require a zero byte body")
+            check_no_data(call, "Copy")
             return await self.copying.copy(call, source, call.header("X-Copy-From-Account") or account, place)
         if version := version_of(call, entered):
             return await self._restore(call, place, version)
@@ -212,8 +217,7 @@ class Objects:
             raise objects.not_found()  # ids look like this elsewhere
         if version == numbered.NULL or not numbered.is_id(version):
             raise Invalid("Invalid version parameter")
-        if length_of(call):
-            raise Invalid("PUT version-id requests require a zero byte body")
+        check_no_data(call, "PUT version-id")
         await self.intake.change(objects.restore, place, version, call.now)
         return Reply(None, 201, ((VERSION_ID, version), HTML_TYPE))
 
