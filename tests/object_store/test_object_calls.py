@@ -129,6 +129,13 @@ def test_objects_expire(o: Account, cloud: MemoryCloud) -> None:
     assert files(cloud) == set()
 
 
+def test_a_copy_expires_as_its_source_does_unless_it_starts_afresh(o: Account) -> None:
+    o.put("c/o", DATA, X_Delete_At="4102444800")
+    for fresh, shown in (("false", "4102444800"), ("true", None)):
+        assert o.ask("COPY", "c/o", Destination="c/copy", X_Fresh_Metadata=fresh).status == 201
+        assert o.head("c/copy").headers["X-Delete-At"] == shown
+
+
 @pytest.mark.parametrize(
     ("header", "value", "status", "shown"),
     [

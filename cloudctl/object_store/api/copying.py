@@ -116,7 +116,8 @@ class Copying:
 
     def _new(self, call: Call, found: Found, own: bool) -> NewObject:
         record, given = found.object, headers.of_object(call)
-        kept = {} if headers.is_true(call.header("X-Fresh-Metadata")) else dict(record.headers)
+        is_fresh = headers.is_true(call.header("X-Fresh-Metadata"))
+        kept = {} if is_fresh else dict(record.headers)
         if own:
             kept |= {name: value for name, value in record.headers.items() if name in LEADS_ELSEWHERE}
         else:
@@ -126,7 +127,7 @@ class Copying:
         return NewObject(
             content_type=call.header("content-type") or record.content_type,
             headers=kept,
-            delete_at=headers.delete_at(call) or record.delete_at,
+            delete_at=headers.delete_at(call) or (None if is_fresh else record.delete_at),
             large_size=record.large_size if own else None,
             large_etag=record.large_etag if own else None,
         )
