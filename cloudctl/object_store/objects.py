@@ -100,7 +100,7 @@ def guessed_type(name: str) -> str:
     return mimetypes.guess_type(name)[0] or "application/octet-stream"
 
 
-def is_expired(found: Object, now: datetime) -> bool:
+def is_expired(found: Object | Version, now: datetime) -> bool:
     return found.delete_at is not None and found.delete_at <= seconds(now)
 
 
@@ -308,12 +308,12 @@ def _remove_into_history(conn: Connection, container: Container, name: str, was_
 
 
 def find_version(conn: Connection, container: Container, name: str, version: str, now: datetime) -> Object | Version:
-    """The version with this id, current or old. Raises NotFound."""
+    """The version with this id, current or old. Raises NotFound, also for one that has expired."""
     found = conn.execute(_named, {"container": container.id, "name": name}).first()
     if found is not None and (found.version or numbered.NULL) == version and not is_expired(found, now):
         return found
     old = numbered.find(conn, container, name, version)
-    if old is None:
+    if old is None or is_expired(old, now):
         raise not_found()
     return old
 
@@ -352,13 +352,15 @@ def _check_tag(found: Object | Version, only_if_tag: str) -> None:
 
 
 def restore(conn: Connection, place: Place, version: str, now: datetime) -> Done:
-    """Make the old version with this id the object again, keeping its id. Raises NotFound, also for a marker."""
+    """Make the old version with this id the object again, keeping its id. Raises NotFound, also for a marker, and for
+    one that has expired: as the object it would be removed for good.
+    """
     container = containers.get(conn, place, lock=True)
     found = find(conn, container, place.name, now, lock=True)
     if found is not None and found.version == version:
         return Done(version=version)
     old = numbered.find(conn, container, place.name, version)
-    if old is None or old.is_marker:
+    if old is None or old.is_marker or is_expired(old, now):
         raise not_found()
     freed: list[str] = []
     if found is not None:

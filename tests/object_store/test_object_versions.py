@@ -154,6 +154,17 @@ def test_a_version_is_copied_by_its_id(o: Account) -> None:
     assert o.ask("COPY", "c/v", f"version-id={marker}", Destination="c/copy").status == 404
 
 
+def test_an_old_version_that_has_expired_is_not_brought_back_only_to_be_lost(o: Account, cloud: MemoryCloud) -> None:
+    first = str(o.put("c/o", b"one", X_Delete_After="100").headers["X-Object-Version-Id"])
+    o.put("c/o", b"two")
+    cloud.advance(101)
+    assert o.ask("PUT", "c/o", f"version-id={first}").status == 404
+    assert o.ask("COPY", "c/o", f"version-id={first}", Destination="c/p").status == 404
+    cloud.advance(60)
+    assert o.get("c/o").body == b"two"
+    assert first in [version for _, version, _ in listed(o)]
+
+
 def test_versions_are_not_copied_by_others(o: Account, alt: Client) -> None:
     o.post("c", X_Container_Read="*:*", X_Container_Write="*:*")
     old = o.put("c/v", b"old").headers["X-Object-Version-Id"]
