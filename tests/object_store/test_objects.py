@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
+import pytest
+
 from cloudctl.testing.cloud import MemoryCloud
 from tests.object_store.asking import ROOT, Account
 
@@ -51,3 +53,15 @@ def test_paths_that_are_none(cloud: MemoryCloud, mine: Account) -> None:
     assert client.put(f"{mine.url}/c/{'x' * 1025}", body=b"").status == 400
     assert client.put(f"{mine.url}/{'x' * 257}", body=b"").status == 400
     assert client.request("PATCH", f"{mine.url}/c/o").status == 405
+
+
+@pytest.mark.parametrize("value", ["a\x01b", "a\x7f"])
+def test_nothing_is_kept_that_no_header_of_an_answer_can_hold(mine: Account, value: str) -> None:
+    mine.holding("c", "o")
+    for path, name in (("", "X-Account-Meta-A"), ("c", "X-Container-Meta-A"), ("c", "X-Container-Read"),
+                       ("c/o", "X-Object-Meta-A"), ("c/o", "Content-Type"), ("c/o", "Content-Encoding")):  # fmt: skip
+        assert mine.post(path, **{name: value}).status == 400, name
+        assert mine.head(path).headers[name] != value
+    assert mine.ask("PUT", "d", X_Container_Meta_A=value).status == 400
+    assert mine.ask("PUT", "c/p", X_Object_Meta_A=value).status == 400
+    assert (mine.names(), mine.names("c")) == (["c"], ["o"])

@@ -58,7 +58,7 @@ def sent(call: Call) -> Iterator[tuple[str, str]]:
 
 
 def changes(call: Call, prefix: str) -> dict[str, str | None]:
-    """The headers to set on an account or a container; None: to remove."""
+    """The headers to set on an account or a container; None: to remove. Raises Invalid."""
     found: dict[str, str | None] = {}
     removing = prefix.replace("X-", "X-Remove-", 1)
     for name, value in sent(call):
@@ -66,7 +66,13 @@ def changes(call: Call, prefix: str) -> dict[str, str | None]:
             found[prefix + name[len(removing) :]] = None
         elif name.startswith(prefix):
             found[name] = value or None
+    _check(found)
     return found
+
+
+def _check(given: Mapping[str, str | None]) -> None:
+    """Raises Invalid for what no answer could contain."""
+    metadata.check_headers({name: value for name, value in given.items() if value is not None})
 
 
 def container_changes(call: Call) -> dict[str, str | None]:
@@ -81,6 +87,7 @@ def container_changes(call: Call) -> dict[str, str | None]:
         header = f"{metadata.CONTAINER}Quota-{name}"
         if (quota := found.get(header)) is not None and not (quota.isascii() and quota.isdecimal()):
             raise Invalid(f"Invalid {name.lower()} quota.")
+    _check(found)
     return found | _versioning(call) | _numbered(call)
 
 
@@ -115,6 +122,7 @@ def _numbered(call: Call) -> dict[str, str | None]:
 def of_object(call: Call) -> dict[str, str]:
     """The headers of an object that are stored. Raises Invalid."""
     found = {name: value for name, value in sent(call) if name.startswith(metadata.OBJECT) or name in OF_OBJECTS}
+    metadata.check_headers(found)
     metadata.check(found, metadata.OBJECT)
     manifest = found.get("X-Object-Manifest")
     if manifest is not None:

@@ -244,10 +244,11 @@ class Objects:
         if is_form(call):
             return await self.forms.take(call, place)
         await self.reader.door.enter(call, place, acl_header=acl.WRITE, method="POST")
-        kept, at = headers.of_object(call), headers.delete_at(call)
+        kept, at, kind = headers.of_object(call), headers.delete_at(call), call.header("content-type")
+        metadata.check_headers({"Content-Type": kind or ""})
         if call.header(links.TARGET) is not None:
             raise Invalid("A PUT request is required to set a symlink target")
-        stays = await self.intake.db.run(_update, place, kept, at, call.header("content-type"), call)
+        stays = await self.intake.db.run(_update, place, kept, at, kind, call)
         if (target := links.target_of(place, stays)) is None:
             return Reply(None, 202, (HTML_TYPE,))
         # The link has the new headers, and the client may go on to its target.
