@@ -18,7 +18,7 @@ from cloudctl.object_store.containers import TOTALS, Usage
 from cloudctl.object_store.tables import Container, Object
 
 MOST = 10_000
-LAST = chr(0x10FFFF)
+FIRST, LAST = chr(1), chr(0x10FFFF)
 
 # An object, or a text that stands for all names with this prefix.
 Entry = Object | str
@@ -106,7 +106,7 @@ def page(wanted: Wanted, read: Callable[[_Bounds, int], Sequence[R]]) -> list[R 
             else:
                 if not wanted.flat and folder != wanted.marker:
                     found.append(folder)
-                within = _past_all(within, folder, wanted.reverse)
+                within = _past_all(within, folder, wanted)
                 # The next ones may all be in the same folder.
                 most = 2
                 break
@@ -133,9 +133,10 @@ def _past(within: _Bounds, name: str, reverse: bool) -> _Bounds:
     return evolve(within, most=name) if reverse else evolve(within, least=name, includes_least=False)
 
 
-def _past_all(within: _Bounds, prefix: str, reverse: bool) -> _Bounds:
-    if reverse:
-        return evolve(within, most=prefix)
+def _past_all(within: _Bounds, prefix: str, wanted: Wanted) -> _Bounds:
+    if wanted.reverse:
+        # A name that ends there is shown by itself if folders are not shown.
+        return evolve(within, most=prefix + FIRST if wanted.flat else prefix)
     return evolve(within, least=after(prefix) or LAST * 1024, includes_least=True)
 
 

@@ -59,6 +59,7 @@ def test_a_path_is_one_level(filled: Account) -> None:
     assert filled.names("c", "path=a") == ["a/b", "a/e"]
     assert filled.names("c", "path=a/b") == ["a/b/c", "a/b/d"]
     assert filled.names("c", "path=") == ["a", "a/", "ab", "b", "é", "\U0010ffff"]
+    assert filled.names("c", "path=&reverse=on") == ["\U0010ffff", "é", "b", "ab", "a/", "a"]
 
 
 def test_forms(filled: Account) -> None:
