@@ -189,7 +189,10 @@ def test_a_signed_upload_may_come_from_its_network(
     assert nobody.ask("PUT", "c/new", query, body=bytes(size)).status == status
 
 
-def form(account: Account, path: str, *, most: int = 100, count: int = 2, key: str = KEY, **files: bytes) -> bytes:
+def form(
+    account: Account, path: str, *, most: int = 100, count: int = 2, key: str = KEY, says: str = "", **files: bytes
+) -> bytes:
+    """`says`: a field that is not signed, as name=value."""
     expires = int(account.client.cloud.clock.seconds() + 100)
     text = f"/v1/AUTH_{account.project_id}/{path}\n\n{most}\n{count}\n{expires}"
     signature = hmac.new(key.encode(), text.encode(), hashlib.sha256).hexdigest()
@@ -200,6 +203,8 @@ def form(account: Account, path: str, *, most: int = 100, count: int = 2, key: s
         "expires": expires,
         "signature": signature,
     }
+    if says:
+        fields |= [says.split("=")]
     parts = [f'Content-Disposition: form-data; name="{k}"\r\n\r\n{v}'.encode() for k, v in fields.items()]
     parts += [
         f'Content-Disposition: form-data; name="f"; filename="{name}"\r\nContent-Type: x/y\r\n\r\n'.encode() + data
@@ -240,6 +245,18 @@ def test_files_of_forms_keep_their_names(shared: Account, nobody: Account) -> No
         body = form(shared, "c/r", z=b"1").replace(b'filename="z"', wrong)
         assert nobody.ask("POST", "c/r", body=body, **FORM).status in (400, 412)
     assert shared.names("c", "prefix=r") == []
+
+
+def test_files_of_forms_expire_later_or_are_refused(shared: Account, nobody: Account, cloud: MemoryCloud) -> None:
+    shared.post(X_Account_Meta_Temp_URL_Key=KEY)
+    shared.put("c/p", b"before")
+    now = int(cloud.clock.seconds())
+    for says in (f"x_delete_at={now}", "x_delete_at=0", "x_delete_after=0", "x_delete_at=soon"):
+        assert nobody.ask("POST", "c", body=form(shared, "c", says=says, p=b"1"), **FORM).status == 400, says
+        assert shared.get("c/p").body == b"before"
+    for says in (f"x_delete_at={now + 9}", "x_delete_after=9"):
+        assert nobody.ask("POST", "c", body=form(shared, "c", says=says, p=b"1"), **FORM).status == 201
+        assert shared.head("c/p").headers["X-Delete-At"] == str(now + 9)
 
 
 def test_the_system_sees_all(shared: Account, cloud: MemoryCloud) -> None:

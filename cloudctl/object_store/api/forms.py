@@ -124,6 +124,9 @@ def _allowed(call: Call, place: Place, fields: Mapping[str, str], keys: list[str
     most_bytes, most_files, at, after = numbers
     if after is not None:
         at = int(seconds(call.now)) + after
+    if at is not None and at <= seconds(call.now):
+        # It would only take away what has the name now.
+        raise Invalid("x_delete_at in past")
     return Allowed(redirect, most_bytes or 0, most_files or 0, at)
 
 
