@@ -154,5 +154,13 @@ def test_errors_have_pages(site: Account, visitor: Account) -> None:
     assert refused.status == 401 and b"<p>no</p>" not in refused.body
 
 
+def test_a_page_for_an_error_is_sent_whole(site: Account, visitor: Account) -> None:
+    site.post("site", X_Container_Meta_Web_Error="error.html")
+    tag = site.put("site/404error.html", b"not here").headers["ETag"]
+    for header, value in (("Range", "bytes=0-2"), ("If-None-Match", str(tag)), ("If-Match", "other")):
+        page = visitor.get("site/none", **{header: value})
+        assert (page.status, page.body, page.headers["Content-Range"]) == (404, b"not here", None)
+
+
 def test_it_is_announced(cloud: MemoryCloud) -> None:
     assert cloud.anonymous().get("/object-store/info").json()["staticweb"] == {}

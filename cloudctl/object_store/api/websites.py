@@ -8,6 +8,7 @@ Reference: object-store.md, A4.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 from html import escape
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -159,10 +160,19 @@ class Websites:
         if not site.errors:
             raise error
         try:
-            reply = await self.read(call, evolve(place, name=f"{error.status}{site.errors}"), method)
+            reply = await self.read(_whole(call), evolve(place, name=f"{error.status}{site.errors}"), method)
         except CloudError:
             raise error from None
         return evolve(reply, status=error.status)
+
+
+def _whole(call: Call) -> Call:
+    """The same call, without the conditions and ranges that are about something else."""
+    made = copy(call)
+    made.headers = call.headers.copy()
+    for name in ("Range", "If-Range", "If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since"):
+        made.headers.removeHeader(name)
+    return made
 
 
 def _path(place: Place) -> str:
