@@ -52,6 +52,19 @@ def test_archives_that_are_none(mine: Account, reader: Client, cloud: MemoryClou
     assert files(cloud) == set()
 
 
+def test_what_is_set_with_an_archive_is_set_on_its_files(mine: Account) -> None:
+    mine.put("c")
+    sent = {"X-Delete-After": "100", "X-Object-Meta-Color": "red", "Content-Type": "application/x-tar"}
+    for wrong in ({"X-Delete-At": "1"}, {"X-Object-Meta-Color": "r" * 257}):
+        assert mine.ask("PUT", "c", "extract-archive=tar", body=archive(a=b"one"), **wrong).status == 400
+    assert mine.names("c") == []
+    mine.ask("PUT", "c", "extract-archive=tar", body=archive(a=b"one"), **sent)
+    told = mine.head("c/a").headers
+    at = int(mine.client.cloud.clock.seconds()) + 100
+    assert (told["X-Delete-At"], told["X-Object-Meta-Color"]) == (str(at), "red")
+    assert told["Content-Type"] == "application/octet-stream"
+
+
 def test_lists(mine: Account) -> None:
     mine.holding("c", "a", "b c", "é")
     body = b"/c/a\nc/b%20c\n\n/c/%C3%A9\n/c/none\n/none\n/c\n"

@@ -8,11 +8,12 @@ from contextlib import closing
 from functools import partial
 from typing import IO
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from cloudctl.db import Connection
 from cloudctl.errors import Invalid, TooLarge
-from cloudctl.object_store import acl, archives, containers, objects, removal
+from cloudctl.object_store import acl, archives, containers, metadata, objects, removal
+from cloudctl.object_store.api import headers
 from cloudctl.object_store.api.bulk_answers import Outcome
 from cloudctl.object_store.api.door import Door
 from cloudctl.object_store.archives import Member
@@ -83,12 +84,13 @@ class Bulk:
         form = call.query.get("extract-archive") or ""
         if form not in archives.FORMATS:
             raise Invalid("Unsupported archive format")
+        like = _like(call)
         outcome = Outcome(created=0)
         made: set[str] = set()
         try:
             with closing(archives.members(call.content, form, self.max_size)) as members:
                 while (member := await self.intake.run(next, members, None)) is not None:
-                    await self._extract(call, place, member, made, outcome)
+                    await self._extract(call, place, member, like, made, outcome)
                     if len(outcome.wrong) >= MOST_FAILED:
                         outcome.status, outcome.body = "400 Bad Request", "Max failures exceeded"
                         break
@@ -98,7 +100,9 @@ class Bulk:
             outcome.status, outcome.body = "400 Bad Request", "Invalid Tar File: No Valid Files"
         return outcome.reply(call)
 
-    async def _extract(self, call: Call, place: Place, member: Member, made: set[str], outcome: Outcome) -> None:
+    async def _extract(
+        self, call: Call, place: Place, member: Member, like: NewObject, made: set[str], outcome: Outcome
+    ) -> None:
         below = "/".join(filter(None, (place.container, place.name.rstrip("/"), member.path)))
         with outcome.of(below):
             where = place.inside(below)
@@ -109,7 +113,7 @@ class Bulk:
             if where.container not in made:
                 await self._container(call, where, made)
             await self.door.enter(call, where, acl_header=acl.WRITE, rule="object_store:objects:create")
-            new = NewObject(content_type=objects.guessed_type(where.name))
+            new = evolve(like, content_type=objects.guessed_type(where.name))
             await self.intake.write(where, member.chunks(), new, call.now)
             assert outcome.created is not None
             outcome.created += 1
@@ -121,6 +125,12 @@ class Bulk:
             await self.door.enter(call, where, rule="object_store:containers:create")
             await self.intake.db.run(containers.put, where, {}, call.now)
         made.add(where.container)
+
+
+def _like(call: Call) -> NewObject:
+    """What is set on each file of an archive. Raises Invalid."""
+    said = {name: value for name, value in headers.of_object(call).items() if name.startswith(metadata.OBJECT)}
+    return NewObject(headers=said, delete_at=headers.delete_at(call))
 
 
 def _lacks(conn: Connection, place: Place) -> bool:
