@@ -65,6 +65,13 @@ def test_what_is_set_with_an_archive_is_set_on_its_files(mine: Account) -> None:
     assert told["Content-Type"] == "application/octet-stream"
 
 
+def test_files_that_find_no_room_are_files(mine: Account) -> None:
+    mine.put("c", X_Container_Meta_Quota_Count="0")
+    said = mine.ask("PUT", "c", "extract-archive=tar", body=archive(a=b"one"), **JSON).json()
+    assert (said["Response Status"], said["Response Body"]) == ("400 Bad Request", "")
+    assert said["Errors"] == [["c/a", "413 Request Entity Too Large"]]
+
+
 def test_lists(mine: Account) -> None:
     mine.holding("c", "a", "b c", "é")
     body = b"/c/a\nc/b%20c\n\n/c/%C3%A9\n/c/none\n/none\n/c\n"

@@ -96,7 +96,7 @@ class Bulk:
                         break
         except Invalid as error:
             outcome.status, outcome.body = "400 Bad Request", error.message
-        if not outcome.created and not outcome.status:
+        if not (outcome.created or outcome.wrong or outcome.status):
             outcome.status, outcome.body = "400 Bad Request", "Invalid Tar File: No Valid Files"
         return outcome.reply(call)
 
