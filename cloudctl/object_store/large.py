@@ -37,7 +37,7 @@ LARGEST = 2**63 - 1  # bytes
 RANGE = re.compile(r"(\d{0,19})-(\d{0,19})", re.ASCII)
 KEYS = frozenset({"path", "etag", "size_bytes", "range", "data"})
 
-MayRead = Callable[[Container], bool]
+MayRead = Callable[[Connection, Container], bool]
 
 
 @frozen
@@ -108,7 +108,7 @@ def dynamic(conn: Connection, store: ObjectStore, place: Place, now: datetime, m
     container = containers.find(conn, place)
     if container is None:
         return Data(0, f'"{tag(())}"', ())
-    if not may_read(container):
+    if not may_read(conn, container):
         raise Forbidden("A segment may not be read.")
     found = listing.of_objects(conn, container, Wanted(limit=MOST_PIECES + 1, prefix=place.name), now)
     if len(found) > MOST_PIECES:

@@ -42,7 +42,7 @@ def check(found: Object | Version, etag: str, *, is_link: bool) -> None:
 
 
 def followed(
-    conn: Connection, place: Place, may_read: Callable[[Container], bool], now: datetime
+    conn: Connection, place: Place, may_read: Callable[[Connection, Container], bool], now: datetime
 ) -> tuple[Place, Object] | None:
     """The object at `place`, or the one that links there lead to; None if there is none.
 
@@ -54,7 +54,7 @@ def followed(
         container = containers.find(conn, place)
         if container is None:
             return None
-        if not may_read(container):
+        if not may_read(conn, container):
             # Do not reveal whether there is such an object, either.
             raise Forbidden(f"/{place.container[:64]}/{place.name[:64]} may not be read.")
         found = objects.find(conn, container, place.name, now)

@@ -58,6 +58,22 @@ def test_each_level(shared: Account, guest: Account, level: str, what: str) -> N
     assert guest.ask(method, path).status == 403
 
 
+def test_large_objects_are_read_and_made_as_others_are(shared: Account, guest: Account) -> None:
+    shared.post("c", X_Container_Read="")
+    shared.put("parts")
+    shared.put("parts/1", b"one")
+    shared.put("c/dynamic", X_Object_Manifest="parts/1")
+    manifest = json.dumps([{"path": "/parts/1"}]).encode()
+    assert shared.ask("PUT", "c/static", "multipart-manifest=put", body=manifest).status == 201
+    give(shared, guest, "read-only", "{}:somebody-else")
+    assert {guest.get(f"c/{name}").status for name in ("dynamic", "static")} == {403}
+    give(shared, guest, "read-only")
+    assert [guest.get(f"c/{name}").body for name in ("dynamic", "static")] == [b"one", b"one"]
+    give(shared, guest, "read-write")
+    assert guest.ask("PUT", "c/theirs", "multipart-manifest=put", body=manifest).status == 201
+    assert shared.get("c/theirs").body == b"one"
+
+
 def test_who_writes_opens_nothing_to_others(shared: Account, guest: Account) -> None:
     give(shared, guest, "read-write")
     for headers in (

@@ -39,6 +39,17 @@ def _signers(conn: Connection, place: Place) -> tuple[list[str], list[str]]:
     )
 
 
+def _is_open(conn: Connection, call: Call, project_id: str, rule: str) -> bool:
+    """Whether the access list of the account lets the caller in."""
+    if not (call.user_id and project_id):
+        return False
+    text = accounts.headers(conn, project_id).get(account_acl.HEADER)
+    if not text:
+        return False
+    sent = frozenset(name.decode("latin-1").lower() for name, _ in call.headers.getAllRawHeaders())
+    return account_acl.parse(text).admits(call.caller, project_id, rule, sent)
+
+
 @frozen
 class Door:
     db: Database
@@ -86,21 +97,11 @@ class Door:
             return Entered(False, container, signed)
         if call.may(rule, project_id=place.project_id):
             return Entered(True, container)
-        if await self._is_open(call, place, rule):
+        if bool(call.user_id) and await self.db.read(_is_open, call, place.project_id, rule):
             return Entered(False, container)
         if container is not None and acl_header and self.admits(call, container, acl_header, listing=listing):
             return Entered(False, container)
         raise refusal(call)
-
-    async def _is_open(self, call: Call, place: Place, rule: str) -> bool:
-        """Whether the access list of the account lets the caller in."""
-        if not (call.user_id and place.project_id):
-            return False
-        text = (await self.db.read(accounts.headers, place.project_id)).get(account_acl.HEADER)
-        if not text:
-            return False
-        sent = frozenset(name.decode("latin-1").lower() for name, _ in call.headers.getAllRawHeaders())
-        return account_acl.parse(text).admits(call.caller, place.project_id, rule, sent)
 
     def admits(self, call: Call, container: Container, acl_header: str = acl.READ, *, listing: bool = False) -> bool:
         """Whether the container's list lets the caller in."""
@@ -111,9 +112,17 @@ class Door:
 
     def reading(self, call: Call, place: Place, signed: temp_url.Signed | None = None) -> MayRead:
         """Whether the caller may read parts of the object at `place` that are in a given container."""
+        opened: dict[str, bool] = {}  # accounts, which many segments have in common
 
-        def may_read(container: Container) -> bool:
+        def is_open(conn: Connection, project_id: str) -> bool:
+            if project_id not in opened:
+                opened[project_id] = _is_open(conn, call, project_id, SHOW)
+            return opened[project_id]
+
+        def may_read(conn: Connection, container: Container) -> bool:
             if call.may(SHOW, project_id=container.project_id) or self.admits(call, container):
+                return True
+            if is_open(conn, container.project_id):
                 return True
             if signed is None or container.project_id != place.project_id:
                 return False
