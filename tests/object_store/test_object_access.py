@@ -55,6 +55,17 @@ def test_readers_read(shared: Account, reader: Client) -> None:
     assert rita.head("c").headers["X-Container-Read"] is None
 
 
+def test_who_reads_copies_to_where_he_may_write(shared: Account, reader: Client, alt: Client) -> None:
+    rita, theirs = Account(reader, shared.project_id), Account(alt)
+    to = {"Destination": "theirs/copy", "Destination-Account": f"AUTH_{theirs.project_id}"}
+    theirs.put("theirs")
+    assert rita.ask("COPY", "c/o", **to).status == 403
+    theirs.post("theirs", X_Container_Write=f"{shared.project_id}:*")
+    assert rita.ask("COPY", "c/o", **to).status == 201
+    assert theirs.get("theirs/copy").body == b"data"
+    assert rita.ask("COPY", "c/o", Destination="c/copy").status == 403
+
+
 def test_the_public_reads(shared: Account, nobody: Account, stranger: Account) -> None:
     shared.post("c", X_Container_Read=".r:*,.r:-bad.example.com")
     for account in (nobody, stranger):
