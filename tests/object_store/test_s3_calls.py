@@ -390,6 +390,9 @@ def test_names_are_whatever_bytes_they_are(s3: S3, mine: Account) -> None:
         assert mine.get(f"bucket/{name}").body == name.encode()
     assert code(s3.ask("PUT", f"bucket/{'x' * 5000}", body=b"x")) == (400, "KeyTooLongError")
     assert code(s3.ask("PUT", "bucket/a\0b", body=b"x")) == (400, "InvalidURI")
+    for path in ("%ff:bucket", "%ed%a0%80:bucket/o", "p%00:bucket"):
+        assert code(s3.cloud.anonymous().get(f"/s3/{path}")) == (400, "InvalidURI"), path
+        assert code(s3.ask("PUT", "bucket/copy", x_amz_copy_source=f"{path}/o")) == (400, "InvalidURI"), path
     assert s3.ask("DELETE", "bucket/..").status == 204
     listed = s3.names("bucket", "encoding-type=url")
     assert "%01%1F" in listed and ".." not in listed

@@ -158,7 +158,7 @@ class S3Door:
         if not project or call.header(owner) not in (None, project):
             raise error("AccessDenied")
         try:
-            check_text(name + key)
+            check_text(bucket + key)
         except PreconditionFailed:
             raise error("InvalidURI", "Couldn't parse the specified URI.") from None
         if len(key.encode()) > MOST_OF_OBJECT:
