@@ -207,6 +207,17 @@ def test_copies(s3: S3, cloud: MemoryCloud) -> None:
     assert code(s3.ask("PUT", "bucket/x", x_amz_copy_source="none/o")) == (404, "NoSuchBucket")
 
 
+def test_a_copy_of_a_dynamic_large_object_stays_when_its_segments_go(s3: S3, mine: Account) -> None:
+    mine.put("bucket/parts/1", b"one, ")
+    mine.put("bucket/parts/2", b"two")
+    mine.put("bucket/whole", X_Object_Manifest="bucket/parts/")
+    copied = bare(s3.put("bucket/copy", x_amz_copy_source="bucket/whole"))
+    mine.delete("bucket/parts/1")
+    answer = s3.get("bucket/copy")
+    assert answer.body == b"one, two"
+    assert answer.headers["ETag"] == copied.findtext("ETag")
+
+
 def test_checksums(s3: S3, cloud: MemoryCloud) -> None:
     told = s3.put("bucket/o", DATA, x_amz_checksum_crc32=crc32(DATA), x_amz_sdk_checksum_algorithm="CRC32")
     assert told.headers["x-amz-checksum-crc32"] == crc32(DATA)

@@ -10,7 +10,7 @@ from cloudctl.db import Connection
 from cloudctl.errors import CloudError, NotFound
 from cloudctl.object_store import containers, metadata, numbered, objects, parts
 from cloudctl.object_store.api import conditions
-from cloudctl.object_store.api.copying import Copying
+from cloudctl.object_store.api.copying import LEADS_ELSEWHERE, Copying
 from cloudctl.object_store.api.headers import Headers
 from cloudctl.object_store.api.reading import Found, Reader
 from cloudctl.object_store.api.s3 import acls, checksums, headers, listings, xml
@@ -250,7 +250,9 @@ class Objects:
     def _copied(self, call: Call, found: Found, replaced: bool) -> NewObject:
         """What a copy makes, without its data."""
         new, was = headers.new_object(call), found.object.headers
-        kept = dict(new.headers if replaced else was)
+        told = new.headers if replaced else was
+        # The data is copied, not what leads to it.
+        kept = {name: value for name, value in told.items() if name not in LEADS_ELSEWHERE}
         tags = (new.headers if _replaces(call, "tagging") else was).get(headers.TAGGING)
         kept.pop(headers.TAGGING, None)
         kept |= {headers.TAGGING: tags} if tags else {}
