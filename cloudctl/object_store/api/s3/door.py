@@ -249,11 +249,18 @@ class S3Door:
         return place, await self.enter(call, place, acl.READ, rule=SHOW, action=action, version=source.version)
 
     async def write(
-        self, call: Call, bucket: str, key: str, *, action: str = "s3:PutObject", version: str = "", given: str = ""
+        self,
+        call: Call,
+        bucket: str,
+        key: str,
+        *,
+        action: str = "s3:PutObject",
+        version: str = "",
+        given: str | None = None,
     ) -> tuple[Place, Container]:
         """`given`: the tags of the object, as a query; by default those in the header."""
         place = self.place(call, bucket, key)
-        given = given or call.header("x-amz-tagging") or ""
+        given = call.header("x-amz-tagging") or "" if given is None else given
         return place, await self.enter(call, place, acl.WRITE, action=action, version=version, given=given)
 
     async def many(self, call: Call, bucket: str) -> tuple[Place, Container, bool]:
