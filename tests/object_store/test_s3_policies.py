@@ -314,6 +314,9 @@ def test_tags_that_a_request_gives_decide_whether_it_may(s3: S3) -> None:
     assert code(s3.ask("PUT", "bucket/new", "tagging", body=TAGS.format("team", "b").encode())) == (403, "AccessDenied")
     assert code(s3.ask("PUT", "bucket/new", "tagging", body=b"<x/>")) == (403, "AccessDenied")
     assert s3.ask("PUT", "bucket/new", "tagging", body=TAGS.format("team", "a").encode()).status == 200
+    copy = {"x_amz_copy_source": "bucket/new", "x_amz_tagging": "team=a"}
+    assert code(s3.ask("PUT", "bucket/copy", body=b"", **copy)) == (403, "AccessDenied")
+    assert s3.ask("PUT", "bucket/copy", body=b"", **copy, x_amz_tagging_directive="REPLACE").status == 200
     none = b"<Tagging><TagSet/></Tagging>"
     assert code(s3.ask("PUT", "bucket/new", "tagging", body=none, x_amz_tagging="team=a")) == (403, "AccessDenied")
 

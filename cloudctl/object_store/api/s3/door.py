@@ -109,6 +109,14 @@ def _given(tags: str) -> dict[str, str]:
     return {f"{GIVEN_TAG}{key}": value for key, value in parse_qsl(tags, keep_blank_values=True)}
 
 
+def _tags_in_header(call: Call) -> str:
+    """As a query. A copy has the tags of its source, whatever the header says, unless it replaces them."""
+    is_copied = call.header("x-amz-copy-source") is not None
+    if is_copied and (call.header("x-amz-tagging-directive") or "").upper() != "REPLACE":
+        return ""
+    return call.header("x-amz-tagging") or ""
+
+
 def _existing(conn: Connection, container: Container, name: str, version: str, now: datetime) -> dict[str, str]:
     """The same for the tags that an object has; empty if there is no object."""
     found: Object | Version | None
@@ -260,7 +268,7 @@ class S3Door:
     ) -> tuple[Place, Container]:
         """`given`: the tags of the object, as a query; by default those in the header."""
         place = self.place(call, bucket, key)
-        given = call.header("x-amz-tagging") or "" if given is None else given
+        given = _tags_in_header(call) if given is None else given
         return place, await self.enter(call, place, acl.WRITE, action=action, version=version, given=given)
 
     async def many(self, call: Call, bucket: str) -> tuple[Place, Container, bool]:
