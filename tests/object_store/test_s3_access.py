@@ -11,7 +11,8 @@ import pytest
 from cloudctl.rest.route import Operation
 from cloudctl.testing.cloud import Client, MemoryCloud
 from cloudctl.testing.http import Response
-from tests.object_store.signing import S3, code
+from tests.object_store.asking import Account
+from tests.object_store.signing import S3, bare, code
 
 
 @pytest.fixture
@@ -74,3 +75,27 @@ def test_a_bucket_of_another_owner_than_is_expected_is_refused(s3: S3) -> None:
     assert code(answer) == (403, "AccessDenied")
     assert s3.ask("PUT", "bucket/copy", **copy, x_amz_source_expected_bucket_owner=mine).status == 200
     assert s3.names("bucket") == ["copy", "key", "o"]
+
+
+def test_lists_open_no_versions(s3: S3, cloud: MemoryCloud, alt: Client) -> None:
+    """As with Swift's API: who may write to a bucket cannot remove for good what was there before."""
+    on = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"
+    assert s3.ask("PUT", "bucket", "versioning", body=on).status == 200
+    first = s3.put("bucket/key", b"first").headers["x-amz-version-id"]
+    s3.put("bucket/key", b"second")
+    Account(s3.client).post("bucket", X_Container_Read="*:*", X_Container_Write="*:*")
+    other, bucket = S3(cloud, alt), f"{s3.project_id}:bucket"
+    other.put(f"{bucket}/copy", x_amz_copy_source=f"{bucket}/key")
+    for version in (first, "null"):
+        at = f"versionId={version}"
+        for method in ("GET", "HEAD", "DELETE"):
+            assert refused(other.ask(method, f"{bucket}/key", at)), method
+        for method in ("GET", "PUT", "DELETE"):
+            body = b"<Tagging><TagSet/></Tagging>" if method == "PUT" else b""
+            assert refused(other.ask(method, f"{bucket}/key", f"tagging&{at}", body=body)), method
+        assert refused(other.ask("PUT", f"{bucket}/old", x_amz_copy_source=f"{bucket}/key?{at}"))
+    one = f"<Object><Key>key</Key><VersionId>{first}</VersionId></Object>"
+    both = f"<Delete><Object><Key>copy</Key></Object>{one}</Delete>".encode()
+    answer = bare(other.ask("POST", bucket, "delete", body=both))
+    assert [each.tag for each in answer] == ["Deleted", "Error"]
+    assert s3.get("bucket/key", f"versionId={first}").body == b"first"

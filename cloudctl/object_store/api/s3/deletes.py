@@ -11,7 +11,7 @@ from cloudctl.object_store.api.s3 import xml
 from cloudctl.object_store.api.s3.body import Expected
 from cloudctl.object_store.api.s3.buckets import BUCKET, answered
 from cloudctl.object_store.api.s3.documents import Documents
-from cloudctl.object_store.api.s3.door import S3Door, action_of
+from cloudctl.object_store.api.s3.door import S3Door, action_of, admits
 from cloudctl.object_store.api.s3.faults import USUAL, error
 from cloudctl.object_store.api.s3.xml import element
 from cloudctl.object_store.intake import Intake
@@ -49,17 +49,20 @@ class Deletes:
     )
     async def delete(self, call: Call, bucket: str) -> Reply:
         """Delete up to 1,000 objects or versions of them."""
-        place, container, admitted = await self.door.many(call, bucket)
+        place, container, entered = await self.door.many(call, bucket)
         _check_summed(call)
         root = await self.documents.read(call, "Delete")
         wanted = [_removal(each) for each in root.findall("Object")]
         if not 0 < len(wanted) <= MOST or any(not each.name for each in wanted):
             raise error("MalformedXML", f"Between 1 and {MOST} objects with a key each are expected.")
         present, versions = (
-            self.door.lets_of(call, container, action_of("s3:DeleteObject", version), admitted) for version in ("", "v")
+            self.door.lets_of(
+                call, container, action_of("s3:DeleteObject", version), admits(container, entered, version)
+            )
+            for version in ("", "v")
         )
         may = {each for each in wanted if (versions if each.version else present)(each.name)}
-        if not may and not admitted:
+        if not may and entered is None:
             raise error("AccessDenied")
         short = [each for each in wanted if each in may and len(each.name.encode()) <= MOST_OF_OBJECT]
         gone = await self.intake.change(objects.remove_many, place, short, call.now)

@@ -15,8 +15,8 @@ from cloudctl.db import Connection, Database
 from cloudctl.errors import CloudError, NotFound, PreconditionFailed, Unauthorized
 from cloudctl.identity.signatures import signing_key
 from cloudctl.identity.signers import Signers
-from cloudctl.object_store import acl, bucket_policy, containers, exposure, objects
-from cloudctl.object_store.api.door import SHOW, Door
+from cloudctl.object_store import acl, bucket_policy, containers, exposure, numbered, objects
+from cloudctl.object_store.api.door import SHOW, Door, Entered
 from cloudctl.object_store.api.s3 import signature
 from cloudctl.object_store.api.s3.body import Expected
 from cloudctl.object_store.api.s3.chunks import Signing
@@ -97,6 +97,14 @@ def _request(request: Any) -> Request:
 
 def _parameters(request: Request) -> dict[str, str]:
     return dict(Query.parse(request.query).pairs)
+
+
+def admits(container: Container, entered: Entered | None, version: str) -> bool:
+    """Whether rules or lists let the caller in to this version; empty: the current object.
+
+    As in Swift's API, access lists cover current objects only: versions are for owners.
+    """
+    return entered is not None and (entered.owner or not (version and numbered.is_known(container)))
 
 
 def action_of(action: str, version: str) -> str:
@@ -191,28 +199,28 @@ class S3Door:
         meant; empty: the current one. `given`: the tags that an object gets, as a query. Raises NoSuchBucket,
         AccessDenied.
         """
-        container, admitted = await self._entered(call, place, acl_header, listing, rule)
+        container, entered = await self._entered(call, place, acl_header, listing, rule)
         if container is None:
-            raise error("NoSuchBucket" if admitted else "AccessDenied")
+            raise error("NoSuchBucket" if entered else "AccessDenied")
         tagged = _given(given)
         policy = bucket_policy.of(container) if action else None
         if policy is not None and policy.asks_for_tags(action):
             tagged |= await self.db.read(_existing, container, place.name, version, call.now)
-        if not self.lets(call, container, action, place.name, admitted, tagged):
+        if not self.lets(call, container, action, place.name, admits(container, entered, version), tagged):
             raise error("AccessDenied")
         return container
 
     async def _entered(
         self, call: Call, place: Place, acl_header: str, listing: bool, rule: str | None
-    ) -> tuple[Container | None, bool]:
-        """The bucket, and whether rules or lists let the caller in."""
+    ) -> tuple[Container | None, Entered | None]:
+        """The bucket, and how rules or lists let the caller in; None: they do not."""
         try:
             entered = await self.door.enter(call, place, acl_header=acl_header, listing=listing, rule=rule)
         except CloudError as refused:
             if refused.status in (401, 403):
-                return await self.db.read(containers.find, place) if place.container else None, False
+                return await self.db.read(containers.find, place) if place.container else None, None
             raise
-        return entered.container, True
+        return entered.container, entered
 
     def lets(
         self,
@@ -271,15 +279,15 @@ class S3Door:
         given = _tags_in_header(call) if given is None else given
         return place, await self.enter(call, place, acl.WRITE, action=action, version=version, given=given)
 
-    async def many(self, call: Call, bucket: str) -> tuple[Place, Container, bool]:
-        """For work on many objects, for each of which the policy must be checked (`lets_of`): the bucket, and whether
+    async def many(self, call: Call, bucket: str) -> tuple[Place, Container, Entered | None]:
+        """For work on many objects, for each of which the policy must be checked (`lets_of`): the bucket, and how
         rules or lists let the caller in. Raises NoSuchBucket, AccessDenied.
         """
         place = self.place(call, bucket)
-        container, admitted = await self._entered(call, place, acl.WRITE, False, None)
-        if container is None or not (admitted or bucket_policy.of(container)):
-            raise error("NoSuchBucket" if admitted else "AccessDenied")
-        return place, container, admitted
+        container, entered = await self._entered(call, place, acl.WRITE, False, None)
+        if container is None or not (entered or bucket_policy.of(container)):
+            raise error("NoSuchBucket" if entered else "AccessDenied")
+        return place, container, entered
 
     async def own(self, call: Call, bucket: str) -> tuple[Place, Container]:
         """For what only the owners of a bucket may do."""
