@@ -20,7 +20,7 @@ import orjson
 from attrs import define, field, frozen
 
 from cloudctl.db import Connection
-from cloudctl.errors import Conflict, Forbidden, Invalid, TooLarge
+from cloudctl.errors import Conflict, Forbidden, Invalid, TooLarge, Unavailable
 from cloudctl.object_store import containers, links, listing, parts
 from cloudctl.object_store.listing import Wanted
 from cloudctl.object_store.names import Place
@@ -83,11 +83,17 @@ def of_file(found: Object | Version) -> Data:
     return Data(found.size, found.etag, pieces)
 
 
+class Replaced(Unavailable):
+    """The parts of an object are gone, as it is: it was replaced or deleted after it was read."""
+
+
 def own(conn: Connection, found: Object | Version) -> Data:
-    """Its own data: a file, or parts."""
+    """Its own data: a file, or parts. Raises Replaced."""
     if found.parts_id is None:
         return of_file(found)
     pieces = [Piece(part.size, part.file_id) for part in parts.every_part(conn, found.parts_id) if part.file_id]
+    if sum(piece.length for piece in pieces) != found.size:
+        raise Replaced("The object was replaced or deleted meanwhile; try again.")
     return Data(found.size, found.etag, pieces)
 
 

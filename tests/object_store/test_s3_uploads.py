@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import func, select
 
 from cloudctl.db import Connection
+from cloudctl.object_store.api.reading import Reader
 from cloudctl.object_store.tables import Upload, UploadPart
 from cloudctl.testing.cloud import MemoryCloud
 from tests.object_store.asking import Account, files, rows
@@ -138,6 +139,29 @@ def test_parts_are_copied(s3: S3) -> None:
     assert s3.get("bucket/big").body == b"234"
     wrong = s3.ask("PUT", "bucket/big", query, x_amz_copy_source="bucket/o", x_amz_copy_source_range="bytes=2-10")
     assert code(wrong)[0] in (404, 416)
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_an_object_in_parts_that_is_replaced_while_it_is_read_is_the_old_or_the_new_one(
+    s3: S3, monkeypatch: pytest.MonkeyPatch, gone: bool
+) -> None:
+    data_of = Reader._data
+    for copied in (False, True):
+        upload = begin(s3)
+        body = parts_of({1: put(s3, upload, 1, b"old")})
+        assert s3.ask("POST", "bucket/big", f"uploadId={upload}", body=body).status == 200
+
+        def late(*args: Any) -> Any:
+            monkeypatch.undo()
+            assert s3.ask("DELETE" if gone else "PUT", "bucket/big", body=b"" if gone else b"newer").status < 300
+            return data_of(*args)
+
+        monkeypatch.setattr(Reader, "_data", late)
+        answer = s3.ask("PUT", "bucket/copy", x_amz_copy_source="bucket/big") if copied else s3.get("bucket/big")
+        assert answer.status == (404 if gone else 200)
+        if not gone:
+            assert s3.get("bucket/copy" if copied else "bucket/big").body == b"newer"
+            assert copied or answer.body == b"newer"
 
 
 def test_uploads_that_are_given_up(s3: S3, cloud: MemoryCloud) -> None:

@@ -62,8 +62,32 @@ class Reader:
 
         `version`: the one with this id, which may be a marker; empty: the current object.
 
-        Raises NotFound, Unauthorized, Forbidden, Conflict.
+        Raises NotFound, Unauthorized, Forbidden, Conflict, Unavailable.
         """
+
+        async def look() -> Found:
+            return await self._found(
+                call, place, own=own, link=link, tell=tell, signed=signed, unread=unread, version=version
+            )
+
+        try:
+            return await look()
+        except large.Replaced:
+            # There is another one now, or none.
+            return await look()
+
+    async def _found(
+        self,
+        call: Call,
+        place: Place,
+        *,
+        own: bool,
+        link: bool,
+        tell: bool,
+        signed: Signed | None,
+        unread: bool,
+        version: str,
+    ) -> Found:
         # A signature covers only the object that it was made for, wherever that leads.
         may_read = self.door.reading(call, place, signed)
         found = await self.db.read(_link, call, place, version)
