@@ -20,7 +20,7 @@ from cloudctl.object_store import containers, objects
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.objects import Done, NewObject
 from cloudctl.object_store.store import Content
-from cloudctl.object_store.tables import Object, Upload, UploadPart
+from cloudctl.object_store.tables import Container, Object, Upload, UploadPart
 
 MOST_PARTS = 10_000
 LEAST_SIZE = 5 * 2**20  # bytes, of each but the last
@@ -84,6 +84,16 @@ def get(conn: Connection, place: Place, upload_id: str, *, lock: bool = False) -
     return found
 
 
+def _turn(conn: Connection, place: Place) -> Container:
+    """The container, locked: others may be completing this upload, too, storing what counts towards its quota, or
+    removing it with its uploads. Raises NotFound.
+    """
+    found = containers.find(conn, place, lock=True)
+    if found is None:
+        raise _unknown()
+    return found
+
+
 def list_parts(conn: Connection, upload_id: str, after: int, most: int) -> Sequence[UploadPart]:
     return conn.execute(_parts.where(UploadPart.number > after).limit(most), {"id": upload_id}).all()
 
@@ -107,9 +117,8 @@ class Putting:
 
     def __call__(self, conn: Connection, place: Place, new: NewObject, now: datetime) -> Done:
         """Raises NotFound, TooLarge."""
+        container = _turn(conn, place)
         get(conn, place, self.upload_id, lock=True)
-        # Parts of other uploads, and objects, were counted before or wait.
-        container = containers.get(conn, place, lock=True)
         objects.check_room(conn, container, new.content.size, lock=True)
         named = {"id": self.upload_id, "number": self.number}
         before = conn.execute(_part, named).first()
@@ -143,6 +152,7 @@ def complete(
 
     Raises NotFound, Invalid, TooLarge, and what `said` raises.
     """
+    _turn(conn, place)
     if (before := completed(conn, place, upload_id, now)) is not None:
         return _again(conn, before, wanted)
     upload = get(conn, place, upload_id, lock=True)

@@ -11,15 +11,17 @@ from attrs import evolve
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.errors import Unavailable
-from cloudctl.object_store import accounts, containers, numbered, objects, orphans, sweep
+from cloudctl.object_store import accounts, containers, numbered, objects, orphans, parts, removal, sweep
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.objects import NewObject
+from cloudctl.object_store.parts import Putting, Wanted
 from cloudctl.object_store.store import Content
 from tests.meanwhile import Others, others
 
 NOW = utc(1_800_000_000)
 SOURCE, TARGET = Place("p", "one", "source"), Place("p", "other", "target")
 NEW = NewObject(Content("file", 3, "e" * 32))
+PART = Content("part", 3, "a" * 32)
 
 
 @pytest.fixture
@@ -96,3 +98,51 @@ def test_a_version_that_becomes_the_object_meanwhile_keeps_its_file(
     assert run(True, look)
     monkeypatch.undo()
     assert len(meanwhile.results) == 1
+
+
+UPLOAD = evolve(SOURCE, name="in parts")
+
+
+def begun(meanwhile: Others) -> str:
+    """An upload with a part."""
+    upload_id: str = meanwhile.db.transact(False, parts.begin, UPLOAD, NewObject(), NOW)
+    meanwhile.db.transact(False, Putting(upload_id, 1), UPLOAD, evolve(NEW, content=PART), NOW)
+    return upload_id
+
+
+def complete(conn: Connection, upload_id: str) -> str:
+    wanted = [Wanted(1, PART.etag)]
+    return parts.complete(conn, UPLOAD, upload_id, wanted, 100, NewObject(), lambda *_: {}, NOW).etag
+
+
+def test_an_upload_that_is_completed_twice_at_once_is_completed(meanwhile: Others) -> None:
+    upload_id = begun(meanwhile)
+
+    def both(conn: Connection) -> str:
+        etag = complete(conn, upload_id)
+        meanwhile.begin(complete, upload_id)
+        return etag
+
+    etag = meanwhile.db.transact(False, both)
+    assert meanwhile.results == [etag]
+
+
+@pytest.mark.parametrize("what", ["part", "complete"])
+def test_a_container_goes_while_an_upload_to_it_goes_on(
+    meanwhile: Others, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    upload_id = begun(meanwhile)
+    meanwhile.db.transact(False, objects.remove, SOURCE, NOW)
+
+    def remove(conn: Connection) -> None:
+        containers.get(conn, SOURCE, lock=True)
+        if what == "part":
+            meanwhile.begin(Putting(upload_id, 2), UPLOAD, NEW, NOW)
+        else:
+            meanwhile.begin(complete, upload_id)
+        removal.remove(conn, SOURCE, NOW)
+
+    # Nobody waits for another in a circle, so nothing is tried again.
+    monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+    meanwhile.db.transact(False, remove)
+    assert [getattr(each, "type", each) for each in meanwhile.errors] == ["NoSuchUpload"]
