@@ -407,6 +407,10 @@ def test_names_are_whatever_bytes_they_are(s3: S3, mine: Account) -> None:
     assert s3.ask("DELETE", "bucket/..").status == 204
     listed = s3.names("bucket", "encoding-type=url")
     assert "%01%1F" in listed and ".." not in listed
+    s3.put("bucket/a\rb\n")
+    assert "a\rb\n" in s3.names("bucket")
+    keys = b"<Delete><Object><Key>a&#13;b\n</Key></Object></Delete>"
+    assert bare(s3.ask("POST", "bucket", "delete", body=keys)).findtext("Deleted/Key") == "a\rb\n"
 
 
 # -- who may

@@ -75,7 +75,8 @@ def answer(root: Element) -> bytes:
 
 def document(root: Element) -> bytes:
     text: bytes = ElementTree.tostring(root, encoding="utf-8")
-    return b'<?xml version="1.0" encoding="UTF-8"?>\n' + text
+    # Parsers take a bare one for the end of a line, which is a newline.
+    return b'<?xml version="1.0" encoding="UTF-8"?>\n' + text.replace(b"\r", b"&#13;")
 
 
 def _text(value: str | int | bool) -> str:
