@@ -250,6 +250,10 @@ def test_versions(s3: S3, mine: Account, cloud: MemoryCloud) -> None:
         assert s3.get("bucket/o", f"versionId={version}").body == data
     assert code(s3.get("bucket/o", f"versionId={marker}"))[0] == 405
     assert code(s3.get("bucket/o", "versionId=nothing")) == (404, "NoSuchVersion")
+    for method, body in (("GET", b""), ("PUT", b"<Tagging><TagSet/></Tagging>"), ("DELETE", b"")):
+        at = "tagging&versionId="
+        assert code(s3.ask(method, "bucket/o", at + marker, body=body)) == (405, "MethodNotAllowed"), method
+        assert code(s3.ask(method, "bucket/o", f"{at}nothing", body=body)) == (404, "NoSuchVersion"), method
     assert code(s3.ask("DELETE", "bucket")) == (409, "BucketNotEmpty")
     # Without its marker the newest one is there again, and without that the one before.
     assert s3.ask("DELETE", "bucket/o", f"versionId={marker}").headers["x-amz-delete-marker"] == "true"

@@ -56,12 +56,26 @@ def versioned(container: Container, version: str) -> Headers:
     return (("x-amz-version-id", version),) if version and numbered.is_known(container) else ()
 
 
+def _missing(version: str) -> CloudError:
+    return error("NoSuchVersion", "The specified version does not exist.") if version else error("NoSuchKey")
+
+
+def _is_marker(version: str) -> CloudError:
+    return error("MethodNotAllowed", x_amz_delete_marker="true", x_amz_version_id=version)
+
+
 def _label(conn: Connection, place: Place, version: str, tags: str, call: Call) -> None:
+    """Raises NoSuchKey, NoSuchVersion; MethodNotAllowed for a marker."""
     container = containers.get(conn, place, lock=True)
-    if version:
-        found = objects.find_version(conn, container, place.name, version, call.now)
-    else:
-        found = objects.get(conn, place, call.now, lock=True)
+    try:
+        if version:
+            found = objects.find_version(conn, container, place.name, version, call.now)
+        else:
+            found = objects.get(conn, place, call.now, lock=True)
+    except NotFound:
+        raise _missing(version) from None
+    if numbered.is_marker(found):
+        raise _is_marker(version)
     kept = {name: value for name, value in found.headers.items() if name != headers.TAGGING}
     objects.relabel(conn, found, kept | ({headers.TAGGING: tags} if tags else {}))
 
@@ -133,11 +147,9 @@ class Objects:
         try:
             found = await self.reader.find(call, place, version=version)
         except NotFound:
-            if version:
-                raise error("NoSuchVersion", "The specified version does not exist.") from None
-            raise await self._gone(place, container) from None
+            raise (_missing(version) if version else await self._gone(place, container)) from None
         if numbered.is_marker(found.object):
-            raise error("MethodNotAllowed", x_amz_delete_marker="true", x_amz_version_id=version)
+            raise _is_marker(version)
         return found
 
     async def _gone(self, place: Place, container: Container) -> CloudError:
