@@ -12,11 +12,12 @@ from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.errors import Unavailable
 from cloudctl.object_store import accounts, containers, numbered, objects, orphans, parts, removal, sweep
+from cloudctl.object_store.api.s3 import acls, buckets
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.objects import NewObject
 from cloudctl.object_store.parts import Putting, Wanted
 from cloudctl.object_store.store import Content
-from tests.meanwhile import Others, others
+from tests.meanwhile import Others, at_once, others
 
 NOW = utc(1_800_000_000)
 SOURCE, TARGET = Place("p", "one", "source"), Place("p", "other", "target")
@@ -98,6 +99,19 @@ def test_a_version_that_becomes_the_object_meanwhile_keeps_its_file(
     assert run(True, look)
     monkeypatch.undo()
     assert len(meanwhile.results) == 1
+
+
+def test_a_bucket_that_is_created_twice_at_once_is_as_the_first_one_said(meanwhile: Others) -> None:
+    place = Place("p", "bucket")
+
+    def public(conn: Connection) -> None:
+        buckets._create(conn, place, acls.of_canned("public-read"), NOW)
+
+    def private(conn: Connection) -> None:
+        buckets._create(conn, place, acls.of_canned("private"), NOW)
+
+    assert at_once(meanwhile, public, private) == "S3Error"
+    assert acls.canned(meanwhile.db.transact(True, containers.get, place)) == "public-read"
 
 
 UPLOAD = evolve(SOURCE, name="in parts")

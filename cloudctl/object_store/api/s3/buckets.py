@@ -46,10 +46,10 @@ def is_name(name: str) -> bool:
 
 
 def _create(conn: Connection, place: Place, said: dict[str, str | None], now: datetime) -> None:
-    if containers.find(conn, place) is not None:
+    # Another request may create it at once: what that has set must stay.
+    if containers.find(conn, place) is not None or not containers.put(conn, place, said, now):
         told = "Your previous request to create the named bucket succeeded and you already own it."
         raise error("BucketAlreadyOwnedByYou", told)
-    containers.put(conn, place, said, now)
 
 
 def change(conn: Connection, place: Place, changes: dict[str, str | None], now: datetime) -> None:
