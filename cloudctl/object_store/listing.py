@@ -85,15 +85,18 @@ def bounds(wanted: Wanted) -> _Bounds:
     return _Bounds(wanted.prefix, True, most)
 
 
+def first_look(wanted: Wanted, limit: int) -> int:
+    """How many names to read at first: with a delimiter, those that follow may all be in one folder."""
+    return min(limit, 64) if wanted.delimiter else limit
+
+
 def page(wanted: Wanted, read: Callable[[_Bounds, int], Sequence[R]]) -> list[R | str]:
     """What is wanted: records, and texts that stand for all names with this prefix.
 
     `read(bounds, most)` gives the first records within bounds, in the wanted order.
     """
     found: list[R | str] = []
-    within, most = bounds(wanted), wanted.limit
-    if wanted.delimiter:
-        most = min(most, 64)
+    within, most = bounds(wanted), first_look(wanted, wanted.limit)
     while len(found) < wanted.limit:
         some = read(within, most)
         for record in some:

@@ -33,18 +33,24 @@ def of_uploads(conn: Connection, container: Container, wanted: WantedUploads) ->
         place = Upload.name > wanted.name
         if wanted.upload_id:
             place = tuple_(Upload.name, Upload.id) > (wanted.name, wanted.upload_id)
+    most = listing.first_look(names, wanted.limit)
     while len(found) < wanted.limit:
-        some = _read(conn, container, place, names, wanted.limit - len(found))
+        some = _read(conn, container, place, names, min(most, wanted.limit - len(found)))
         for upload in some:
             folder = listing.folder_of(upload.name, names)
             if folder is not None:
                 if folder != wanted.name:
                     found.append(folder)
                 place = Upload.name >= (after(folder) or LAST * 1024)
+                # The next ones may all be in the same folder.
+                most = 2
                 break
             found.append(upload)
         else:
-            break
+            if len(some) < most:
+                break
+            place = tuple_(Upload.name, Upload.id) > (some[-1].name, some[-1].id)
+            most *= 2
     return found
 
 

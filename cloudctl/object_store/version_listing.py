@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from attrs import frozen
+from attrs import evolve, frozen
 from sqlalchemy import ColumnElement, func, select, tuple_
 
 from cloudctl.db import Connection
@@ -53,6 +53,15 @@ class _Within:
     includes: bool = True
     past: tuple[str, str] | None = None
 
+    def past_one(self, row: Object | Version, *, reverse: bool) -> _Within:
+        past = (row.name, row.version)
+        return evolve(self, past=past) if reverse else evolve(self, least=row.name, includes=True, past=past)
+
+    def past_all(self, folder: str, *, reverse: bool) -> _Within:
+        if reverse:
+            return evolve(self, most=folder, past=None)
+        return evolve(self, least=listing.after(folder) or LAST * 1024, includes=True, past=None)
+
     def where(self, kind: type[Object] | type[Version], *, reverse: bool) -> list[ColumnElement[bool]]:
         found: list[ColumnElement[bool]] = []
         if self.least:
@@ -69,23 +78,25 @@ def of_versions(conn: Connection, container: Container, wanted: WantedVersions, 
     """What is wanted, and texts that stand for all names with this prefix."""
     found: list[Numbered | str] = []
     names = Wanted(prefix=wanted.prefix, delimiter=wanted.delimiter)
-    within = _start(conn, container, wanted)
+    within, most = _start(conn, container, wanted), listing.first_look(names, wanted.limit)
     while len(found) < wanted.limit:
-        some = _read(conn, container, within, wanted.reverse, wanted.limit - len(found), now)
+        some = _read(conn, container, within, wanted.reverse, min(most, wanted.limit - len(found)), now)
         latest = _latest(conn, container, some, now)
         for row in some:
             folder = listing.folder_of(row.name, names)
             if folder is not None:
                 if folder != wanted.name:
                     found.append(folder)
-                if wanted.reverse:
-                    within = _Within(within.least, folder)
-                else:
-                    within = _Within(listing.after(folder) or LAST * 1024, within.most)
+                within = within.past_all(folder, reverse=wanted.reverse)
+                # The next ones may all be in the same folder.
+                most = 2
                 break
             found.append(Numbered(row, isinstance(row, Object) or (row.name, row.version) in latest))
         else:
-            break
+            if len(some) < most:
+                break
+            within = within.past_one(some[-1], reverse=wanted.reverse)
+            most *= 2
     return found
 
 
