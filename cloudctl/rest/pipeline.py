@@ -155,7 +155,7 @@ class Pipeline:
             context.transaction_id.set(told)
         call: Call | None = None
         try:
-            if self.http.admission is not None and not getattr(request, "counted", False):
+            if self.http.admission is not None and getattr(request, "asked_at", None) is None:
                 self.http.admission.of_address(host_of(request.getClientAddress()), started)
             call = self._call(request, request_id, started, variables)
             if (refusal := getattr(request, "refusal", None)) is not None:
@@ -184,10 +184,10 @@ class Pipeline:
     async def admit(self, request: Any, bound: Bound, variables: Mapping[str, str]) -> Admitted:
         """Decide by its headers alone whether an upload may come. Raises what it would be answered with if not."""
         # Counted here, and not again when its body has come.
-        request.counted = True
+        now = request.asked_at = self.http.clock.seconds()
         if self.http.admission is not None:
-            self.http.admission.of_address(host_of(request.getClientAddress()), self.http.clock.seconds())
-        call = self._call(request, context.new_request_id(), self.http.clock.seconds(), variables)
+            self.http.admission.of_address(host_of(request.getClientAddress()), now)
+        call = self._call(request, context.new_request_id(), now, variables)
         call.arriving = True
         call.caller = call.caller.as_(await self._who(request, bound.operation))
         if self.http.admission is not None:
@@ -229,7 +229,7 @@ class Pipeline:
         method = request.method.decode("ascii", "replace")
         if bound[0].operation.policy is not None:
             call.caller = call.caller.as_(await self._who(request, bound[0].operation))
-            if self.http.admission is not None and not getattr(request, "counted", False):
+            if self.http.admission is not None and getattr(request, "asked_at", None) is None:
                 self.http.admission.of_project(call.project_id, self.http.clock.seconds())
             self._check_project(request, call.identity)
         if self.versions is not None and not request.where.plain:
@@ -287,7 +287,9 @@ class Pipeline:
 
     async def _authenticate(self, request: Any) -> Identity:
         if self.signatures is not None:
-            identity = await self.signatures.identity(request, utc(self.http.clock.seconds()))
+            # It must have been valid when the request began, however long its body has taken to come.
+            began = getattr(request, "asked_at", None) or self.http.clock.seconds()
+            identity = await self.signatures.identity(request, utc(began))
         else:
             identity = await self.http.authenticator.authenticate(self._token(request))
         method = request.method.decode("ascii", "replace")
@@ -440,23 +442,16 @@ class Pipeline:
             if request.method != b"HEAD":
                 await stream.send(body, request)
             return None
-        if isinstance(body, bytes):
-            request.setResponseCode(status)
-            request.setHeader("Content-Length", str(len(body)))
-            return body
+        request.setResponseCode(status)
         if body is None:
-            request.setResponseCode(status)
             if status not in (204, 304):
                 request.setHeader("Content-Length", "0")
             return b""
-        return self._encode(request, status, body)
-
-    def _encode(self, request: Any, status: int, body: Any) -> bytes:
-        encoded = document(body)
-        request.setResponseCode(status)
-        request.setHeader("Content-Type", "application/json")
-        request.setHeader("Content-Length", str(len(encoded)))
-        return encoded
+        if not isinstance(body, bytes):
+            body = document(body)
+            request.setHeader("Content-Type", "application/json")
+        request.setHeader("Content-Length", str(len(body)))
+        return body
 
     def refuse(self, request: Any, error: CloudError) -> bytes:
         """The error body of `error`, with its status and headers set."""

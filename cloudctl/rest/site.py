@@ -58,8 +58,8 @@ class LimitedRequest(Request):
     too_large = False
     # What the pipeline answers, whatever else comes: the upload is refused. Its body is thrown away.
     refusal: CloudError | None = None
-    # It has been counted in its client's rates.
-    counted = False
+    # When it was counted in its client's rates, and asked whether its upload may come.
+    asked_at: float | None = None
     hung_up = False
     # None once the request has been answered.
     channel: Any = None

@@ -15,7 +15,8 @@ from cloudctl.object_store.api.s3.chunks import LEAST_SIZE, Chunks, Signing
 from cloudctl.object_store.api.s3.faults import S3Error
 from cloudctl.object_store.api.s3.signature import Request
 from cloudctl.testing.cloud import MemoryCloud
-from cloudctl.testing.http import HOST, request
+from cloudctl.testing.http import HOST, parse, request
+from tests.image.test_upload_admission import Upload
 from tests.object_store.signing import S3, UNSIGNED, Key, chunked, code, hashed
 from tests.work import counted
 
@@ -232,6 +233,20 @@ def test_signed_urls(s3: S3, cloud: MemoryCloud) -> None:
     put = Key(s3.key.access, s3.key.secret, cloud.clock.seconds()).url("PUT", "/s3/bucket/new")
     assert anonymous.request("PUT", put, body=b"new").status == 200
     assert S3(cloud, cloud.client("demo")).get("bucket/new").body == b"new"
+
+
+@pytest.mark.parametrize("in_url", [False, True])
+def test_a_body_may_take_longer_than_its_signature_is_valid(s3: S3, cloud: MemoryCloud, in_url: bool) -> None:
+    path = "/s3/bucket/long"
+    headers = {} if in_url else s3.key.signed("PUT", path, "", {"Host": "x"}, UNSIGNED)
+    headers.pop("Host", None)
+    long = Upload(cloud, s3.key.url("PUT", path, 60, host="x") if in_url else path, None, 40 * 2**16, **headers)
+    for _ in range(40):
+        cloud.advance(30)
+        long.send(b"x" * 2**16)
+    cloud.advance(0)
+    assert parse(long.transport.value(), "PUT").status == 200
+    long.end()
 
 
 def test_bodies_are_held_against_what_is_said_of_them(s3: S3) -> None:
