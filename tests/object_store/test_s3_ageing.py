@@ -106,6 +106,7 @@ def test_rules_are_shown_as_they_were_set_and_can_be_removed(s3: S3) -> None:
         (rules(rule("<Expiration><Days>1</Days><Date>2030-01-01</Date></Expiration>")), "MalformedXML"),
         (rules(rule("<Expiration><Date>2030-01-01T01:00:00Z</Date></Expiration>")), "InvalidArgument"),
         (rules(rule("<Expiration><Date>soon</Date></Expiration>")), "MalformedXML"),
+        (rules(rule("<Expiration><Date>9999-12-31T23:00:00-01:00</Date></Expiration>")), "MalformedXML"),
         (rules(rule("<NoncurrentVersionExpiration/>")), "MalformedXML"),
         (rules(rule(days(1), "")), "MalformedXML"),
         (rules(rule(days(1), "<Filter/><Prefix/>")), "MalformedXML"),

@@ -144,6 +144,7 @@ WRONG: dict[str, tuple[dict[str, Any], tuple[int, str]]] = {
     ),
     "no policy": ({"policy": ""}, (403, "AccessDenied")),
     "too late": ({"expires": "2020-01-01T00:00:00Z"}, (403, "AccessDenied")),
+    "a time after all": ({"expires": "9999-12-31T23:00:00-01:00"}, (400, "InvalidArgument")),
     "too long": ({"conditions": [*ALLOWED, ["content-length-range", 0, 3]]}, (400, "EntityTooLarge")),
     "too short": ({"conditions": [*ALLOWED, ["content-length-range", 9, 99]]}, (400, "EntityTooSmall")),
     "bounds that nobody can read": (

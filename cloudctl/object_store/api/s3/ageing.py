@@ -5,7 +5,6 @@ Moves to other storage classes are refused: there is only one.
 
 from __future__ import annotations
 
-from datetime import datetime
 from xml.etree.ElementTree import Element
 
 from attrs import frozen
@@ -21,6 +20,7 @@ from cloudctl.object_store.api.s3.faults import error
 from cloudctl.object_store.api.s3.xml import element
 from cloudctl.object_store.intake import Intake
 from cloudctl.rest.call import Call, Reply
+from cloudctl.rest.formats import parse_time
 from cloudctl.rest.route import Routes
 
 MOST = 1000
@@ -144,13 +144,9 @@ def _date(text: str) -> str | None:
     if not text:
         return None
     try:
-        when = datetime.fromisoformat(text)
-    except ValueError:
+        when = parse_time(text)
+    except (ValueError, OverflowError):
         raise _malformed("Date is as ISO 8601 has it") from None
-    offset = when.utcoffset()
-    if offset:
-        when -= offset
-    when = when.replace(tzinfo=None)
     if when != ageing.midnight(when):
         raise error("InvalidArgument", "'Date' must be at midnight GMT")
     return when.strftime(DATE)

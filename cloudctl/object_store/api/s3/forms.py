@@ -139,7 +139,7 @@ def conditions(policy: str, fields: Mapping[str, str], now: datetime) -> tuple[i
     try:
         document = orjson.loads(base64.b64decode(policy, validate=True))
         until, given = parse_time(document["expiration"]), document["conditions"]
-    except (binascii.Error, ValueError, KeyError, TypeError, AttributeError):
+    except (binascii.Error, ValueError, OverflowError, KeyError, TypeError, AttributeError):
         raise error("InvalidArgument", "Invalid Policy: it is no JSON with an expiration and conditions.") from None
     if until <= now:
         raise error("AccessDenied", "Invalid according to Policy: Policy expired.")
