@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import time
 from typing import Any
@@ -131,6 +132,25 @@ def test_forms(s3: S3) -> None:
     assert (made.status, bare(made).findtext("Key")) == (201, "up/x")
 
 
+def spoken_of(*names: str) -> list[Any]:
+    return [*ALLOWED, *(["starts-with", f"${name}", ""] for name in names)]
+
+
+def test_a_form_has_what_headers_could_have(s3: S3) -> None:
+    tags = "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>"
+    sums: dict[str, Any] = {"x_amz_checksum_sha256": base64.b64encode(hashlib.sha256(b"data").digest()).decode()}
+    allowed = spoken_of("tagging", "x-amz-checksum-sha256")
+    assert form(s3, allowed, key="up/x", tagging=tags, **sums).status == 204
+    assert s3.xml("bucket/up/x", "tagging").findtext("TagSet/Tag/Value") == "b"
+    told = s3.get("bucket/up/x", x_amz_checksum_mode="ENABLED").headers
+    assert told["x-amz-checksum-sha256"] == sums["x_amz_checksum_sha256"]
+    only = {"Condition": {"StringNotEquals": {"s3:RequestObjectTag/a": "b"}}, "Resource": "arn:aws:s3:::bucket/*"}
+    policy = {"Statement": [{"Effect": "Deny", "Principal": "*", "Action": "s3:PutObject", **only}]}
+    assert s3.ask("PUT", "bucket", "policy", body=json.dumps(policy).encode()).status == 204
+    assert code(form(s3, allowed, key="up/y")) == (403, "AccessDenied")
+    assert form(s3, allowed, key="up/y", tagging=tags).status == 204
+
+
 BAD = (400, "MalformedPOSTRequest")
 WRONG: dict[str, tuple[dict[str, Any], tuple[int, str]]] = {
     "NUL in the access key": ({"x_amz_credential": "a\0/20270115/RegionOne/s3/aws4_request"}, BAD),
@@ -168,6 +188,27 @@ WRONG: dict[str, tuple[dict[str, Any], tuple[int, str]]] = {
         BAD,
     ),
     "no conditions": ({"conditions": "all"}, (400, "InvalidArgument")),
+    "other data": (
+        {"conditions": spoken_of("x-amz-checksum-crc32"), "x_amz_checksum_crc32": "AAAAAA=="},
+        (400, "BadDigest"),
+    ),
+    "no checksum": (
+        {"conditions": spoken_of("x-amz-checksum-crc32"), "x_amz_checksum_crc32": "AA"},
+        (400, "InvalidRequest"),
+    ),
+    "no tags": ({"conditions": spoken_of("tagging"), "tagging": "a=b"}, (400, "MalformedXML")),
+    "a storage class that there is not": (
+        {"conditions": spoken_of("x-amz-storage-class"), "x_amz_storage_class": "GLACIER"},
+        (400, "InvalidStorageClass"),
+    ),
+    "encryption": (
+        {"conditions": spoken_of("x-amz-server-side-encryption"), "x_amz_server_side_encryption": "AES256"},
+        (501, "NotImplemented"),
+    ),
+    "a session": (
+        {"conditions": spoken_of("x-amz-security-token"), "x_amz_security_token": "x"},
+        (400, "InvalidToken"),
+    ),
 }
 
 

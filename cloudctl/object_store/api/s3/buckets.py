@@ -101,7 +101,7 @@ class Buckets:
         """Create a bucket."""
         place = self.door.place(call, bucket)
         await self.door.door.enter(call, place)
-        headers.refuse(call)
+        headers.refuse(call.header)
         if not is_name(place.container):
             raise error("InvalidBucketName", "The specified bucket is not valid.")
         root = await self.documents.read(call, "CreateBucketConfiguration", optional=True)
@@ -231,7 +231,7 @@ class Buckets:
     async def set_acl(self, call: Call, bucket: str) -> Reply:
         """Set who may do what with a bucket."""
         place, container = await self.door.own(call, bucket)
-        headers.refuse(call)
+        headers.refuse(call.header)
         canned = call.header("x-amz-acl")
         if canned is None:
             canned = acls.canned_of(await self.documents.read(call, "AccessControlPolicy"))

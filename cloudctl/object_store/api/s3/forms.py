@@ -19,10 +19,12 @@ from attrs import evolve, frozen
 from cloudctl.errors import Invalid
 from cloudctl.identity.signatures import signing_key
 from cloudctl.object_store import metadata, objects
-from cloudctl.object_store.api.s3 import headers, xml
-from cloudctl.object_store.api.s3.buckets import BUCKET, XML_TYPE
+from cloudctl.object_store.api.s3 import checksums, headers, xml
+from cloudctl.object_store.api.s3.body import SEVERAL
+from cloudctl.object_store.api.s3.buckets import BUCKET, XML_TYPE, tags_of
+from cloudctl.object_store.api.s3.checksums import ALGORITHMS, HEADER
 from cloudctl.object_store.api.s3.door import S3Door
-from cloudctl.object_store.api.s3.faults import error
+from cloudctl.object_store.api.s3.faults import USUAL, error
 from cloudctl.object_store.api.s3.objects import CREATE, versioned
 from cloudctl.object_store.api.s3.signature import TIME, Signature
 from cloudctl.object_store.api.s3.xml import element
@@ -90,14 +92,27 @@ class Forms:
         if not key:
             raise error("InvalidArgument", "Bucket POST must contain a field named 'key'.")
         least, most = await self._allowed(call, bucket, {**fields, "key": key})
-        place = self.door.place(call, bucket, key)
-        container = await self.door.enter(call, place, rule=CREATE, action="s3:PutObject")
+        place, tags = self.door.place(call, bucket, key), await self._tags(fields)
+        container = await self.door.enter(call, place, rule=CREATE, action="s3:PutObject", given=tags)
+        headers.refuse(fields.get)
         if fields.get("acl", "private") not in headers.OWN_ACLS:
             raise error("NotImplemented", "An object is as open as its bucket is: set the ACL of the bucket.")
-        chunks = _between(part.chunks, least, most)
-        content = await self.intake.write(place, chunks, _new(fields, part), call.now)
-        told = (("ETag", headers.quoted(content.etag)), *versioned(container, content.version))
+        sums = _sums(fields)
+        new = _new(fields, part, headers.kept_sums(sums) | ({headers.TAGGING: tags} if tags else {}))
+        chunks = _summed(_between(part.chunks, least, most), sums)
+        content = await self.intake.write(place, chunks, new, call.now)
+        told = (("ETag", headers.quoted(content.etag)), *versioned(container, content.version), *sums.items())
         return _answer(call, place, fields, content.etag, told)
+
+    async def _tags(self, fields: Mapping[str, str]) -> str:
+        """As a query. Raises MalformedXML, InvalidTag."""
+        document = fields.get("tagging")
+        if not document:
+            return ""
+        try:
+            return headers.kept_tags(tags_of(await self.intake.run(xml.parse, document.encode(), "Tagging")))
+        except xml.Malformed as why:
+            raise error("MalformedXML", f"{USUAL['MalformedXML']}: {why}") from None
 
     async def _allowed(self, call: Call, bucket: str, fields: Mapping[str, str]) -> tuple[int, int]:
         """How long the file may be; the signer becomes the caller. Raises AccessDenied, SignatureDoesNotMatch."""
@@ -121,9 +136,11 @@ class Forms:
 
 
 def _signature(fields: Mapping[str, str]) -> Signature:
-    """Raises AccessDenied, InvalidArgument."""
+    """Raises AccessDenied, InvalidArgument, InvalidToken."""
     if not fields.get("policy"):
         raise error("AccessDenied")
+    if "x-amz-security-token" in fields:
+        raise error("InvalidToken", "The provided token is malformed or otherwise invalid.")
     parts, when = fields.get("x-amz-credential", "").split("/"), fields.get("x-amz-date", "")
     if fields.get("x-amz-algorithm") != V4 or len(parts) != 5 or not TIME.fullmatch(when):
         raise error("InvalidArgument", "The form is not signed with AWS4-HMAC-SHA256.")
@@ -189,7 +206,31 @@ def _between(chunks: Iterator[bytes], least: int, most: int) -> Iterator[bytes]:
         raise error("EntityTooSmall", "Your proposed upload is smaller than the minimum allowed object size.")
 
 
-def _new(fields: Mapping[str, str], part: Part) -> NewObject:
+def _sums(fields: Mapping[str, str]) -> dict[str, str]:
+    """The checksum that the file must have, by the name of its field. Raises InvalidRequest."""
+    found = {HEADER + name: value for name in ALGORITHMS if (value := fields.get(HEADER + name))}
+    if len(found) > 1:
+        raise error("InvalidRequest", SEVERAL)
+    for name, value in found.items():
+        if not checksums.is_one(name.removeprefix(HEADER), value):
+            raise error("InvalidRequest", f"Value for {name} header is invalid.")
+    return found
+
+
+def _summed(chunks: Iterator[bytes], sums: Mapping[str, str]) -> Iterator[bytes]:
+    """Raises BadDigest."""
+    digests = {name: ALGORITHMS[name.removeprefix(HEADER)]() for name in sums}
+    for chunk in chunks:
+        for digest in digests.values():
+            digest.update(chunk)
+        yield chunk
+    for name, digest in digests.items():
+        if checksums.told(digest) != sums[name]:
+            algorithm = name.removeprefix(HEADER).upper()
+            raise error("BadDigest", f"The {algorithm} you specified did not match the calculated checksum.")
+
+
+def _new(fields: Mapping[str, str], part: Part, more: Mapping[str, str]) -> NewObject:
     """Raises MetadataTooLarge."""
     said = {KEPT[name]: value for name, value in fields.items() if name in KEPT}
     for name, value in fields.items():
@@ -200,7 +241,7 @@ def _new(fields: Mapping[str, str], part: Part) -> NewObject:
     except Invalid:
         raise error("MetadataTooLarge", "Your metadata headers exceed the maximum allowed metadata size") from None
     kind = fields.get("content-type") or str(part.headers.get("content-type") or "")
-    return NewObject(content_type=kind or objects.guessed_type(part.filename or ""), headers=said)
+    return NewObject(content_type=kind or objects.guessed_type(part.filename or ""), headers={**said, **more})
 
 
 def _answer(call: Call, place: Place, fields: Mapping[str, str], etag: str, told: tuple[tuple[str, str], ...]) -> Reply:

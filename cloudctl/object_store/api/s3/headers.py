@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from urllib.parse import parse_qsl, urlencode
 
 from cloudctl.errors import Invalid
@@ -50,15 +50,17 @@ OWN_ACLS = ("private", "bucket-owner-full-control", "bucket-owner-read")
 MOST_TAGS = 10
 
 
-def refuse(call: Call, names: Iterable[str] = REFUSED) -> None:
-    """Refuse headers that request what is not supported here. Raises NotImplemented, InvalidStorageClass."""
+def refuse(given: Callable[[str], str | None], names: Iterable[str] = REFUSED) -> None:
+    """Refuse headers that request what is not supported here: `given(name)` is one. Raises NotImplemented,
+    InvalidStorageClass.
+    """
     for name in names:
-        given = call.header(name)
-        if given and given.lower() not in ("false", "off"):
+        value = given(name)
+        if value and value.lower() not in ("false", "off"):
             raise error(
                 "NotImplemented", f"A header you provided implies functionality that is not implemented: {name}"
             )
-    if (call.header("x-amz-storage-class") or "STANDARD") != "STANDARD":
+    if (given("x-amz-storage-class") or "STANDARD") != "STANDARD":
         raise error("InvalidStorageClass", "The storage class you specified is not valid")
 
 
@@ -86,7 +88,7 @@ def said(call: Call) -> dict[str, str]:
 
 def new_object(call: Call) -> NewObject:
     """What a PUT makes, without its data. Raises what is wrong with the headers."""
-    refuse(call)
+    refuse(call.header)
     kept = said(call)
     if tags := tags_of_header(call.header("x-amz-tagging")):
         kept[TAGGING] = tags

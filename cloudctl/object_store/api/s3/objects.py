@@ -281,7 +281,7 @@ class Objects:
         version = call.query.get("versionId") or ""
         action = action_of("s3:DeleteObject", version)
         place, container = await self.door.write(call, bucket, key, action=action, version=version)
-        headers.refuse(call, headers.CONDITIONS)
+        headers.refuse(call.header, headers.CONDITIONS)
         try:
             tag = (call.header("if-match") or "").strip().strip('"')
             if version:
