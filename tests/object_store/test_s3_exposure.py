@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from cloudctl.db import Database
 from cloudctl.object_store import bucket_policy, exposure
+from cloudctl.object_store.api.s3 import buckets
 from cloudctl.testing.cloud import Client, MemoryCloud
 from tests.object_store.asking import Account
 from tests.object_store.signing import S3, bare, code
@@ -160,3 +163,35 @@ def test_a_new_bucket_says_whose_its_objects_are(s3: S3) -> None:
     assert code(s3.ask("PUT", "other", "acl", x_amz_acl="public-read")) == (400, "AccessControlListNotSupported")
     answer = s3.ask("PUT", "third", x_amz_acl="public-read", x_amz_object_ownership="BucketOwnerEnforced")
     assert code(answer) == (400, "InvalidBucketAclWithObjectOwnership")
+
+
+# What is asked → what another request does just before it is done.
+AT_ONCE: dict[str, tuple[Callable[[S3], Any], Callable[[S3], Any]]] = {
+    "a list": (
+        lambda s3: s3.ask("PUT", "bucket", "acl", x_amz_acl="public-read"),
+        lambda s3: block(s3, "BlockPublicAcls"),
+    ),
+    "no lists": (
+        lambda s3: owned(s3, "BucketOwnerEnforced"),
+        lambda s3: s3.ask("PUT", "bucket", "acl", x_amz_acl="public-read"),
+    ),
+    "a policy": (
+        lambda s3: s3.ask("PUT", "bucket", "policy", body=policy().encode()),
+        lambda s3: block(s3, "BlockPublicPolicy"),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", AT_ONCE)
+def test_what_is_closed_at_once_is_not_opened(s3: S3, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    ask, other = AT_ONCE[what]
+    run: Callable[..., Any] = Database.run
+
+    def late(self: Database, fn: Any, *args: Any) -> Any:
+        if fn is buckets.change:
+            monkeypatch.undo()
+            other(s3)
+        return run(self, fn, *args)
+
+    monkeypatch.setattr(Database, "run", late)
+    assert ask(s3).status in (400, 403)

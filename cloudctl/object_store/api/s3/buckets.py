@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from xml.etree.ElementTree import Element
 
 from attrs import frozen
@@ -52,11 +53,19 @@ def _create(conn: Connection, place: Place, said: dict[str, str | None], now: da
         raise error("BucketAlreadyOwnedByYou", told)
 
 
-def change(conn: Connection, place: Place, changes: dict[str, str | None], now: datetime) -> None:
-    """Raises NoSuchBucket."""
+def change(
+    conn: Connection,
+    place: Place,
+    changes: dict[str, str | None],
+    now: datetime,
+    check: Callable[[Container], object] | None = None,
+) -> None:
+    """`check(bucket)` raises why it may not be changed like this. Raises NoSuchBucket."""
     found = containers.find(conn, place, lock=True)
     if found is None:
         raise error("NoSuchBucket")
+    if check is not None:
+        check(found)
     containers.change(conn, found, changes, now)
 
 
@@ -230,13 +239,13 @@ class Buckets:
     @routes.put(BUCKET, policy=UPDATE, anonymous=True, subresource="acl", raw=True)
     async def set_acl(self, call: Call, bucket: str) -> Reply:
         """Set who may do what with a bucket."""
-        place, container = await self.door.own(call, bucket)
+        place, _ = await self.door.own(call, bucket)
         headers.refuse(call.header)
         canned = call.header("x-amz-acl")
         if canned is None:
             canned = acls.canned_of(await self.documents.read(call, "AccessControlPolicy"))
-        acls.check(container, canned)
-        await self.intake.db.run(change, place, acls.of_canned(canned), call.now)
+        check = partial(acls.check, name=canned)
+        await self.intake.db.run(change, place, acls.of_canned(canned), call.now, check)
         return Reply(None, 200)
 
     @routes.get(BUCKET, policy=SHOW, anonymous=True, subresource="tagging")

@@ -18,6 +18,7 @@ from cloudctl.object_store.api.s3.faults import error
 from cloudctl.object_store.api.s3.xml import element
 from cloudctl.object_store.exposure import Block
 from cloudctl.object_store.intake import Intake
+from cloudctl.object_store.tables import Container
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
 
@@ -85,13 +86,17 @@ class Exposure:
     @routes.put(BUCKET, policy=UPDATE, anonymous=True, subresource="ownershipControls", raw=True)
     async def set_ownership(self, call: Call, bucket: str) -> Reply:
         """Set whether a bucket has access lists."""
-        place, container = await self.door.own(call, bucket)
+        place, _ = await self.door.own(call, bucket)
         root = await self.documents.read(call, "OwnershipControls")
         rules = root.findall("Rule")
         if len(rules) != 1:
             raise error("MalformedXML", "There is one rule.")
-        wanted = acls.ownership(xml.text_of(rules[0], "ObjectOwnership"), container.headers)
-        await self.intake.db.run(change, place, {exposure.KEPT_OWNERSHIP: wanted}, call.now)
+        wanted = xml.text_of(rules[0], "ObjectOwnership")
+
+        def check(container: Container) -> None:
+            acls.ownership(wanted, container.headers)
+
+        await self.intake.db.run(change, place, {exposure.KEPT_OWNERSHIP: wanted}, call.now, check)
         return Reply(None, 200)
 
     @routes.delete(BUCKET, policy=UPDATE, anonymous=True, subresource="ownershipControls")

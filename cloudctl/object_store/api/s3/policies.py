@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from attrs import frozen
 
 from cloudctl.object_store import bucket_policy, exposure
@@ -9,7 +11,9 @@ from cloudctl.object_store.api.s3.buckets import BUCKET, SHOW, UPDATE, change
 from cloudctl.object_store.api.s3.documents import Documents
 from cloudctl.object_store.api.s3.door import S3Door
 from cloudctl.object_store.api.s3.faults import error
+from cloudctl.object_store.bucket_policy import Policy
 from cloudctl.object_store.intake import Intake
+from cloudctl.object_store.tables import Container
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
 
@@ -34,7 +38,7 @@ class Policies:
     @routes.put(BUCKET, policy=UPDATE, anonymous=True, subresource="policy", raw=True, status=204)
     async def set(self, call: Call, bucket: str) -> Reply:
         """Set who may or may not do what with the objects of a bucket."""
-        place, container = await self.door.own(call, bucket)
+        place, _ = await self.door.own(call, bucket)
         data = (await self.documents.data(call)).finish()
         data.seek(0)
         try:
@@ -42,10 +46,7 @@ class Policies:
             policy = bucket_policy.parse(text, place.container)
         except (UnicodeDecodeError, bucket_policy.Malformed) as why:
             raise error("MalformedPolicy", str(why)) from None
-        block = exposure.of(container)
-        if block is not None and block.set_policies and exposure.is_public(policy):
-            raise error("AccessDenied", "Public policies are blocked by the BlockPublicPolicy setting of the bucket.")
-        await self.intake.db.run(change, place, {bucket_policy.KEPT: text}, call.now)
+        await self.intake.db.run(change, place, {bucket_policy.KEPT: text}, call.now, partial(_check, policy))
         return Reply(None, 204)
 
     @routes.delete(BUCKET, policy=UPDATE, anonymous=True, subresource="policy")
@@ -54,3 +55,10 @@ class Policies:
         place, _ = await self.door.own(call, bucket)
         await self.intake.db.run(change, place, {bucket_policy.KEPT: None}, call.now)
         return Reply(None, 204)
+
+
+def _check(policy: Policy, container: Container) -> None:
+    """Raises AccessDenied."""
+    block = exposure.of(container)
+    if block is not None and block.set_policies and exposure.is_public(policy):
+        raise error("AccessDenied", "Public policies are blocked by the BlockPublicPolicy setting of the bucket.")
