@@ -357,8 +357,12 @@ class NetnsBackend:
         await self._restore()
         async with self._locks.hold("router", spec.id):
             self.routers.check(spec)
+            kept = self.records.routers.get(spec.id)
+            if kept is not None and (surrendered := flows.surrendered(kept, spec)):
+                self.records.surrender(spec.id, surrendered)
             self.records.routers.put(spec.id, spec)
             await self.routers.ensure(spec)
+            await self.routers.cut_flows(spec.id)
             self._outdated.discard(spec.id)
 
     async def ensure_router_absent(self, id: str) -> None:
@@ -367,6 +371,7 @@ class NetnsBackend:
             self.records.routers.delete(id)
             self._outdated.discard(id)
             await self.routers.ensure_absent(id)
+            self.records.surrendered.delete(id)
 
     async def metered(self) -> tuple[Metered, ...]:
         await self._restore()

@@ -5,11 +5,12 @@ they are forgotten: those that the new rules allow are tracked again from their 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from ipaddress import ip_interface
 
-from cloudctl.drivers.netns.checked import networks_of
+from cloudctl.drivers.netns.checked import address, networks_of
 from cloudctl.drivers.netns.records import Records
 from cloudctl.drivers.netns.spoofing import addresses
-from cloudctl.drivers.specs import PortSpec, SecurityGroupSpec
+from cloudctl.drivers.specs import PortSpec, RouterSpec, SecurityGroupSpec
 
 
 def port_narrowed(old: PortSpec, new: PortSpec | None) -> bool:
@@ -51,3 +52,26 @@ def forget_lines(zones: Iterable[int], of: Iterable[str]) -> list[str]:
         for each in networks_of(known, version)
         for side in ("-s", "-d")
     ]
+
+
+def surrendered(old: RouterSpec, new: RouterSpec) -> set[str]:
+    """The IPv4 addresses that the router translates no longer, or otherwise. Connections keep their translation as long
+    as packets come: a guest would go on with an address that may be another's by now."""
+    return {public for public, _ in _translations(old) - _translations(new)}
+
+
+def _translations(router: RouterSpec) -> set[tuple[str, object]]:
+    """Outside address → what it stands for."""
+    found: set[tuple[str, object]] = {
+        (address(each.floating_address), address(each.fixed_address)) for each in router.floating_ips
+    }
+    for each in router.port_forwardings:
+        leads_to = (each.protocol, each.external, address(each.fixed_address), each.internal, each.count)
+        found.add((address(each.floating_address), leads_to))
+    own = (ip_interface(each) for way in router.ways_out for each in way.addresses)
+    return found | {(str(each.ip), router.enable_snat) for each in own if each.version == 4}
+
+
+def cut_lines(outside: Iterable[str]) -> list[str]:
+    """For `conntrack -R -`: all connections that a router translates to or from these addresses."""
+    return [f"-D -f ipv4 {end} {each}" for each in outside for end in ("--orig-dst", "--reply-dst")]

@@ -52,6 +52,13 @@ class Narrowed:
     ports: tuple[PortSpec, ...]  # as they were: the port, or those of the group
 
 
+@frozen
+class Surrendered:
+    """A router has outside addresses that it no longer translates as before; what goes by them is still to be cut."""
+
+    addresses: tuple[str, ...]
+
+
 @define(eq=False)
 class Table(Generic[T]):
     """Records of one type by id, in `path` if there is one."""
@@ -145,6 +152,7 @@ class Records:
     routers: Table[RouterSpec]
     groups: Table[SecurityGroupSpec]
     narrowed: Table[Narrowed]  # by the id of the port or the group
+    surrendered: Table[Surrendered]  # by the id of the router
 
     def load(self) -> None:
         self.networks.load()
@@ -152,12 +160,19 @@ class Records:
         self.routers.load()
         self.groups.load()
         self.narrowed.load()
+        self.surrendered.load()
 
     def narrow(self, id: str, *ports: PortSpec) -> None:
         """To be called before the record is changed: a repeat of the call no longer sees what was there."""
         known = self.narrowed.get(id)
         before = known.ports if known is not None else ()
         self.narrowed.put(id, Narrowed((*before, *(each for each in ports if each not in before))))
+
+    def surrender(self, id: str, addresses: Iterable[str]) -> None:
+        """As `narrow`, for a router."""
+        known = self.surrendered.get(id)
+        before = known.addresses if known is not None else ()
+        self.surrendered.put(id, Surrendered(tuple(sorted({*before, *addresses}))))
 
     def ports_of(self, network_id: str) -> list[Port]:
         """Sorted by id, as those of the next two methods."""
@@ -190,6 +205,7 @@ def records(root: Path | None) -> Records:
         routers=table(RouterSpec, "routers"),
         groups=table(SecurityGroupSpec, "security-groups"),
         narrowed=table(Narrowed, "narrowed"),
+        surrendered=table(Surrendered, "surrendered"),
     )
 
 

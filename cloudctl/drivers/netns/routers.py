@@ -7,7 +7,7 @@ from pathlib import Path
 from attrs import define, field
 
 from cloudctl.drivers.errors import UnknownNetwork
-from cloudctl.drivers.netns import advertisements, inside, meters, routing
+from cloudctl.drivers.netns import advertisements, flows, inside, meters, routing
 from cloudctl.drivers.netns.dnsmasq import Advertisers
 from cloudctl.drivers.netns.hosts import Host
 from cloudctl.drivers.netns.kernel import Kernel
@@ -67,6 +67,13 @@ class Routers:
         self._announce(spec, namespace, legs)
         told = routing.inner_links(self.names, legs) if spec.admin_state_up else {}
         await self.advertisers.ensure(spec.id, namespace, told)
+
+    async def cut_flows(self, id: str) -> None:
+        """Cut the connections that go by what the router no longer translates as before. Raises ProgramFailed."""
+        surrendered = self.records.surrendered.get(id)
+        if surrendered is not None:
+            await self.kernel.forget(self.names.router_namespace(id), flows.cut_lines(surrendered.addresses))
+            self.records.surrendered.delete(id)
 
     async def metered(self, spec: RouterSpec) -> list[Metered]:
         """What the router's meters have counted. Raises ProgramFailed."""

@@ -10,6 +10,7 @@ from attrs import evolve
 
 from cloudctl.drivers.errors import InUse, Unreachable
 from cloudctl.drivers.netns import inside
+from cloudctl.drivers.netns.routers import Routers
 from cloudctl.drivers.specs import (
     FixedIp,
     Route,
@@ -17,8 +18,8 @@ from cloudctl.drivers.specs import (
     SecurityGroupRule,
     SubnetSpec,
 )
-from tests.drivers.netns.lab import Lab, run
-from tests.drivers.netns.probes import ping
+from tests.drivers.netns.lab import OUTSIDE, Lab, run
+from tests.drivers.netns.probes import ping, pinging
 from tests.drivers.netns.wishes import (
     NETWORK,
     OPEN,
@@ -194,3 +195,35 @@ async def test_nothing_is_left_of_what_was_removed(lab: Lab) -> None:
     for network in (NETWORK, TWIN, PUBLIC):
         await lab.driver.ensure_network_absent(network.id)
     assert lab.nothing_left() == []
+
+
+@pytest.mark.parametrize("moves", [True, False])
+async def test_a_flow_ends_with_the_floating_address_that_it_goes_by(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, moves: bool
+) -> None:
+    """Even if the first call that takes the address away breaks off, and another process repeats it."""
+    await ensure(lab, NETWORK, PUBLIC, OPEN, router(("203.0.113.50", "10.7.0.9")))
+    first = await guest(lab, port(9))
+    wished = router(("203.0.113.50", "10.7.0.10")) if moves else router()
+    with first.pinging(OUTSIDE) as out, pinging(lab.outside, "203.0.113.50") as back:
+        assert out() and back()
+        monkeypatch.setattr(Routers, "cut_flows", _killed)
+        with pytest.raises(ZeroDivisionError):
+            await ensure(lab, wished)
+        monkeypatch.undo()
+        lab.restart()
+        await ensure(lab, wished)
+        assert not back(SILENCE)
+        # What the guest sends goes on as a new flow, with the router's own address.
+        assert out()
+        assert "dst=203.0.113.10 type=0" in _tracked(lab)
+    assert not lab.driver.records.surrendered.rows
+
+
+async def _killed(*_: object) -> None:
+    raise ZeroDivisionError
+
+
+def _tracked(lab: Lab) -> str:
+    """The connections that the router knows."""
+    return run("ip", "netns", "exec", lab.names.router_namespace(router().id), "conntrack", "-L")
