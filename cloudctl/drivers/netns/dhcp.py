@@ -21,6 +21,7 @@ ON_LINK = "0.0.0.0"  # as a next hop in option 121: the destination is on this l
 BY_DHCP = ("dhcpv6-stateful", "dhcpv6-stateless")
 STATEFUL = "dhcpv6-stateful"
 OPTION = re.compile(r"[a-z0-9-]{1,64}")  # a name or a number in dnsmasq's list
+LINE = 1024  # bytes that dnsmasq reads at once of a file: it would take the rest of a longer line for another option
 
 
 def served(spec: NetworkSpec) -> list[SubnetSpec]:
@@ -82,7 +83,14 @@ def options_file(port: PortSpec, spec: NetworkSpec) -> str:
 
 def options(port: PortSpec) -> str:
     """The same on any network."""
-    return "".join(f"tag:{written(port.id)},{_written(option)}\n" for option in port.dhcp_options)
+    return "".join(_line(f"tag:{written(port.id)}", option) for option in port.dhcp_options)
+
+
+def _line(tag: str, option: DhcpOption) -> str:
+    line = f"{tag},{_written(option)}\n"
+    if len(line.encode()) > LINE:
+        raise Unfit(f"DHCP option {option.name!r} is too long")
+    return line
 
 
 def _written(option: DhcpOption) -> str:

@@ -116,6 +116,18 @@ def test_a_port_is_told_its_own_options() -> None:
             dhcp.options(evolve(PORT, dhcp_options=(DhcpOption(name, value),)))
 
 
+def test_what_dnsmasq_would_read_as_two_options_is_refused() -> None:
+    """The second would be for other ports, too."""
+    room = dhcp.LINE - len("tag:p1,6,\n")
+    for value, fits in (("a" * room, True), ("a" * (room + 1), False), ("\U0001f600" * 255 + "6,10.6.6.6", False)):
+        port = evolve(PORT, dhcp_options=(DhcpOption("6", value),))
+        if fits:
+            assert len(dhcp.options(port)) == dhcp.LINE
+        else:
+            with pytest.raises(Unfit):
+                dhcp.options(port)
+
+
 @pytest.mark.parametrize(
     "spec",
     [
