@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from attrs import evolve, frozen
@@ -68,6 +69,10 @@ TEXTS = frozenset(
         "wpad",
     ]
 )
+# OVN writes values into the actions of its flows as they are, and a value must not end there: numbers, addresses and
+# lists of them; and what is between the quotation marks of a text.
+NUMBERS = re.compile(r"[0-9A-Fa-f.:/, ]*|\{[0-9A-Fa-f.:/, ]*\}")
+TEXT = re.compile(r'[^"\\\x00-\x1f\x7f]*')
 
 
 @frozen
@@ -184,6 +189,8 @@ def _own_options(spec: PortSpec, subnet: SubnetSpec, options: Mapping[str, str],
     merged = dict(options)
     for each in more:
         name = _dhcp_name(each)
+        if not (TEXT if name in TEXTS else NUMBERS).fullmatch(each.value):
+            raise Unfit(f"the value of DHCP option {each.name!r} cannot be told by OVN")
         merged[name] = f'"{each.value}"' if name in TEXTS else each.value
     # An option without a value is not given.
     given = {name: value for name, value in merged.items() if value}
@@ -196,8 +203,6 @@ def _dhcp_name(option: DhcpOption) -> str:
     name = option.name.removeprefix("option6:").removeprefix("option:")
     if name not in known:
         raise Unfit(f"OVN tells guests nothing of DHCP option {option.name!r}")
-    if '"' in option.value:
-        raise Unfit(f"the value of DHCP option {option.name!r} has a quotation mark")
     return known[name]
 
 

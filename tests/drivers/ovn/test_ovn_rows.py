@@ -198,6 +198,7 @@ def test_guests_with_options_of_their_own_are_told_those() -> None:
     options = (
         DhcpOption("bootfile-name", "pxelinux.0"),
         DhcpOption("option:ntp-server", "10.7.0.2"),
+        DhcpOption("log-server", "{10.7.0.2, 10.7.0.3}"),
         DhcpOption("3", ""),
         DhcpOption("bootfile-url", "http://[2001:db8::2]/", 6),
     )
@@ -205,13 +206,26 @@ def test_guests_with_options_of_their_own_are_told_those() -> None:
     four, six = of("DHCP_Options", rows)
     told = four.columns["options"]
     assert isinstance(told, dict)
+    assert told["log_server"] == "{10.7.0.2, 10.7.0.3}"
     assert (told["bootfile_name"], told["ntp_server"], "router" in told) == ('"pxelinux.0"', "10.7.0.2", False)
     assert the("Logical_Switch_Port", rows)["dhcpv4_options"] == (four.ref,)
     assert the("Logical_Switch_Port", rows)["dhcpv6_options"] == (six.ref,)
     assert port()["dhcpv4_options"] == (networks.dhcp_options("v4"),)
 
 
-@pytest.mark.parametrize("option", [DhcpOption("no-such", "1"), DhcpOption("domain-name", 'a"b')])
+@pytest.mark.parametrize(
+    "option",
+    [
+        DhcpOption("no-such", "1"),
+        DhcpOption("domain-name", 'a"b'),
+        DhcpOption("domain-name", "a\\"),
+        DhcpOption("domain-name", "a\nb"),
+        # What follows would be actions of OVN's, on packets that the port may not send.
+        DhcpOption("router", "10.7.0.1); ip4.src = 10.7.0.99; next; reg0[4] = put_dhcp_opts(offerip = 10.7.0.9"),
+        DhcpOption("dns-server", "{10.7.0.1}, lease_time = {1}"),
+        DhcpOption("dns-server", "::1, server_id = 02:00:00:00:00:01", 6),
+    ],
+)
 def test_an_option_that_ovn_cannot_tell_is_refused(option: DhcpOption) -> None:
     with pytest.raises(Unfit):
         port_rows(dhcp_options=(option,))
