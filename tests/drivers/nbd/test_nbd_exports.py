@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from twisted.internet.defer import ensureDeferred
+from twisted.internet.defer import CancelledError, ensureDeferred
 from twisted.internet.task import Clock
 
 from cloudctl.drivers.errors import Busy
@@ -95,3 +95,47 @@ def test_an_export_that_is_wanted_again_while_it_goes_is_made_anew(tmp_path: Pat
     ensureDeferred(served.equal([volume])).addBoth(outcome.append)
     clock.pump([0.01] * 5)
     assert (outcome, daemon.added) == ([None], [id])
+
+
+class Slow:
+    """What it is told to withdraw stays until the test takes it away."""
+
+    answer_timeout = 1.0
+
+    def __init__(self) -> None:
+        self.exports: dict[str, bool] = {}  # id → it is going
+
+    async def running(self) -> None:
+        """It is."""
+
+    async def ask(self, command: Any, _arguments: Any = None) -> Any:
+        node = node_name("v1")
+        if command == "query-named-block-nodes":
+            return [{"drv": "qcow2", "node-name": node}]
+        return [{"id": id, "node-name": node, "shutting-down": going} for id, going in self.exports.items()]
+
+    async def tell(self, command: Any, arguments: Any) -> None:
+        self.exports[arguments["id"]] = command == "block-export-del"
+
+
+def test_what_was_withdrawn_by_a_call_that_was_cancelled_is_made_anew(tmp_path: Path) -> None:
+    """Otherwise a guest that uses it would wait until the next call for this volume."""
+    volume, clock, daemon = Volume("v1", 1, ("a",)), Clock(), Slow()
+    (id,) = exports(volume)
+    told: Any = daemon
+    served = Served(told, lambda: [volume], Path, clock, 1.0, tmp_path / "turn", lambda _host: False)
+
+    async def resized() -> None:
+        async with served.exclusive():
+            await served.equal([volume])
+            await served.withdraw([id])
+
+    outcome: list[Any] = []
+    waiting = ensureDeferred(resized())
+    waiting.addBoth(outcome.append)
+    waiting.cancel()
+    assert outcome[0].check(CancelledError)
+    assert daemon.exports == {id: True}
+    daemon.exports.clear()
+    clock.pump([0.1] * 15)
+    assert daemon.exports == {id: False}
