@@ -161,7 +161,14 @@ class AmqpBus:
 
     async def _begin(self, connection: TwistedProtocolConnection) -> None:
         """There is a connection. If this fails, another one is made after a while."""
-        await connection.ready
+        try:
+            # Heartbeats only begin after this.
+            await connection.ready.addTimeout(self.config.timeout, self.reactor)
+        except TimeoutError:
+            log.warn("the bus cannot be reached: its broker says nothing")
+            # The service makes another connection once this one is lost.
+            connection.transport.abortConnection()
+            return
         if self._hear is not None:
             self._start_hearing(connection)
 

@@ -11,8 +11,9 @@ from typing import Any, cast
 from uuid import uuid4
 
 import pytest
-from twisted.internet.defer import Deferred, ensureDeferred, succeed
+from twisted.internet.defer import Deferred, ensureDeferred, maybeDeferred, succeed
 from twisted.internet.interfaces import IReactorTime
+from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import Clock, deferLater
 
 from cloudctl.drivers.amqp.driver import AmqpBus, Config, create
@@ -128,6 +129,32 @@ async def test_a_broker_that_is_away_is_told_as_such(name: str, host: str) -> No
     with pytest.raises(Unreachable):
         await sender.publish(message(1))
     await sender.close()
+
+
+class Mute(Factory):
+    """Takes connections and never says anything."""
+
+    noisy = False
+
+    def __init__(self) -> None:
+        self.made: list[Any] = []
+
+    def buildProtocol(self, _address: object) -> Any:
+        self.made.append(Protocol())
+        return self.made[-1]
+
+
+async def test_a_broker_that_says_nothing_is_tried_again(name: str) -> None:
+    """Its machine may have gone without a word, or hang: the next connection may lead to one that answers."""
+    from twisted.internet import reactor
+
+    factory = Mute()
+    door: Any = cast(Any, reactor).listenTCP(0, factory, interface="127.0.0.1")
+    listener = bus(("127.0.0.1", door.getHost().port), name, timeout=0.1)
+    await listener.listen(Heard().hear)
+    await until(lambda: len(factory.made) > 1 and not any(each.transport.connected for each in factory.made))
+    await listener.close()
+    await maybeDeferred(door.stopListening)
 
 
 class Channels:
