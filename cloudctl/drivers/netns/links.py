@@ -140,15 +140,16 @@ def port_lines(names: Names, found: Found, wanted: Segment, port: PortSpec, carr
     `carried`: it goes through another port's tap, so it is a pair of links, of which `tagging` uses the other end.
     """
     name, other = names.tap(port.id), names.carried(port.id)
-    if carried:
-        there = name in found and other in found
-        lines = [f"link del dev {name}"] if name in found and not there else []
-        if not there:
+    # A port that was carried becomes one that is not, or the other way round.
+    there = name in found and (other in found) is carried
+    lines = [f"link del dev {name}"] if name in found and not there else []
+    if not there:
+        found = {each: link for each, link in found.items() if each != name}
+        if carried:
             pair = f"link add name {name} type veth peer name {other}"
             lines += [pair, f"link set dev {other} addrgenmode none mtu {mtu(port.mtu)} up"]
-            found = {each: link for each, link in found.items() if each != name}
-    else:
-        lines = [] if name in found else [f"tuntap add dev {name} mode tap"]
+        else:
+            lines.append(f"tuntap add dev {name} mode tap")
     return lines + in_bridge(found, name, wanted.bridge, mtu(port.mtu), port.id, up=port.admin_state_up)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import struct
@@ -11,6 +12,7 @@ from ipaddress import IPv4Address
 from attrs import evolve
 
 from cloudctl.drivers.netns import inside, tagging
+from cloudctl.drivers.qemu.lending import open_tap
 from cloudctl.drivers.specs import FixedIp, SubnetSpec, SubPort
 from tests.drivers.netns.lab import Guest, Lab
 from tests.drivers.netns.probes import PATIENCE, checksum
@@ -56,6 +58,17 @@ async def test_a_subport_is_reached_through_its_trunk_and_filtered_as_itself(lab
     await lab.driver.ensure_port_absent(CARRIED.id)
     assert answered(made, near, "10.8.0.6", 44, SILENCE) is None
     assert not any(lab.names.carried(CARRIED.id) in line for line in lab.links("host-1"))
+
+
+async def test_a_port_that_leaves_its_trunk_is_plugged_like_any_other(lab: Lab) -> None:
+    """Even if a server has it at once, on the same host."""
+    await ensure(lab, NETWORK, INNER, OPEN)
+    await lab.driver.ensure_port(CARRIED, "host-1")
+    await lab.driver.ensure_port(port(9, subports=(SubPort(CARRIED.id, 42),)), "host-1")
+    await lab.driver.ensure_port(port(9), "host-1")
+    await lab.driver.ensure_port(CARRIED, "host-1")
+    os.close(open_tap(lab.names.tap(CARRIED.id), lab.host("host-1")))
+    assert CARRIED.id in [each.id for each in (await lab.driver.inventory()).ports]
 
 
 def answered(
