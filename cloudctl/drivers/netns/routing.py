@@ -308,18 +308,18 @@ def _ways_out(names: Names, router: RouterSpec, legs: Sequence[Leg]) -> tuple[se
     """
     ways = {name: leg for name, leg in inner_links(names, legs).items() if leg.gateway}
     if len(ways) < 2:
-        return {f"default via {via} dev {name}" for name, leg in ways.items() for via in _gateways(leg)}, set()
-    hops = [(via, name) for name, leg in ways.items() for via in _gateways(leg)]
+        return {f"default {_hop(via, name, leg)}" for name, leg in ways.items() for via in _gateways(leg)}, set()
+    hops = [(via, name, leg) for name, leg in ways.items() for via in _gateways(leg)]
     old, new = ([hop for hop in hops if ip_address(hop[0]).version == version] for version in (4, 6))
-    routes = {f"default via {via} dev {name}" for via, name in new[:1]}
+    routes = {f"default {_hop(*hop)}" for hop in new[:1]}
     if router.default_route_ecmp and len(old) > 1:
-        routes.add(" ".join(["default", *(f"nexthop via {via} dev {name}" for via, name in old)]))
+        routes.add(" ".join(["default", *(f"nexthop {_hop(*hop)}" for hop in old)]))
     else:
-        routes |= {f"default via {via} dev {name}" for via, name in old[:1]}
+        routes |= {f"default {_hop(*hop)}" for hop in old[:1]}
     rules = {f"pref {INSIDE} lookup main suppress_prefixlength 0"}
     for number, (name, leg) in enumerate(ways.items(), 1):
         table = WAY_TABLE + number
-        routes |= {f"default via {via} dev {name} table {table}" for via, link in old if link == name}
+        routes |= {f"default {_hop(*hop)} table {table}" for hop in old if hop[1] == name}
         rules.add(f"pref {ANSWERS} fwmark {number} lookup {table}")
         inside = [address(each.fixed_address) for each in router.floating_ips if _way(legs, each) is leg]
         own = [str(ip_interface(each).ip) for each in leg.spec.addresses if ip_interface(each).version == 4]
@@ -352,6 +352,13 @@ def _gateways(leg: Leg) -> list[str]:
     return [address(each.gateway_ip) for each in subnets if each.gateway_ip is not None]
 
 
+def _hop(via: str, name: str, leg: Leg) -> str:
+    """A gateway may have an address of another prefix than the leg: then it is on the link all the same."""
+    hop = ip_address(via)
+    near = hop.is_link_local or any(hop in ip_interface(own).network for own in leg.spec.addresses)
+    return f"via {via} dev {name}{'' if near else ' onlink'}"
+
+
 def _towards(wanted: Mapping[str, Leg], nexthop: str) -> str | None:
     hop = ip_address(address(nexthop))
     return next(
@@ -361,11 +368,16 @@ def _towards(wanted: Mapping[str, Leg], nexthop: str) -> str | None:
 
 
 def _route(row: Mapping[str, Any]) -> str:
-    words = [row["dst"]]
-    words += [f"nexthop via {hop['gateway']} dev {hop['dev']}" for hop in row.get("nexthops", ())]
-    words += [f"via {row['gateway']}"] if "gateway" in row else []
-    words += [f"dev {row['dev']}"] if "dev" in row else []
+    words = [row["dst"], *(f"nexthop {_shown_hop(hop)}" for hop in row.get("nexthops", ()))]
+    words += [shown] if (shown := _shown_hop(row)) else []
     words += [f"table {row['table']}"] if "table" in row and row["table"] != "main" else []
+    return " ".join(words)
+
+
+def _shown_hop(row: Mapping[str, Any]) -> str:
+    words = [f"via {row['gateway']}"] if "gateway" in row else []
+    words += [f"dev {row['dev']}"] if "dev" in row else []
+    words += ["onlink"] if "onlink" in row.get("flags", ()) else []
     return " ".join(words)
 
 

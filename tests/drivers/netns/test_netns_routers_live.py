@@ -197,6 +197,16 @@ async def test_nothing_is_left_of_what_was_removed(lab: Lab) -> None:
     assert lab.nothing_left() == []
 
 
+async def test_a_gateway_of_another_prefix_leads_outside(lab: Lab) -> None:
+    public = evolve(PUBLIC, subnets=(evolve(PUBLIC.subnets[0], gateway_ip="198.51.100.1"),))
+    run("ip", "-n", lab.outside, "address", "add", "198.51.100.1/32", "dev", "eth0")
+    run("ip", "-n", lab.outside, "address", "add", "192.0.2.1/32", "dev", "lo")
+    # The second call finds the route and leaves it there.
+    await ensure(lab, NETWORK, public, OPEN, router(), router())
+    made = await guest(lab, port(9))
+    assert made.ping("192.0.2.1")
+
+
 @pytest.mark.parametrize("moves", [True, False])
 async def test_a_flow_ends_with_the_floating_address_that_it_goes_by(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, moves: bool

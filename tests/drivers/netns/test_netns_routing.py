@@ -224,6 +224,17 @@ def test_in_turns_all_ways_out_are_one_route() -> None:
     assert f"route del default proto static {hops}" in added(SEVERAL, [shown])
 
 
+def test_a_gateway_of_another_prefix_is_on_the_link_all_the_same() -> None:
+    """As `ip` takes it, and as it shows it: then nothing is changed."""
+    away = evolve(SECOND, subnets=(evolve(SECOND.subnets[0], gateway_ip="192.0.2.1"),))
+    router = evolve(ROUTER, gateway=WAY)
+    legs = [Leg(WAY, away, "br2", 7, gateway=True)]
+    shown = {"dst": "default", "gateway": "192.0.2.1", "dev": GW2, "flags": ["onlink"]}
+    assert routing.route_lines(NAMES, router, legs, [shown], []) == [
+        f"route replace default via 192.0.2.1 dev {GW2} onlink proto static"
+    ]
+
+
 def test_with_several_ways_out_each_has_its_addresses_and_its_translations() -> None:
     lines = routing.inner_lines(NAMES, SEVERAL, WAYS, [])
     assert f"address add 203.0.113.50/32 dev {GW}" in lines and f"address add 198.51.100.50/32 dev {GW2}" in lines
