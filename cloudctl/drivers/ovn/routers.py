@@ -86,14 +86,15 @@ def _own(leg: RouterInterface, version: int) -> list[IPv4Interface | IPv6Interfa
 def _advertised(leg: RouterInterface, spec: NetworkSpec, config: Config) -> dict[str, str]:
     """What IPv6 guests are told about the network; empty if nothing."""
     addresses = [each.ip for each in _own(leg, 6)]
-    subnets = [each for each in spec.subnets if any(ip in network(each.cidr) for ip in addresses)]
-    modes = [each.ipv6_address_mode for each in subnets if each.ipv6_address_mode is not None]
-    if not modes:
+    reached = (each for each in spec.subnets if any(ip in network(each.cidr) for ip in addresses))
+    subnets = [each for each in reached if each.ipv6_ra_mode is not None]
+    if not subnets:
         return {}
-    if modes[0] not in RA_MODES:
-        raise Unfit(f"no mode of IPv6 addresses: {modes[0]}")
+    mode = RA_MODES.get(subnets[0].ipv6_ra_mode or "")
+    if mode is None:
+        raise Unfit(f"no mode of advertisements: {subnets[0].ipv6_ra_mode}")
     told = {
-        "address_mode": RA_MODES[modes[0]],
+        "address_mode": mode,
         "send_periodic": "true",
         "mtu": str(networks.guest_mtu(spec, config)),
     }

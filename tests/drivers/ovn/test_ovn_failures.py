@@ -213,7 +213,7 @@ async def test_ports_follow_their_network(driver: Any, northbound: Server) -> No
 async def test_a_router_follows_its_networks(driver: Any, northbound: Server) -> None:
     leg = RouterInterface("leg", "network", "fa:16:3e:00:00:01", ("2001:db8::1/64",))
     await driver.ensure_router(RouterSpec("router", interfaces=(leg,)))
-    six = SubnetSpec("six", "2001:db8::/64", "2001:db8::1", ipv6_address_mode="slaac")
+    six = SubnetSpec("six", "2001:db8::/64", "2001:db8::1", ipv6_ra_mode="slaac")
     await driver.ensure_network(evolve(NETWORK, subnets=(SUBNET, six)))
     (found,) = northbound.rows("Logical_Router_Port", "ipv6_ra_configs")
     assert ["address_mode", "slaac"] in found["ipv6_ra_configs"][1]

@@ -31,7 +31,9 @@ from cloudctl.drivers.specs import (
 
 CONFIG = Config(gateway_chassis=["east", "west"])
 V4 = SubnetSpec("v4", "10.7.0.0/24", "10.7.0.1", dns_nameservers=("10.7.0.53", "10.7.0.54"))
-V6 = SubnetSpec("v6", "2001:db8::/64", "2001:db8::1", ipv6_address_mode="dhcpv6-stateful")
+V6 = SubnetSpec(
+    "v6", "2001:db8::/64", "2001:db8::1", ipv6_address_mode="dhcpv6-stateful", ipv6_ra_mode="dhcpv6-stateful"
+)
 NETWORK = NetworkSpec("net", mtu=1450, subnets=(V4, V6))
 PORT = PortSpec("port", "net", "fa:16:3e:00:00:02", (FixedIp("v4", "10.7.0.9"), FixedIp("v6", "2001:db8::9")))
 GATEWAY = RouterInterface("gateway", "public", "fa:16:3e:00:00:fe", ("203.0.113.10/24",))
@@ -319,6 +321,16 @@ def test_a_leg_is_a_port_on_both_sides() -> None:
     assert leg["ipv6_ra_configs"] == {"address_mode": "dhcpv6_stateful", "send_periodic": "true", "mtu": "1442"}
     assert joined["options"] == {"router-port": leg["name"]}
     assert of("NAT", rows) == of("Gateway_Chassis", rows) == []
+
+
+@pytest.mark.parametrize("told", [None, "slaac"])
+def test_a_router_advertises_what_the_subnet_has_it_advertise(told: str | None) -> None:
+    """Whatever guests do with it: their addresses may be managed elsewhere."""
+    subnet = evolve(V6, ipv6_ra_mode=told, ipv6_address_mode=None if told else "slaac")
+    rows = routers.rows(evolve(ROUTER, gateway=None), {"net": evolve(NETWORK, subnets=(subnet,))}, (), CONFIG)
+    advertised = the("Logical_Router_Port", rows)["ipv6_ra_configs"]
+    assert isinstance(advertised, dict)
+    assert advertised.get("address_mode") == told
 
 
 def test_a_gateway_is_on_the_chassis_in_their_order() -> None:
