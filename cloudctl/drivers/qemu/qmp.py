@@ -62,7 +62,10 @@ class _Waiting:
 
 
 class Monitor(LineReceiver):
-    """One QMP connection. `ready` fires after the handshake, `lost` (with None) when the connection is gone."""
+    """One QMP connection. `ready` fires after the handshake, `lost` (with None) when the connection is gone.
+
+    QEMU serves one connection at a time, so one whose handshake fails or is not awaited any more is closed.
+    """
 
     delimiter = b"\r\n"
     MAX_LENGTH = 1 << 24
@@ -71,7 +74,7 @@ class Monitor(LineReceiver):
         self.clock = clock
         self.timeout = timeout
         self.on_event = on_event
-        self.ready: Deferred[None] = Deferred()
+        self.ready: Deferred[None] = Deferred(lambda _: self.close())
         self.lost: Deferred[None] = Deferred()
         self.is_lost = False
         self._numbers = count(1)
@@ -159,6 +162,8 @@ class Monitor(LineReceiver):
         self.execute("qmp_capabilities").addBoth(self._shaken)
 
     def _shaken(self, outcome: Any) -> None:
+        if isinstance(outcome, Failure):
+            self.close()
         if not self.ready.called:
             self.ready.callback(outcome if isinstance(outcome, Failure) else None)
 

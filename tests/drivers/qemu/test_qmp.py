@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
@@ -87,6 +87,26 @@ def test_a_qemu_that_does_not_greet_is_given_up() -> None:
         result(peer.monitor.ready)
     assert peer.transport.disconnecting
     peer.hangs_up()
+
+
+def test_one_that_greets_and_says_no_more_is_left_alone() -> None:
+    """It serves one connection at a time, so this one would keep the next one from being greeted, for ever."""
+    peer = Peer()
+    peer.says(GREETING)
+    peer.clock.advance(5.0)
+    with pytest.raises(Silent):
+        result(peer.monitor.ready)
+    assert peer.transport.disconnecting
+
+
+def test_nothing_is_left_of_a_connection_that_nobody_waits_for_any_more() -> None:
+    peer = Peer()
+    peer.monitor.ready.cancel()
+    with pytest.raises(CancelledError):
+        result(peer.monitor.ready)
+    assert peer.transport.disconnecting
+    peer.hangs_up()
+    assert peer.clock.getDelayedCalls() == []
 
 
 def test_answers_find_their_commands_by_id(peer: Peer) -> None:
