@@ -19,6 +19,7 @@ from cloudctl.drivers.libvirt.storage import WHOLE, RoomFor, Storage
 CHUNK = 1 << 18
 # Disks that QEMU copies while the guest runs; blank ones must exist at the destination.
 MIRRORED = ("root", "rescue", "ephemeral", "swap")
+QCOW2 = ("root", "rescue", "ephemeral")  # the others are raw
 CONSOLE = "console"
 
 
@@ -49,17 +50,22 @@ def shares(source: Storage, to: Storage) -> bool:
 
 
 def parts(storage: Storage, id: str) -> list[Part]:
-    """The files of a guest on its host."""
+    """The files of a guest on its host.
+
+    libvirt takes a file for what its first bytes say, and its guest writes those of a raw disk: they must not tell what
+    is made, or replaced, on another host.
+    """
     pool = storage.refreshed()
     found = []
-    for name in sorted(pool.listVolumes()):
-        if name.startswith(f"{id}."):
-            tree = fromstring(pool.storageVolLookupByName(name).XMLDesc(0))
-            format = tree.find("target/format")
+    for file in sorted(pool.listVolumes()):
+        if file.startswith(f"{id}."):
+            name, tree = file.removeprefix(f"{id}."), fromstring(pool.storageVolLookupByName(file).XMLDesc(0))
+            if name not in QCOW2:
+                found.append(Part(name, "raw", int(tree.findtext("physical", "0"))))
+                continue
             path, under = tree.findtext("backingStore/path"), tree.find("backingStore/format")
             over = None if path is None else (path, "raw" if under is None else under.get("type", "raw"))
-            shape = "raw" if format is None else format.get("type", "raw")
-            found.append(Part(name.removeprefix(f"{id}."), shape, int(tree.findtext("capacity", "0")), over))
+            found.append(Part(name, "qcow2", int(tree.findtext("capacity", "0")), over))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -378,3 +379,38 @@ def test_hosts_may_make_the_directory_that_they_share_at_once(hosts: dict[str, L
         connection.close()
     for daemon in hosts.values():
         daemon.empty()
+
+
+def qcow2_over(path: str) -> bytes:
+    """The start of a qcow2 that names another file, as a guest can write it to a raw disk."""
+    name = path.encode()
+    header = struct.pack(">4sIQIIQIIQQIIQ", b"QFI\xfb", 2, 72, len(name), 16, 1 << 20, 0, 1, 1 << 17, 1 << 16, 1, 0, 0)
+    return header + name
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+async def test_what_a_guest_writes_to_its_disk_leads_to_no_other_file(
+    make: Any, hosts: dict[str, Libvirtd], tmp_path: Path, is_on: bool
+) -> None:
+    """libvirt takes a file for what its first bytes say that it is."""
+    driver = make()
+    other = evolve(tiny(tmp_path, "west"), id="6f1c0f5e-0000-4000-8000-0000000000dd")
+    await driver.ensure_defined(other)
+    others = hosts["west"].inside(LOCAL) / f"{other.id}.root"
+    before = others.read_bytes()
+    spec = tiny(tmp_path, swap_mib=1)
+    await started(driver, spec)
+    with (hosts["east"].inside(LOCAL) / f"{ID}.swap").open("r+b") as file:
+        file.write(qcow2_over(f"{LOCAL}/{other.id}.root"))
+    try:
+        if is_on:
+            await driver.ensure_migrated(evolve(spec, host="west"))
+        else:
+            await driver.ensure_stopped(ID, 0.0)
+            await driver.ensure_defined(evolve(spec, host="west"))
+    finally:
+        assert others.read_bytes() == before
+    assert (await driver.observe(ID)).host == "west"
+    for each in (ID, other.id):
+        await driver.ensure_absent(each)
+    await driver.close()
