@@ -15,7 +15,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from attrs import define, evolve, field, frozen
-from twisted.internet.defer import ensureDeferred
+from twisted.internet.defer import CancelledError, ensureDeferred
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from zope.interface import implementer
@@ -393,8 +393,12 @@ class FileVolumes:
         assert source.volume_id is not None and source.moment is not None
         async with self.locks.hold("volume", source.volume_id):
             copied = ensureDeferred(self.images.extract(source.path, source.moment, target, format))
-            while not copied.called and not (target.exists() and target.stat().st_size):
-                await deferLater(self.images.programs.clock, LOOK_SECONDS)
+            try:
+                while not copied.called and not (target.exists() and target.stat().st_size):
+                    await deferLater(self.images.programs.clock, LOOK_SECONDS)
+            except CancelledError:
+                copied.addErrback(lambda _: None).cancel()
+                raise
         await copied
 
     # -- inside: one volume

@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 from attrs import evolve, frozen
+from twisted.internet.defer import CancelledError, Deferred, ensureDeferred
+from twisted.internet.task import deferLater
 
 from cloudctl.drivers.programs import Programs
 from cloudctl.drivers.qcow2.disks import LocalDisks
+from cloudctl.drivers.qcow2.images import Images
 from cloudctl.drivers.qcow2.records import Records, Volume
 from cloudctl.drivers.specs import SnapshotSpec, SnapshotState, VolumeSpec
 from tests.drivers.qcow2.live import MIB, holds, inside, is_zero, raw_image, write
@@ -193,3 +196,28 @@ class Halved:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._images, name)
+
+
+async def test_a_copy_ends_with_the_call_that_wanted_it(
+    open_driver: Callable[..., Any], reactor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also before it has written anything: otherwise it would go on for as long as a copy may take."""
+    seen: list[str] = []
+
+    async def extract(*_: object) -> None:
+        seen.append("begun")
+        try:
+            await Deferred()
+        finally:
+            seen.append("ended")
+
+    driver = await open_driver()
+    await driver.ensure_created(VolumeSpec("v", 1))
+    monkeypatch.setattr(Images, "extract", extract)
+    copying = ensureDeferred(driver.ensure_exported("v", str(tmp_path / "raw")))
+    while not seen:
+        await deferLater(reactor, 0.01)
+    copying.cancel()
+    with pytest.raises(CancelledError):
+        await copying
+    assert seen == ["begun", "ended"]
