@@ -294,7 +294,7 @@ def build(
     made: dict[str, Any] = {}
     for name, kind in sections.items():
         table = tables.get(name, {})
-        if name == "server":
+        if name == "server" and isinstance(table, dict):
             table = {**table, **(overrides or {})}
         try:
             made[name] = structure(kind, table, name)

@@ -40,6 +40,8 @@ class Wrong(Exception):
 
 def structure(cls: type[T], table: Mapping[str, Any], path: str) -> T:
     """Raises ConfigError with a line «path.option: what is wrong» for each unknown, missing or wrong option."""
+    if not isinstance(table, Mapping):
+        raise ConfigError([f"{path}: must be a table: [{path}]"])
     try:
         return _table(table, cls, path)
     except Wrong as wrong:

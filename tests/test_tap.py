@@ -48,6 +48,8 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
         ("[server]\nlisten = 1", "server.listen: 1 is not a list"),
         ('[server]\nlisten = ["tcp:x:y:z"]', "server.listen: 'tcp:x:y:z' is not a valid endpoint"),
         ("[sever]", "sever: unknown section"),
+        ("tasks = 3", "tasks: must be a table: [tasks]"),
+        ("[[server]]\nlisten = []", "server: must be a table: [server]"),
         ("[identity]\ntoken_lifetime = 0", "identity.token_lifetime"),
         ('[server]\npublic_url = "http://x/v2.1"', "server.public_url: part of its path looks like an API version"),
         ("[driver.hypervisers.fake]", "driver.hypervisers: unknown kind"),
