@@ -155,11 +155,11 @@ class DatabaseOptions:
     """[database]"""
 
     # An SQLAlchemy URL, e.g. postgresql+psycopg://user:password@host/name. Empty: SQLite in the state directory.
-    url: str = field(default="", validator=is_database_url)
+    url: str = field(default="", validator=is_database_url, repr=False)
     threads: int = field(default=8, validator=positive)
     # Fernet keys that seal secrets in the database: the first one seals, any opens. Empty: the one in the file
     # sealing-key in the state directory.
-    sealing_keys: list[str] = field(factory=list, validator=are_fernet_keys)
+    sealing_keys: list[str] = field(factory=list, validator=are_fernet_keys, repr=False)
 
 
 @frozen

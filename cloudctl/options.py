@@ -1,5 +1,7 @@
 """A table of the configuration → a frozen attrs class, strictly, with every problem at once.
 
+A wrong value is shown, unless its field has `repr=False`: it is a secret then, and what is told here goes to a log.
+
 Options may be str, int, float, bool, Path, Literal[…], list[T], tuple[T, ...], dict[str, T], T | None, and attrs
 classes of these. Nothing is converted: "1" is not an integer and 1 is not a boolean; only an integer may stand for a
 float.
@@ -7,7 +9,7 @@ float.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
@@ -48,42 +50,49 @@ def structure(cls: type[T], table: Mapping[str, Any], path: str) -> T:
         raise ConfigError(list(wrong.lines)) from None
 
 
-def _value(value: Any, kind: Any, path: str) -> Any:
+def _hidden(_value: Any) -> str:
+    return "what is there"
+
+
+def _value(value: Any, kind: Any, path: str, shown: Callable[[Any], str] = repr) -> Any:
     origin, arguments = get_origin(kind), get_args(kind)
     if kind in SCALARS:
         accepted, name = SCALARS[kind]
         if type(value) not in accepted:
-            raise Wrong(f"{path}: {value!r} is not {name}")
+            raise Wrong(f"{path}: {shown(value)} is not {name}")
         return kind(value)
     if origin in (Union, UnionType):
         kinds = [each for each in arguments if each is not type(None)]
         shape = dict if isinstance(value, Mapping) else list if isinstance(value, list) else None
         shaped = [each for each in kinds if get_origin(each) is shape]
-        return None if value is None else _value(value, (shaped or kinds)[0], path)
+        return None if value is None else _value(value, (shaped or kinds)[0], path, shown)
     if origin is Literal:
         if value not in arguments:
-            raise Wrong(f"{path}: {value!r} is not one of {', '.join(map(repr, arguments))}")
+            raise Wrong(f"{path}: {shown(value)} is not one of {', '.join(map(repr, arguments))}")
         return value
     if origin in (list, tuple):
         if type(value) is not list:
-            raise Wrong(f"{path}: {value!r} is not a list")
-        return origin(_all((f"{path}[{index}]", each, arguments[0]) for index, each in enumerate(value)))
+            raise Wrong(f"{path}: {shown(value)} is not a list")
+        return origin(_all(((f"{path}[{index}]", each, arguments[0]) for index, each in enumerate(value)), shown))
     if not isinstance(value, Mapping):
-        raise Wrong(f"{path}: {value!r} is not a table")
+        # Of `[[tables]]` any field may be a secret.
+        holds_tables = isinstance(value, list) and any(isinstance(each, Mapping) for each in value)
+        raise Wrong(f"{path}: {'a list of tables' if holds_tables else shown(value)} is not a table")
     if attrs.has(kind):
         return _table(value, kind, path)
     if origin is dict:
-        return dict(zip(value, _all((f"{path}.{key}", each, arguments[1]) for key, each in value.items()), strict=True))
+        values = _all(((f"{path}.{key}", each, arguments[1]) for key, each in value.items()), shown)
+        return dict(zip(value, values, strict=True))
     raise TypeError(f"{path}: an option cannot be of type {kind}")
 
 
-def _all(parts: Any) -> list[Any]:
+def _all(parts: Any, shown: Callable[[Any], str]) -> list[Any]:
     """Values of (path, value, type) triples; the problems of all of them."""
     values: list[Any] = []
     problems: list[str] = []
     for path, value, kind in parts:
         try:
-            values.append(_value(value, kind, path))
+            values.append(_value(value, kind, path, shown))
         except Wrong as wrong:
             problems += wrong.lines
     if problems:
@@ -108,7 +117,8 @@ def _table(table: Mapping[str, Any], cls: type[T], path: str) -> T:
                 problems.append(f"{path}.{name}: is required")
             continue
         try:
-            values[name] = _value(table[name], option.type, f"{path}.{name}")
+            shown = repr if option.repr else _hidden
+            values[name] = _value(table[name], option.type, f"{path}.{name}", shown)
             if option.validator is not None:
                 # A validator sees only its own option: there is no instance until all options are right.
                 option.validator(None, option, values[name])

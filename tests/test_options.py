@@ -76,6 +76,30 @@ def test_a_table_is_a_table() -> None:
 
 
 @frozen
+class Guarded:
+    password: str = field(default="", repr=False)
+    keys: list[str] = field(factory=list, repr=False)
+    keys_of: dict[str, str] = field(factory=dict, repr=False)
+    others: dict[str, Config] = field(factory=dict)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("password", 8371, "password: what is there is not a string"),
+        ("keys", "8371", "keys: what is there is not a list"),
+        ("keys", [8371], "keys[0]: what is there is not a string"),
+        ("keys_of", {"a": 8371}, "keys_of.a: what is there is not a string"),
+        ("others", [{"password": "8371"}], "others: a list of tables is not a table"),
+    ],
+)
+def test_a_secret_is_not_shown_when_it_is_wrong(option: str, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        structure(Guarded, {option: value}, "x")
+    assert caught.value.problems == [f"x.{message}"]
+
+
+@frozen
 class Inner:
     protocol: Literal["nbd", "iscsi"]
     ports: list[int] = field(factory=list)

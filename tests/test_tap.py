@@ -47,6 +47,7 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
         ("[server]\nlisen = 1", "server.lisen: unknown option"),
         ("[server]\nlisten = 1", "server.listen: 1 is not a list"),
         ('[server]\nlisten = ["tcp:x:y:z"]', "server.listen: 'tcp:x:y:z' is not a valid endpoint"),
+        ('[database]\nsealing_keys = "the key"', "database.sealing_keys: what is there is not a list"),
         ("[sever]", "sever: unknown section"),
         ("tasks = 3", "tasks: must be a table: [tasks]"),
         ("[[server]]\nlisten = []", "server: must be a table: [server]"),
