@@ -53,7 +53,10 @@ def touch_database(directory: Path) -> None:
 
 
 def sealing_key(directory: Path) -> str:
-    """The key that seals secrets in the database if no option names one: made when it is first needed."""
+    """The key that seals secrets in the database if no option names one: made when it is first needed.
+
+    Raises ConfigError if the file holds something else.
+    """
     path = directory / SEALING_KEY
     if not path.exists():
         # Of processes that start at the same moment, the first one's key wins.
@@ -63,7 +66,12 @@ def sealing_key(directory: Path) -> str:
             os.link(fresh, path)
         fresh.unlink()
         _sync(directory)
-    return path.read_text().strip()
+    try:
+        key = path.read_text().strip()
+        Fernet(key)
+    except ValueError:  # or a UnicodeDecodeError, which is one
+        raise ConfigError([f"state_dir: {path} holds no key; it is part of a backup of the cloud"]) from None
+    return key
 
 
 # -- the data directory

@@ -126,3 +126,11 @@ def test_processes_on_one_database_have_one_data_directory(tmp_path: Path, postg
     with pytest.raises(ConfigError, match=r"database\.sealing_keys"):
         prepare("four", data, other)
     assert not (tmp_path / "four/clouds.yaml").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"half a key", b"\x91\xff"])
+def test_a_file_that_holds_no_key_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "sealing-key").write_bytes(content)
+    with pytest.raises(ConfigError, match="sealing-key holds no key"):
+        state_dir.sealing_key(tmp_path)
+    assert (tmp_path / "sealing-key").read_bytes() == content
