@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 from cryptography.fernet import Fernet
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock, react
 from twisted.logger import FilteringLogObserver, globalLogBeginner
@@ -54,7 +54,9 @@ class OneLine(click.Group):
             raise Problem("; ".join(error.problems)) from None
         except CloudError as error:
             raise click.ClickException(error.message) from None
-        except OperationalError as error:
+        except DBAPIError as error:
+            if not schema.is_unusable(error):
+                raise
             raise click.ClickException(f"database: {schema.complaint(error)}") from None
         except OSError as error:
             if error.filename is None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError
 from twisted.application.service import IService
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
@@ -166,7 +166,7 @@ class CloudProcess(app.Cloud):
 def makeService(options: Options) -> IService:
     """The cloud, ready to start. If it cannot work: the reason in one line, and SystemExit with 64.
 
-    One line and 69 if the database does not answer, or if a port is taken, which is only found at the start.
+    One line and 69 if the database does not answer or is none, or if a port is taken, which is only found at the start.
     """
     from twisted.internet import reactor as installed
 
@@ -185,7 +185,9 @@ def makeService(options: Options) -> IService:
         reactor.callWhenRunning(collect_from_now_on)
     except ConfigError as error:
         stop("; ".join(error.problems))
-    except OperationalError as error:
+    except DBAPIError as error:
+        if not schema.is_unusable(error):
+            raise
         stop(f"database: {schema.complaint(error)}", os.EX_UNAVAILABLE)
     except OSError as error:
         if error.filename is None:

@@ -149,6 +149,25 @@ def test_a_database_that_does_not_answer_is_one_line(tmp_path: Path) -> None:
     assert (result.exit_code, result.output) == (1, "Error: database: unable to open database file\n")
 
 
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("", "file is not a database"),
+        ("postgresql+psycopg://u:secret@127.0.0.1:1/x?nonsense=1", 'invalid connection option "nonsense"'),
+    ],
+)
+def test_a_database_that_is_none_is_one_line(tmp_path: Path, url: str, told: str) -> None:
+    state, file = tmp_path / "state", tmp_path / "c.toml"
+    state.mkdir(mode=0o700)
+    (state / "cloudctl.sqlite").write_text("something else" * 1000)
+    file.write_text(f'[database]\nurl = "{url}"\n')
+    arguments = [f"--config={file}", f"--state-dir={state}"]
+    done = subprocess.run([command("twist"), "cloudctl", *arguments], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout + done.stderr) == (69, f"cloudctl: database: {told}\n")
+    result = CliRunner().invoke(cli.main, [*arguments, "db", "version"])
+    assert (result.exit_code, result.output) == (1, f"Error: database: {told}\n")
+
+
 def test_both_commands_say_their_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as raised:
         parse("--version")

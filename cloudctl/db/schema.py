@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Integer, MetaData, inspect, select, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DatabaseError, DBAPIError, OperationalError
 
 from cloudctl.db import totals
 from cloudctl.db.columns import Field, column, metadata
@@ -59,7 +59,14 @@ def prepare(db: Database) -> bool:
     return True
 
 
-def complaint(error: OperationalError) -> str:
+def is_unusable(error: DBAPIError) -> bool:
+    """Whether the database cannot be used, as opposed to a statement of ours: it does not answer, is damaged, or is
+    none, or the driver refuses the URL.
+    """
+    return isinstance(error, OperationalError) or error.statement is None or type(error) is DatabaseError
+
+
+def complaint(error: DBAPIError) -> str:
     """The message of the database's driver, without its advice and SQLAlchemy's."""
     return str(error.orig).partition("\n")[0]
 
