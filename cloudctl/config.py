@@ -48,10 +48,15 @@ def is_public_url(_instance: object, attribute: Any, value: str) -> None:
     if not value:
         return
     scheme, _, rest = value.partition("://")
-    if scheme not in ("http", "https") or not rest or any(c in value for c in " ?#"):
+    if scheme not in ("http", "https") or not rest.strip("/") or any(c in value for c in " ?#"):
         raise ValueError("must look like https://cloud.example.com/prefix")
     if LOOKS_LIKE_A_VERSION.search(rest.partition("/")[1] + rest.partition("/")[2]):
         raise ValueError("part of its path looks like an API version (v and a digit), which would mislead clients")
+
+
+def without_slash(url: str) -> str:
+    """Paths are put after it."""
+    return url.rstrip("/")
 
 
 def is_database_url(_instance: object, attribute: Any, value: str) -> None:
@@ -103,8 +108,8 @@ class ServerOptions:
     # The same for the instance-HA API by itself; an empty list: it is served only beside the others, at /instance-ha.
     ha_listen: list[str] = field(factory=lambda: ["tcp:15868:interface=127.0.0.1"])
     # The address in the catalog; needed behind a reverse proxy. Empty: that of each request's Host header.
-    public_url: str = field(default="", validator=is_public_url)
-    ha_public_url: str = field(default="", validator=is_public_url)
+    public_url: str = field(default="", validator=is_public_url, converter=without_slash)
+    ha_public_url: str = field(default="", validator=is_public_url, converter=without_slash)
     # Addresses of proxies whose X-Forwarded-Proto, -Host and -Prefix are believed.
     trusted_proxies: list[str] = field(factory=list)
     # Where images, backups, objects and drivers' data are: the same for all processes. Empty: the state directory.
@@ -122,7 +127,7 @@ class ServerOptions:
         """
         found = address(self.ha_listen)
         if self.ha_public_url or found is None:
-            return self.ha_public_url.rstrip("/")
+            return self.ha_public_url
         return f"{'https' if found.scheme == 'https' else '{scheme}'}://{{host}}:{found.port}"
 
 

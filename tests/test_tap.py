@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import cloudctl
-from cloudctl import cli, tap
+from cloudctl import bootstrap, cli, tap
 from tests.live.process import command
 
 
@@ -39,6 +39,15 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
     assert made is not None
     assert made.state_dir == Path("here").absolute()
     assert (made.server.listen, made.server.ha_listen) == (["tcp:3", "unix:/tmp/x"], [])
+
+
+def test_a_public_address_may_end_with_a_slash(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text('[server]\npublic_url = "https://a.example/cloud/"\nha_public_url = "https://b.example/"\n')
+    made = parse(f"--config={file}", f"--state-dir={tmp_path}").config
+    assert made is not None
+    assert bootstrap.base_url(made) == made.server.public_url == "https://a.example/cloud"
+    assert made.server.ha_url == made.server.ha_public_url == "https://b.example"
 
 
 @pytest.mark.parametrize(
