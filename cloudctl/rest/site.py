@@ -138,6 +138,8 @@ class LimitedRequest(Request):
     def _hang_up(self) -> None:
         """Answer and hang up: the rest of the body is not worth reading."""
         self.hung_up = True
+        # Else `100 Continue` would follow the answer.
+        self.requestHeaders.removeHeader(b"expect")
         self.channel.write(TOO_LARGE % (len(TOO_LARGE_BODY), TOO_LARGE_BODY))
         self.channel.loseConnection()
 

@@ -167,6 +167,13 @@ def test_a_length_that_python_does_not_read_is_a_bad_request(site: CloudSite) ->
     assert not wire.is_open
 
 
+def test_a_client_that_asks_before_it_sends_far_too_much_gets_one_answer(site: CloudSite) -> None:
+    wire = Wire(site)
+    wire.send(b"POST /x HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 1000000000\r\n\r\n")
+    assert wire.transport.value().startswith(b"HTTP/1.1 413 ") and wire.transport.value().count(b"HTTP/1.1") == 1
+    assert not wire.is_open
+
+
 def test_connections_of_one_address_and_in_all_are_limited(site: CloudSite, clock: Clock) -> None:
     first = [Wire(site) for _ in range(4)]
     assert [wire.channel is not None for wire in first] == [True, True, True, False]
