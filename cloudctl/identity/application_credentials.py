@@ -14,7 +14,7 @@ from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Forbidden, Invalid
 from cloudctl.identity import cascade, effective, epoch, records
-from cloudctl.identity.effective import RoleRef
+from cloudctl.identity.effective import RoleName, RoleRef
 from cloudctl.identity.records import folded, text_filters
 from cloudctl.identity.tables import (
     AccessRule,
@@ -52,15 +52,6 @@ RULE_LISTING = Listing(
         "method": equals(AccessRule.method),
     },
 )
-
-
-@frozen
-class RoleName:
-    """By id, or by name. `of_domain`: one of some domain, which no token has."""
-
-    id: str | None = None
-    name: str | None = None
-    of_domain: bool = False
 
 
 @frozen
@@ -178,11 +169,7 @@ def create(conn: Connection, caller: Caller, new: NewCredential, limits: Limits)
 def _chosen_roles(conn: Connection, wanted: Sequence[RoleName] | None, held: Sequence[RoleRef]) -> set[str]:
     chosen = {role.id for role in held} if wanted is None else set()
     for name in wanted or ():
-        matching = {
-            role.id
-            for role in held
-            if (role.id == name.id if name.id is not None else role.name == name.name and not name.of_domain)
-        }
+        matching = {role.id for role in held if name.is_of(role)}
         if not matching:
             raise Invalid(f"The token does not have the role {(name.id or name.name or '')[:64]!r} in this project.")
         chosen |= matching

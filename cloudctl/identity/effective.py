@@ -23,6 +23,20 @@ class RoleRef:
     name: str
 
 
+@frozen
+class RoleName:
+    """What a client calls a role to give: by id, or by name. `of_domain`: one of some domain, which no token has."""
+
+    id: str | None = None
+    name: str | None = None
+    of_domain: bool = False
+
+    def is_of(self, role: RoleRef) -> bool:
+        if self.id is not None:
+            return role.id == self.id
+        return role.name == self.name and not self.of_domain
+
+
 def is_actor(user: str | BindParameter[str]) -> ColumnElement[bool]:
     """Whether an assignment belongs to the user or to a group that the user is in."""
     of_groups = select(Membership.group_id).where(Membership.user_id == user).scalar_subquery()

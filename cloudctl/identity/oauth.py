@@ -20,6 +20,7 @@ from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id, seconds
 from cloudctl.errors import Conflict
 from cloudctl.identity import cascade, effective, epoch, oauth_signatures, records, subject
+from cloudctl.identity.effective import RoleName
 from cloudctl.identity.oauth_signatures import WINDOW, BadSignature, SignedRequest
 from cloudctl.identity.payload import Keys, Scope, ScopeKind
 from cloudctl.identity.tables import (
@@ -32,7 +33,7 @@ from cloudctl.identity.tables import (
     Role,
     User,
 )
-from cloudctl.identity.trusts import RoleName, chosen
+from cloudctl.identity.trusts import chosen
 from cloudctl.rest.listing import Listing
 
 VERIFIER = string.ascii_letters + string.digits

@@ -13,7 +13,7 @@ from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Forbidden, Invalid
 from cloudctl.identity import cascade, effective, epoch, records, subject
-from cloudctl.identity.effective import RoleRef
+from cloudctl.identity.effective import RoleName, RoleRef
 from cloudctl.identity.payload import Scope, ScopeKind
 from cloudctl.identity.tables import Project, Role, Trust, TrustRole, User
 from cloudctl.rest.caller import Caller
@@ -29,12 +29,6 @@ LISTING = Listing(
         "trustee_user_id": equals(Trust.trustee_user_id),
     },
 )
-
-
-@frozen
-class RoleName:
-    id: str | None = None
-    name: str | None = None
 
 
 @frozen
@@ -165,7 +159,7 @@ def chosen(wanted: Sequence[RoleName], held: Sequence[RoleRef]) -> set[str]:
         raise Forbidden("At least one role is required.")
     found = set()
     for name in wanted:
-        matching = {role.id for role in held if name.id == role.id or (name.id is None and name.name == role.name)}
+        matching = {role.id for role in held if name.is_of(role)}
         if not matching:
             raise Forbidden(f"The token does not have the role {(name.id or name.name or '')[:64]!r} in this project.")
         found |= matching

@@ -20,6 +20,7 @@ from cloudctl.identity import (
     users,
 )
 from cloudctl.identity.assignments import Actor, Target
+from cloudctl.identity.effective import RoleName
 from cloudctl.identity.keys import KeysInMemory
 from cloudctl.identity.options import PasswordOptions
 from cloudctl.identity.tables import ApplicationCredential, Trust
@@ -46,7 +47,7 @@ def crossing(
 
 
 def new_trust(trustee_id: str, project_id: str, role: str) -> trusts.NewTrust:
-    return trusts.NewTrust(trustee_id, project_id, False, [trusts.RoleName(name=role)], None, None, 0, {})
+    return trusts.NewTrust(trustee_id, project_id, False, [RoleName(name=role)], None, None, 0, {})
 
 
 def made_in(keystone: Any, what: str) -> Callable[[Any], Any]:

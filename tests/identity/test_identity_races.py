@@ -30,6 +30,7 @@ from cloudctl.identity import (
     users,
 )
 from cloudctl.identity.assignments import Actor, Target
+from cloudctl.identity.effective import RoleName
 from cloudctl.identity.keys import KeysInMemory
 from cloudctl.identity.options import IdentityOptions, PasswordOptions
 from cloudctl.identity.tables import ProjectEndpoint, ProjectEndpointGroup
@@ -421,7 +422,7 @@ def test_a_trust_made_from_one_that_is_being_deleted_is_not_left_behind(keystone
     made, asks = keystone.made, caller(keystone)
 
     def new(count: int) -> trusts.NewTrust:
-        roles = [trusts.RoleName(name="member")]
+        roles = [RoleName(name="member")]
         return trusts.NewTrust(made.admin_user_id, made.demo_project_id, True, roles, None, None, count, {})
 
     most = trusts.Limits(1, 0)

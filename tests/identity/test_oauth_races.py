@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from cloudctl.identity import oauth, records, users
+from cloudctl.identity.effective import RoleName
 from cloudctl.identity.keys import KeysInMemory
 from cloudctl.identity.oauth_signatures import PLAIN, SignedRequest
 from cloudctl.identity.tables import OAuthConsumer, User
-from cloudctl.identity.trusts import RoleName
 from tests.meanwhile import beside
 
 from .conftest import START

@@ -120,6 +120,8 @@ def test_its_token_is_not_exchanged_and_manages_no_credentials(keystone: Any) ->
         ({"project_id": "other"}, 403),
         ({"roles": []}, 403),
         ({"roles": [{"name": "admin"}]}, 403),
+        ({"roles": [{"name": "member", "domain": {"id": "default"}}]}, 403),
+        ({"roles": [{}]}, 400),
         ({"impersonation": "yes"}, 400),
         ({"remaining_uses": 0}, 400),
         ({"expires_at": "2027-01-15T08:00:00Z"}, 400),

@@ -13,7 +13,7 @@ from cloudctl.errors import Forbidden, Invalid
 from cloudctl.identity import application_credentials as domain
 from cloudctl.identity import records, users
 from cloudctl.identity.api.collection import link, page, paged
-from cloudctl.identity.api.fields import Description, Id, may_as_anybody
+from cloudctl.identity.api.fields import Description, Id, RoleReference, may_as_anybody, role_name
 from cloudctl.identity.delegation import check_manages, check_not_passed_on
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.passwords import Hasher
@@ -37,20 +37,6 @@ def moment(text: str) -> str:
 
 
 Moment = Annotated[str, Length(1, 64), Check(moment)]
-
-
-@frozen
-class DomainReference:
-    id: Id | Missing = MISSING
-    name: Name | Missing = MISSING
-
-
-@frozen
-class RoleReference:
-    id: Id | Missing = MISSING
-    name: Name | Missing = MISSING
-    domain: DomainReference | Missing = MISSING
-    others: dict[str, Any] = extra()
 
 
 @frozen
@@ -136,7 +122,7 @@ class ApplicationCredentials:
             description=body.description or None,
             expires_at=expires_at,
             unrestricted=body.unrestricted,
-            roles=None if not body.roles else [_role(role) for role in body.roles],
+            roles=None if not body.roles else [role_name(role) for role in body.roles],
             # Stock clients send an empty list if their user has not named any rules.
             rules=None if not body.access_rules else [_rule(rule) for rule in body.access_rules],
         )
@@ -225,15 +211,6 @@ def check_rules(body: CreateApplicationCredential) -> None:
     for rule in body.access_rules or ():
         if rule.id is MISSING and MISSING in (rule.path, rule.method, rule.service):
             raise Invalid("An access rule has 'id', or 'path', 'method' and 'service'.")
-
-
-def _role(body: RoleReference) -> domain.RoleName:
-    if body.id is not MISSING:
-        return domain.RoleName(id=body.id)
-    if body.name is MISSING:
-        raise Invalid("A role has 'id' or 'name'.")
-    of = body.domain
-    return domain.RoleName(name=body.name, of_domain=of is not MISSING and bool(of.id or of.name))
 
 
 def _rule(body: RuleReference) -> domain.NewRule:

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import attrs
 from attrs import frozen
 
-from cloudctl.errors import NotFound
-from cloudctl.rest.body import Length, Missing, given
+from cloudctl.errors import Invalid, NotFound
+from cloudctl.identity.effective import RoleName
+from cloudctl.rest.body import MISSING, Length, Missing, Name, extra, given
 from cloudctl.rest.call import Call
 
 Id = Annotated[str, Length(1, 64)]
@@ -23,6 +24,32 @@ class Immutable:
     """Options of projects, domains and roles."""
 
     immutable: bool | Missing | None = Missing.MISSING
+
+
+@frozen
+class DomainReference:
+    id: Id | Missing = MISSING
+    name: Name | Missing = MISSING
+
+
+@frozen
+class RoleReference:
+    """A role to give to somebody else."""
+
+    id: Id | Missing = MISSING
+    name: Name | Missing = MISSING
+    domain: DomainReference | Missing = MISSING
+    others: dict[str, Any] = extra()
+
+
+def role_name(body: RoleReference) -> RoleName:
+    """Raises Invalid."""
+    if body.id is not MISSING:
+        return RoleName(id=body.id)
+    if body.name is MISSING:
+        raise Invalid("A role has 'id' or 'name'.")
+    of = body.domain
+    return RoleName(name=body.name, of_domain=of is not MISSING and bool(of.id or of.name))
 
 
 def changes(body: Any) -> dict[str, Any]:

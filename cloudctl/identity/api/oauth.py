@@ -11,9 +11,8 @@ from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid, TooLarge
 from cloudctl.identity import oauth, oauth_signatures, records, users
 from cloudctl.identity.api.collection import link, listed, page, paged
-from cloudctl.identity.api.fields import Description, changes, may_as_anybody
+from cloudctl.identity.api.fields import Description, RoleReference, changes, may_as_anybody, role_name
 from cloudctl.identity.api.roles import view as role_view
-from cloudctl.identity.api.trusts import RoleReference
 from cloudctl.identity.delegation import check_manages, check_own_login
 from cloudctl.identity.oauth import Issued
 from cloudctl.identity.oauth_signatures import BadSignature, SignedRequest
@@ -22,7 +21,6 @@ from cloudctl.identity.payload import Keys
 from cloudctl.identity.records import check_id
 from cloudctl.identity.subject import invalid
 from cloudctl.identity.tables import OAuthAccessToken, OAuthConsumer
-from cloudctl.identity.trusts import RoleName
 from cloudctl.rest import formats
 from cloudctl.rest.body import MISSING, Body, Items, Missing, extra
 from cloudctl.rest.call import Call, Reply
@@ -130,7 +128,7 @@ class OAuthTokens:
     async def authorize(self, call: Call, request_token_id: str, body: Authorize) -> dict[str, Any]:
         """Give some of the caller's roles to a request token"""
         check_own_login(call.identity)
-        wanted = [RoleName(role.id or None, role.name or None) for role in body.roles]
+        wanted = [role_name(role) for role in body.roles]
         verifier = await self.db.run(oauth.authorize, request_token_id, call.user_id, wanted, call.now)
         return {"token": {"oauth_verifier": verifier}}
 

@@ -11,21 +11,14 @@ from cloudctl.errors import Forbidden
 from cloudctl.identity import records, trusts
 from cloudctl.identity.api.application_credentials import Moment
 from cloudctl.identity.api.collection import link, listed, page, paged
-from cloudctl.identity.api.fields import Id, may_as_anybody
+from cloudctl.identity.api.fields import Id, RoleReference, may_as_anybody, role_name
 from cloudctl.identity.api.roles import view as role_view
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.tables import Trust
 from cloudctl.rest import formats
-from cloudctl.rest.body import MISSING, Body, Items, Missing, Name, Range, extra
+from cloudctl.rest.body import MISSING, Body, Items, Missing, Range, extra
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
-
-
-@frozen
-class RoleReference:
-    id: Id | Missing = MISSING
-    name: Name | Missing = MISSING
-    others: dict[str, Any] = extra()
 
 
 @frozen
@@ -71,7 +64,7 @@ class Trusts:
             trustee_user_id=body.trustee_user_id,
             project_id=body.project_id or "",
             impersonation=body.impersonation,
-            roles=[trusts.RoleName(role.id or None, role.name or None) for role in body.roles or ()],
+            roles=[role_name(role) for role in body.roles or ()],
             expires_at=formats.parse_time(body.expires_at) if body.expires_at else None,
             remaining_uses=body.remaining_uses or None,
             redelegation_count=count,
