@@ -292,3 +292,19 @@ def test_the_snapshots_of_a_volume_count_for_its_new_type(
         assert act(demo, made["id"], "os-retype", {"new_type": "other"}).status == 413
     admin.put(sets, {"quota_set": {"gigabytes_other": 2}})
     assert act(demo, made["id"], "os-retype", {"new_type": "other"}).status == 202
+
+
+def test_a_volume_on_its_way_to_a_type_counts_for_it(
+    cloud: MemoryCloud, admin: Client, demo: Client, make: Make
+) -> None:
+    type_of(admin, "fast", volume_backend_name="fast")
+    one, other = make(), make()
+    sets = f"{V3}/os-quota-sets/{one['os-vol-tenant-attr:tenant_id']}"
+    admin.put(sets, {"quota_set": {"volumes_fast": 1}})
+    on_demand = {"new_type": "fast", "migration_policy": "on-demand"}
+    assert act(demo, one["id"], "os-retype", on_demand).status == 202
+    assert act(demo, other["id"], "os-retype", on_demand).status == 413
+    assert demo.post(f"{V3}/volumes", {"volume": {"size": 1, "volume_type": "fast"}}).status == 413
+    cloud.settle()
+    assert [volume(demo, each["id"])["volume_type"] for each in (one, other)] == ["fast", "__DEFAULT__"]
+    assert act(demo, other["id"], "os-retype", on_demand).status == 413
