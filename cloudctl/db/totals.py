@@ -103,6 +103,23 @@ _all_mine = select(Kept.name, Kept.amount).where(
 )
 
 
+_held = (
+    select(Kept.amount)
+    .where(Kept.name == bindparam("total"), Kept.project_id.in_(bindparam("projects", expanding=True)))
+    .order_by(Kept.project_id)
+    .with_for_update()
+)
+
+
+def hold(conn: Connection, names: Sequence[str], project_ids: Sequence[str]) -> None:
+    """Lock these sums until the commit, for a transaction that changes them by several tables, or of several projects.
+
+    `names`: in an order in which each of the tables has them; in another it would meet single changes in a circle.
+    """
+    for name in names if not conn.is_sqlite else ():
+        conn.execute(_held, {"total": name, "projects": list(project_ids)}).all()
+
+
 def total(name: str, tables: MetaData = metadata) -> Callable[[Connection, str], int]:
     """A function that reads one sum of a project. Raises LookupError if no table declares it."""
     if all(each.name != name for each in _declared(tables.tables.values())):

@@ -9,7 +9,7 @@ import secrets
 from attrs import frozen
 from sqlalchemy import bindparam, delete, insert, select, update
 
-from cloudctl.db import Connection
+from cloudctl.db import Connection, totals
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.rest.caller import Caller
@@ -98,6 +98,7 @@ def accept(conn: Connection, caller: Caller, transfer_id: str, key: str, options
         gigabytes = volume.size + sum(each.size for each in frozen)
         more = {"volumes": 1, "snapshots": len(frozen), "gigabytes": gigabytes}
         quotas.take(conn, options, caller.project_id, type_.name, more, size=volume.size)
+    totals.hold(conn, ("volumes", "snapshots", "gigabytes"), (volume.project_id, caller.project_id))
     states.move(conn, volume.id, "accept", caller.now, project_id=caller.project_id, user_id=caller.user_id)
     conn.execute(update(Attachment).where(Attachment.volume_id == volume.id).values(project_id=caller.project_id))
     mine = {"project_id": caller.project_id, "user_id": caller.user_id, "updated_at": caller.now}

@@ -21,6 +21,7 @@ from cloudctl.volume import (
     quotas,
     snapshots,
     states,
+    transfers,
     types,
     volumes,
 )
@@ -31,16 +32,17 @@ from cloudctl.volume.group_types import NewGroupType
 from cloudctl.volume.groups import Change, NewGroup
 from cloudctl.volume.lifecycle import snapshot_delete
 from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.snapshots import NewSnapshot
 from cloudctl.volume.tables import Group, GroupSnapshot, GroupType, Volume
+from cloudctl.volume.transfers import NewTransfer
 from tests.meanwhile import beside, opened
 
 NOW = utc(1_800_000_000)
 OPTIONS = VolumeOptions()
-ME = Caller(
-    Identity(user_id="u", project_id="p", roles=frozenset({"member", "reader"})),
-    policy.load(["volume"], None),
-    NOW,
-    "req-1",
+POLICY = policy.load(["volume"], None)
+ME, YOU = (
+    Caller(Identity(user_id="u", project_id=project, roles=frozenset({"member", "reader"})), POLICY, NOW, "req-1")
+    for project in ("p", "q")
 )
 
 
@@ -153,3 +155,26 @@ def test_a_group_goes_with_its_volumes_in_any_order(db: Database, group: Group) 
     older = update(Volume).where(Volume.id == later).values(created_at=utc(1_700_000_000))
     db.transact(False, lambda conn: conn.execute(older) and None)
     crossing(db, lock(earlier), lambda conn: groups.remove(conn, ME, group, True), lock(later))
+
+
+def test_a_volume_with_snapshots_changes_its_project_while_another_snapshot_goes(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(conn: Connection) -> tuple[str, str]:
+        id = new_volume(conn)
+        frozen = snapshots.create(conn, ME, NewSnapshot(id), OPTIONS)
+        snapshots.change(conn, frozen, {"status": states.AVAILABLE}, NOW)
+        return id, frozen.id
+
+    (volume_id, _), (_, snapshot_id) = (db.transact(False, make) for _ in range(2))
+    transfer, key = db.transact(False, transfers.create, ME, NewTransfer(volume_id))
+    move = states.move
+    with beside(db) as others:
+
+        def moved(conn: Connection, *args: Any, **values: Any) -> None:
+            move(conn, *args, **values)
+            others.begin(snapshots.forget, snapshot_id)
+
+        monkeypatch.setattr(states, "move", moved)
+        db.transact(False, transfers.accept, YOU, transfer.id, key, OPTIONS)
+        assert others.results == [None]
