@@ -9,15 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, ScalarSelect, Select, Table, bindparam, delete, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, Table, bindparam, delete, exists, func, or_, select, update
 
 from cloudctl.db import Connection
 from cloudctl.db.totals import total
 from cloudctl.errors import Invalid, OverQuota
 from cloudctl.rest import quota
 from cloudctl.rest.quota import UNLIMITED, Limited, QuotaLimit, Quotas
-from cloudctl.tasks.tables import TaskRow
-from cloudctl.volume import kinds, states
+from cloudctl.volume import volumes
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.tables import Snapshot, Volume, VolumeType
 
@@ -60,7 +59,7 @@ def _gigabytes(volume: Sequence[ColumnElement[bool]] = (), snapshot: Sequence[Co
 def _of_type(name: str) -> tuple[Limited, ...]:
     type_id = select(VolumeType.id).where(VolumeType.name == name).scalar_subquery()
     mine = Volume.volume_type_id == type_id
-    mine_or_coming = or_(mine, (Volume.status == states.RETYPING) & _coming(type_id))
+    mine_or_coming = volumes.of_type(type_id)
     # Looked up for each snapshot of the project: there are far more volumes of a type.
     of_mine = exists(select(Volume.id).where(Volume.id == Snapshot.volume_id, mine))
     return (
@@ -68,12 +67,6 @@ def _of_type(name: str) -> tuple[Limited, ...]:
         Limited(f"gigabytes_{name}", UNLIMITED, _gigabytes([mine_or_coming], [of_mine])),
         Limited(f"snapshots_{name}", UNLIMITED, _counted(Snapshot.table, of_mine)),
     )
-
-
-def _coming(type_id: ScalarSelect[str]) -> ColumnElement[bool]:
-    """Whether a volume is being moved to get this type. What is moved has no snapshots."""
-    moving = (TaskRow.resource_type == kinds.VOLUME, TaskRow.resource_id == Volume.id, TaskRow.ended_at.is_(None))
-    return exists(select(TaskRow.id).where(*moving, TaskRow.args["type_id"].as_string() == type_id))
 
 
 def told(resource: str, asked: int, used: int, limit: int) -> str:

@@ -14,7 +14,7 @@ from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.rest.caller import Caller
-from cloudctl.volume import quotas
+from cloudctl.volume import quotas, volumes
 from cloudctl.volume.tables import Volume, VolumeDefaultType, VolumeType, VolumeTypeAccess
 
 MULTIATTACH = "multiattach"
@@ -136,7 +136,7 @@ def names(conn: Connection) -> dict[str, str]:
 
 
 def is_used(conn: Connection, type_id: str) -> bool:
-    query = select(Volume.id).where(Volume.volume_type_id == type_id).limit(1)
+    query = select(Volume.id).where(volumes.of_type(type_id)).limit(1)
     return conn.execute(query).first() is not None
 
 

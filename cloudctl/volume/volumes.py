@@ -7,13 +7,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import bindparam, delete, select, update
+from sqlalchemy import ColumnElement, ScalarSelect, bindparam, delete, exists, or_, select, update
 
 from cloudctl.db import Connection
 from cloudctl.drivers.specs import ImageSource, VolumeSpec
 from cloudctl.errors import Conflict, NotFound, TooLarge
 from cloudctl.rest.caller import Caller
+from cloudctl.tasks.tables import TaskRow
 from cloudctl.volume import states
+from cloudctl.volume.kinds import VOLUME
 from cloudctl.volume.tables import Attachment, Snapshot, Transfer, Volume, VolumeType
 
 # Built once: building a statement costs more than running it.
@@ -90,6 +92,13 @@ def host_of(conn: Connection, volume_id: str) -> str | None:
 def place(conn: Connection, volume_id: str, host: str | None) -> None:
     """Record the pool that it is in, or will be in; None: none."""
     conn.execute(update(Volume).where(Volume.id == volume_id).values(host=host))
+
+
+def of_type(type_id: str | ScalarSelect[str]) -> ColumnElement[bool]:
+    """Of this type, or being moved to get it."""
+    moving = (TaskRow.resource_type == VOLUME, TaskRow.resource_id == Volume.id, TaskRow.ended_at.is_(None))
+    coming = exists(select(TaskRow.id).where(*moving, TaskRow.args["type_id"].as_string() == type_id))
+    return or_(Volume.volume_type_id == type_id, (Volume.status == states.RETYPING) & coming)
 
 
 def is_held(conn: Connection, volume_id: str) -> bool:

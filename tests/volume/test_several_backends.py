@@ -308,3 +308,17 @@ def test_a_volume_on_its_way_to_a_type_counts_for_it(
     cloud.settle()
     assert [volume(demo, each["id"])["volume_type"] for each in (one, other)] == ["fast", "__DEFAULT__"]
     assert act(demo, other["id"], "os-retype", on_demand).status == 413
+
+
+def test_a_type_that_a_volume_is_on_its_way_to_stays_as_it_is(
+    cloud: MemoryCloud, admin: Client, demo: Client, make: Make
+) -> None:
+    fast = f"{V3}/types/{type_of(admin, 'fast', volume_backend_name='fast')}"
+    id = make()["id"]
+    assert act(demo, id, "os-retype", {"new_type": "fast", "migration_policy": "on-demand"}).status == 202
+    assert admin.delete(fast).status == 409
+    encryption = {"provider": "luks", "control_location": "front-end"}
+    assert admin.post(f"{fast}/encryption", {"encryption": encryption}).status == 409
+    assert admin.post(f"{fast}/extra_specs", {"extra_specs": {"volume_backend_name": "large"}}).status == 409
+    cloud.settle()
+    assert (volume(demo, id)["volume_type"], host(admin, id)) == ("fast", FAST)
