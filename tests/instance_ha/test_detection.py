@@ -197,6 +197,23 @@ def test_those_of_a_cliff_count_of_which_nobody_has_told_yet(
     assert fencer.fenced == {"fake-1", "fake-2"}
 
 
+def test_a_host_is_not_taken_to_answer_for_what_it_did_before_it_was_reported(
+    ha: Ha, hosts: list[str], hypervisor: FakeHypervisor, fencer: FakeFencer
+) -> None:
+    pass_time(ha, 15)
+    for name in ("fake-1", "fake-2", "fake-3"):
+        hypervisor.fail_host(name)
+    unsure = ha.reported("fake-1", event="STOPPED", host_status="UNKNOWN")
+    ha.cloud.advance(1)
+    assert "has not been looked at" in ha.notification(unsure)["message"]
+    for name in ("fake-2", "fake-3", "fake-1"):
+        ha.reported(name)
+    pass_time(ha, 60)
+    assert statuses(ha) == [("fake-1", "ignored"), ("fake-2", "running"), ("fake-3", "running"), ("fake-1", "running")]
+    waiting = {each.message.partition(";")[0] for each in ha.cloud.transact(notifications.held)}
+    assert waiting == {"3 hosts vanished at once, and 2 may: it looks as if the network were broken, not the hosts"}
+
+
 def test_hosts_that_are_being_fenced_count_among_those_of_an_hour() -> None:
     few = {"cliff_share": 1.0, "segment_share": 1.0, "fences_per_hour": 2}
     slow = {"fencer": {"fake": {"delays": {"ensure_fenced": 5.0}}}}

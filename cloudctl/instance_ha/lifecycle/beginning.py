@@ -17,6 +17,7 @@ from cloudctl.placement import hosts
 from cloudctl.tasks import Wait, queue
 
 POLL = 30.0  # seconds between two looks at a closed gate
+SOON = 2.0  # seconds between two looks at whether a host has been looked at
 
 # Instance reports that are faults: event → what the hypervisor said.
 FAULTS = {
@@ -30,9 +31,9 @@ async def begin(recovery: Recovery) -> Wait | None:
     found = recovery.notification
     await recovery.ctx.read(_worth, found, recovery.options)
     if found.kind == OF_HOST and not notifications.is_sure(found):
-        why = await recovery.ctx.read(_unsure, found, recovery.options, recovery.ctx.now)
-        if why is not None:
-            return await recovery.hold(why, recovery.options.unknown_interval)
+        unsure = await recovery.ctx.read(_unsure, found, recovery.options, recovery.ctx.now)
+        if unsure is not None:
+            return await recovery.hold(*unsure)
     why = None
     if found.kind == OF_HOST:
         # Those that wait look at all hosts time and again: without keeping anybody from writing.
@@ -81,24 +82,35 @@ def _instance(conn: Connection, notification: Notification, event: str, options:
         raise Over(f"instance {server.id} is not HA_Enabled")
 
 
-def _unsure(conn: Connection, notification: Notification, options: InstanceHaOptions, now: datetime) -> str | None:
-    """Why a host that may be alive is not taken for dead yet. Raises Over: it is alive."""
+def _unsure(
+    conn: Connection, notification: Notification, options: InstanceHaOptions, now: datetime
+) -> tuple[str, float] | None:
+    """Why a host that may be alive is not taken for dead yet, and when to look again. Raises Over: it is alive."""
     host = hosts.find(conn, notification.hostname)
-    if host is None or hosts.is_alive(host):
+    if host is None or _answers(host, notification):
         raise Over("host_status is not NORMAL, and the host answers", ignored=True)
+    if hosts.is_alive(host):
+        return "host_status is not NORMAL, and the host has not been looked at since", SOON
     if members.is_returning(conn, notification.host_id):
-        return "host_status is not NORMAL, and the host's operator lets it return: it may still be starting"
+        why = "host_status is not NORMAL, and the host's operator lets it return: it may still be starting"
+        return why, options.unknown_interval
     silent = now - host.seen_at
     if silent >= timedelta(seconds=options.unknown_silence):
         return None
-    return f"host_status is not NORMAL, and the host was heard of {silent.total_seconds():.0f} s ago"
+    why = f"host_status is not NORMAL, and the host was heard of {silent.total_seconds():.0f} s ago"
+    return why, options.unknown_interval
+
+
+def _answers(host: hosts.Host, notification: Notification) -> bool:
+    """What it did before it was reported says nothing: it is looked at every few seconds."""
+    return hosts.is_alive(host) and host.seen_at > notification.created_at
 
 
 def _too_many(conn: Connection, notification: Notification, options: InstanceHaOptions, now: datetime) -> str | None:
     """Why it waits. Raises Over: the host is back."""
     why = gates.closed(conn, notification, options, now)
     host = hosts.find(conn, notification.hostname)
-    if why is not None and host is not None and hosts.is_alive(host):
+    if why is not None and host is not None and _answers(host, notification):
         raise Over(f"{why}; and the host answers", ignored=True)
     return why
 
