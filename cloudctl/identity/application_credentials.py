@@ -132,13 +132,14 @@ def create(conn: Connection, caller: Caller, new: NewCredential, limits: Limits)
     """It has no role and no call that the creating token lacks; it may last longer, so that it can replace another one.
 
     Raises Conflict (name), Invalid (a role that the token lacks, a time in the past), Forbidden (an access rule that it
-    lacks, too many).
+    lacks, too many, a project that was disabled at this moment).
     """
     if new.expires_at is not None and new.expires_at <= caller.now:
         raise Invalid("The expiration of an application credential must be in the future.")
     # Locked, so that the limits hold for concurrent requests, too.
     records.get(conn, User, caller.user_id, "user", lock=True)
-    records.get(conn, Project, caller.project_id, "project", stays=True)
+    if not records.get(conn, Project, caller.project_id, "project", stays=True).enabled:
+        raise Forbidden("The project is disabled.")
     held = conn.execute(select(func.count()).where(ApplicationCredential.user_id == caller.user_id)).scalar_one()
     if limits.credentials and held >= limits.credentials:
         raise Forbidden(f"A user has at most {limits.credentials} application credentials.")

@@ -26,7 +26,7 @@ from cloudctl.identity.options import PasswordOptions
 from cloudctl.identity.tables import ApplicationCredential, Trust
 from tests.meanwhile import beside
 
-from .test_identity_races import NOW, caller, count, granted
+from .test_identity_races import NOW, at_once, caller, count, granted
 from .test_identity_races import keystone as keystone
 
 
@@ -93,6 +93,16 @@ def test_a_trust_is_deleted_while_its_user_or_project_is(keystone: Any, kind: st
         lambda conn: trusts.remove(conn, trust_id),
     )
     assert found == []
+
+
+@pytest.mark.parametrize("disable_first", [False, True])
+def test_no_application_credential_is_made_in_a_project_that_is_being_disabled(
+    keystone: Any, disable_first: bool
+) -> None:
+    make = made_in(keystone, "application credential")
+    both = [make, lambda conn: projects.change(conn, keystone.made.demo_project_id, {"enabled": False}, NOW)]
+    at_once(keystone.db, *(reversed(both) if disable_first else both))
+    assert count(keystone, "SELECT count(*) FROM identity_application_credentials") == 0
 
 
 def test_an_application_credential_is_deleted_while_its_project_is_disabled(keystone: Any) -> None:
