@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection, Record
+from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Invalid
 from cloudctl.identity import cascade, domains, records
 from cloudctl.identity.federation_tables import (
@@ -72,7 +73,9 @@ def create_provider(conn: Connection, values: dict[str, Any], remote: Iterable[s
     if values.get("domain_id"):
         domains.get(conn, values["domain_id"], stays=True)
     else:
-        own = {"name": values["id"], "description": f"Of the identity provider {values['id']}.", "options": {}}
+        # Not named for the provider: a domain of that name may be there, if only of an earlier provider with this id.
+        id, description = new_hex_id(), f"Of the identity provider {values['id']}."
+        own = {"id": id, "name": id, "description": description, "options": {}}
         values = {**values, "domain_id": domains.create(conn, own, now).id}
     row = create(conn, IdentityProvider, "identity provider", values, now)
     _set_remote_ids(conn, row.id, remote)

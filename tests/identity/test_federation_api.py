@@ -24,7 +24,7 @@ def test_a_provider_is_made_with_a_domain_changed_and_deleted(keystone: Any, adm
     assert response.status == 201, response
     made = response.json()["identity_provider"]
     assert (made["id"], made["enabled"], made["remote_ids"]) == ("acme", False, ["a", "b"])
-    assert keystone.ask("GET", f"/domains/{made['domain_id']}", token=admin).json()["domain"]["name"] == "acme"
+    assert "acme" in keystone.ask("GET", f"/domains/{made['domain_id']}", token=admin).json()["domain"]["description"]
     path = "/OS-FEDERATION/identity_providers/acme"
     change = {"identity_provider": {"enabled": True, "remote_ids": ["c"], "authorization_ttl": 7}}
     changed = keystone.ask("PATCH", path, change, admin).json()["identity_provider"]
@@ -34,6 +34,16 @@ def test_a_provider_is_made_with_a_domain_changed_and_deleted(keystone: Any, adm
     assert listed["identity_providers"] == [changed]
     assert keystone.ask("DELETE", path, token=admin).status == 204
     assert keystone.ask("GET", path, token=admin).status == 404
+
+
+def test_a_provider_is_made_again_and_beside_a_domain_of_its_name(keystone: Any, admin: str) -> None:
+    """A deleted one leaves its domain."""
+    keystone.make(admin, "domains", "domain", name="acme")
+    for _ in range(2):
+        assert put(keystone, admin, "identity_providers/acme", "identity_provider").status == 201
+        taken = put(keystone, admin, "identity_providers/acme", "identity_provider")
+        assert taken.status == 409 and "identity provider" in taken.json()["error"]["message"]
+        assert keystone.ask("DELETE", "/OS-FEDERATION/identity_providers/acme", token=admin).status == 204
 
 
 def test_ids_and_remote_ids_are_taken_once(keystone: Any, admin: str) -> None:
