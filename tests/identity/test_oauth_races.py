@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -85,10 +86,11 @@ def test_no_request_token_is_authorized_by_a_user_who_is_being_deleted(
 def test_who_deletes_and_who_exchanges_a_request_token_do_not_wait_in_a_circle(
     keystone: Any, consumer: Consumer, whose: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record, id, remove = {
+    ways: dict[str, tuple[Any, str, Callable[[Any, str], None]]] = {
         "consumer": (OAuthConsumer, consumer.id, oauth.remove_consumer),
         "user": (User, keystone.made.demo_user_id, users.remove),
-    }[whose]
+    }
+    record, id, remove = ways[whose]
     request = consumer.authorized()
 
     def removal(conn: Any) -> None:
