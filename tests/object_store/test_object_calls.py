@@ -252,6 +252,24 @@ def test_manifests_that_are_none(o: Account, body: bytes) -> None:
     assert o.head("c/bad").status == 404
 
 
+def test_who_asks_for_a_heartbeat_finds_the_status_in_the_body(o: Account) -> None:
+    query, accept = "multipart-manifest=put&heartbeat=on", {"Accept": "application/json"}
+    manifest = b'[{"path": "c/o"}]'
+    made = o.ask("PUT", "c/large", query, body=manifest, **accept)
+    tag = o.head("c/large").headers["ETag"]
+    said = made.json()
+    assert (made.status, said["Response Status"], said["Etag"], said["Errors"]) == (202, "201 Created", tag, [])
+    missing = o.ask("PUT", "c/other", query, body=b'[{"path": "c/none"}]', **accept)
+    said = missing.json()
+    assert (missing.status, said["Response Status"]) == (202, "400 Bad Request")
+    assert said["Errors"] == [["c/none", "404 Not Found"]]
+    other = o.ask("PUT", "c/other", query, body=manifest, ETag=MD5, **accept)
+    assert (other.status, other.json()["Response Status"]) == (202, "422 Unprocessable Entity")
+    # What is no manifest is refused before it is looked into.
+    assert o.ask("PUT", "c/other", query, body=b"x").status == 400
+    assert o.get("c/other").status == 404
+
+
 def test_parts_of_static_large_objects_by_number(o: Account) -> None:
     o.put("c/s", b"0123456789")
     body = manifest({"path": "c/s"}, {"path": "c/s", "range": "2-4"}, {"data": "eHl6"})

@@ -47,7 +47,12 @@ def told(call: Call, said: Mapping[str, Any], status: int = 200) -> Reply:
 
 def errors(call: Call, wrong: Sequence[tuple[str, str]]) -> Reply:
     """What is wrong with the segments of a manifest."""
-    return told(call, {"Errors": [(quote(path, errors="surrogateescape"), why) for path, why in wrong]}, 400)
+    return told(call, {"Errors": escaped(wrong)}, 400)
+
+
+def escaped(wrong: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Pairs of a path and what is wrong with it, as answers hold them."""
+    return [(quote(path, errors="surrogateescape"), why) for path, why in wrong]
 
 
 def status_of(error: CloudError) -> str:

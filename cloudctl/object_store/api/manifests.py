@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from functools import partial
 
 import orjson
 from attrs import evolve, frozen
 
 from cloudctl.db import Connection
-from cloudctl.errors import Invalid, NotFound, RangeNotSatisfiable, TooLarge, Unprocessable
+from cloudctl.errors import CloudError, Invalid, NotFound, RangeNotSatisfiable, TooLarge, Unprocessable
 from cloudctl.object_store import acl, large, objects
 from cloudctl.object_store.api import bulk_answers, headers
 from cloudctl.object_store.api.door import SHOW
@@ -17,6 +18,7 @@ from cloudctl.object_store.api.faults import HTML_TYPE
 from cloudctl.object_store.api.headers import VERSION_ID, Headers
 from cloudctl.object_store.api.reading import Found, Reader
 from cloudctl.object_store.intake import Intake
+from cloudctl.object_store.large import Segment
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.objects import NewObject
 from cloudctl.object_store.tables import Object
@@ -37,11 +39,33 @@ class Manifests:
         for index, each in enumerate(segments):
             if each.path and place.inside(each.path) == place:
                 raise Invalid(f"Index {index}: manifest must not include itself as a segment")
+        if headers.is_true(call.query.get("heartbeat")):
+            return await self._create_later(call, place, new, segments)
+        wrong, told = await self._create(call, place, new, segments)
+        return bulk_answers.errors(call, wrong) if wrong else Reply(None, 201, (*told, HTML_TYPE))
+
+    async def _create_later(self, call: Call, place: Place, new: NewObject, segments: Sequence[Segment]) -> Reply:
+        """For clients that expect the status in the body, after one that says nothing."""
+        said, why = {"Last Modified": "", "Etag": ""}, ""
+        wrong: Sequence[tuple[str, str]] = ()
+        try:
+            wrong, told = await self._create(call, place, new, segments)
+            status = "400 Bad Request" if wrong else "201 Created"
+            said |= {name.replace("-", " ").title(): value for name, value in told if name != VERSION_ID}
+        except CloudError as error:
+            status, why = bulk_answers.status_of(error), error.message
+        said = {"Response Status": status, "Response Body": why, **said}
+        return bulk_answers.told(call, {**said, "Errors": bulk_answers.escaped(wrong)}, 202)
+
+    async def _create(
+        self, call: Call, place: Place, new: NewObject, segments: Sequence[Segment]
+    ) -> tuple[Sequence[tuple[str, str]], Headers]:
+        """The errors of segments, or the headers that describe what was made. Raises Unprocessable, TooLarge."""
         manifest, wrong = await self.intake.db.scan(
             large.check, place, segments, call.now, self.reader.door.reading(call, place)
         )
         if wrong:
-            return bulk_answers.errors(call, wrong)
+            return wrong, ()
         etag = (call.header("etag") or "").strip('"').lower()
         if etag and etag != manifest.etag:
             raise Unprocessable("")
@@ -49,10 +73,10 @@ class Manifests:
             raise TooLarge("")
         made = evolve(new, large_size=manifest.size, large_etag=manifest.etag)
         content = await self.intake.write(place, (orjson.dumps(manifest.entries),), made, call.now)
-        told = [("ETag", f'"{manifest.etag}"'), ("Last-Modified", headers.last_modified(call.now)), HTML_TYPE]
+        told = [("ETag", f'"{manifest.etag}"'), ("Last-Modified", headers.last_modified(call.now))]
         if content.version:
             told.append((VERSION_ID, content.version))
-        return Reply(None, 201, tuple(told))
+        return (), tuple(told)
 
     async def show(self, call: Call, found: Found, said: Headers) -> Reply:
         """The manifest itself."""

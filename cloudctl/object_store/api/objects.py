@@ -187,7 +187,7 @@ class Objects:
         raw=True,
         status=201,
         admits="may_upload",
-        query=(*SIGNED, "multipart-manifest", "extract-archive", "version-id"),
+        query=(*SIGNED, "multipart-manifest", "heartbeat", "extract-archive", "version-id"),
     )
     async def upload(self, call: Call, account: str, container: str, name: str) -> Reply:
         """Create or replace an object."""
