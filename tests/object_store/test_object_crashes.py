@@ -182,6 +182,22 @@ def test_who_reads_goes_on_when_the_object_is_replaced(o: Account, cloud: Memory
         assert reading.read() == b"before"
 
 
+def test_who_finds_an_object_just_before_it_is_replaced_reads_the_new_one(
+    o: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With PostgreSQL, an object is found in another thread than the one that opens its file."""
+    opened = ObjectStore.open
+
+    def late(store: ObjectStore, file_id: str) -> Any:
+        monkeypatch.undo()
+        o.put("c/o", DATA)
+        return opened(store, file_id)
+
+    monkeypatch.setattr(ObjectStore, "open", late)
+    found = o.get("c/o")
+    assert (found.status, found.body == DATA) == (200, True)
+
+
 def test_the_audit_spares_what_is_young(o: Account, cloud: MemoryCloud) -> None:
     store = cloud.cloud.made(ObjectStore)
     left = store.write([b"left over"])

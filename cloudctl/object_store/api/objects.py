@@ -9,7 +9,7 @@ from typing import Any
 from attrs import frozen
 
 from cloudctl.db import Connection
-from cloudctl.errors import Invalid, LengthRequired, NotFound, TooLarge
+from cloudctl.errors import Invalid, LengthRequired, NotFound, TooLarge, Unavailable
 from cloudctl.object_store import acl, containers, large, links, metadata, numbered, objects, versions
 from cloudctl.object_store.api import conditions, headers, symlinks
 from cloudctl.object_store.api.bulk import Bulk
@@ -109,6 +109,13 @@ class Objects:
 
     async def read(self, call: Call, place: Place, method: str) -> Reply:
         """Answer with an object. Raises what the caller may be told."""
+        try:
+            return await self._read(call, place, method)
+        except Unavailable:
+            # It may have been replaced since it was found: then its data is gone, and the new one is there.
+            return await self._read(call, place, method)
+
+    async def _read(self, call: Call, place: Place, method: str) -> Reply:
         entered = await self.reader.door.enter(call, place, acl_header=acl.READ, method=method, rule=SHOW)
         manifest, version = call.query.get("multipart-manifest") == "get", version_of(call, entered)
         found = await self.reader.find(
