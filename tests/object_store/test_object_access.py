@@ -57,7 +57,7 @@ def test_readers_read(shared: Account, reader: Client) -> None:
 
 def test_who_reads_copies_to_where_he_may_write(shared: Account, reader: Client, alt: Client) -> None:
     rita, theirs = Account(reader, shared.project_id), Account(alt)
-    to = {"Destination": "theirs/copy", "Destination-Account": f"AUTH_{theirs.project_id}"}
+    to: dict[str, Any] = {"Destination": "theirs/copy", "Destination-Account": f"AUTH_{theirs.project_id}"}
     theirs.put("theirs")
     assert rita.ask("COPY", "c/o", **to).status == 403
     theirs.post("theirs", X_Container_Write=f"{shared.project_id}:*")
@@ -215,7 +215,8 @@ def form(
         "signature": signature,
     }
     if says:
-        fields |= [says.split("=")]
+        name, _, value = says.partition("=")
+        fields[name] = value
     parts = [f'Content-Disposition: form-data; name="{k}"\r\n\r\n{v}'.encode() for k, v in fields.items()]
     parts += [
         f'Content-Disposition: form-data; name="f"; filename="{name}"\r\nContent-Type: x/y\r\n\r\n'.encode() + data
@@ -245,7 +246,8 @@ def test_signed_forms(shared: Account, nobody: Account) -> None:
 def test_files_of_forms_keep_their_names(shared: Account, nobody: Account) -> None:
     shared.post(X_Account_Meta_Temp_URL_Key=KEY)
     names = ("größe", "grüße", "日本", "a;b", "a%22")
-    body = form(shared, "c/p", count=5, **dict.fromkeys(names, b"1"))
+    sent: dict[str, Any] = dict.fromkeys(names, b"1")
+    body = form(shared, "c/p", count=5, **sent)
     assert nobody.ask("POST", "c/p", body=body, **FORM).status == 201
     assert shared.names("c", "prefix=p") == sorted(f"p{name}" for name in names)
     # As some clients still send them, though RFC 7578 says not to.
