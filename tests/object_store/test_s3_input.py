@@ -240,6 +240,17 @@ def test_an_error_has_the_id_of_its_request(s3: S3) -> None:
     assert bare(refused).findtext("RequestId") == refused.headers["x-amz-request-id"]
 
 
+def test_an_error_names_what_there_is_not(s3: S3) -> None:
+    for path, query, named in (
+        ("bucket/no/key", "", {"Key": "no/key", "BucketName": "bucket"}),
+        ("bucket/key", "versionId=1", {"Key": "key", "BucketName": "bucket", "VersionId": "1"}),
+        ("none/key", "", {"BucketName": "none"}),
+        ("none", "acl", {"BucketName": "none"}),
+    ):
+        answer = bare(s3.get(path, query))
+        assert {each.tag: each.text for each in answer}.items() >= named.items(), path
+
+
 def test_markers_of_versions(s3: S3) -> None:
     assert told(s3.get("bucket", "versions&version-id-marker=null"))[1].endswith("without a key marker.")
     assert told(s3.get("bucket", "versions&key-marker=&version-id-marker=bogus"))[1] == "Invalid version id specified"

@@ -15,7 +15,7 @@ from cloudctl.errors import CloudError
 from cloudctl.object_store import containers, exposure, listing, numbered, removal, version_listing
 from cloudctl.object_store.api.s3 import acls, headers, listings, xml
 from cloudctl.object_store.api.s3.documents import Documents
-from cloudctl.object_store.api.s3.door import S3Door
+from cloudctl.object_store.api.s3.door import S3Door, no_bucket
 from cloudctl.object_store.api.s3.faults import error
 from cloudctl.object_store.api.s3.listings import Asked
 from cloudctl.object_store.api.s3.subresources import ABSENT, EMPTY, UNSET
@@ -63,7 +63,7 @@ def change(
     """`check(bucket)` raises why it may not be changed like this. Raises NoSuchBucket."""
     found = containers.find(conn, place, lock=True)
     if found is None:
-        raise error("NoSuchBucket")
+        raise no_bucket(place.container)
     if check is not None:
         check(found)
     containers.change(conn, found, changes, now)

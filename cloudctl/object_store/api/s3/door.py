@@ -99,6 +99,10 @@ def _parameters(request: Request) -> dict[str, str]:
     return dict(Query.parse(request.query).pairs)
 
 
+def no_bucket(name: str) -> CloudError:
+    return error("NoSuchBucket", more={"BucketName": name})
+
+
 def admits(container: Container, entered: Entered | None, version: str) -> bool:
     """Whether rules or lists let the caller in to this version; empty: the current object.
 
@@ -180,7 +184,7 @@ class S3Door:
         if len(key.encode()) > MOST_OF_OBJECT:
             raise error("KeyTooLongError", "Your key is too long")
         if len(name.encode()) > MOST_OF_CONTAINER or len(project) > 64:
-            raise error("NoSuchBucket")
+            raise no_bucket(name)
         return Place(project, name, key)
 
     async def enter(
@@ -201,7 +205,7 @@ class S3Door:
         """
         container, entered = await self._entered(call, place, acl_header, listing, rule)
         if container is None:
-            raise error("NoSuchBucket" if entered else "AccessDenied")
+            raise no_bucket(place.container) if entered else error("AccessDenied")
         tagged = _given(given)
         policy = bucket_policy.of(container) if action else None
         if policy is not None and policy.asks_for_tags(action):
@@ -286,7 +290,7 @@ class S3Door:
         place = self.place(call, bucket)
         container, entered = await self._entered(call, place, acl.WRITE, False, None)
         if container is None or not (entered or bucket_policy.of(container)):
-            raise error("NoSuchBucket" if entered else "AccessDenied")
+            raise no_bucket(place.container) if entered else error("AccessDenied")
         return place, container, entered
 
     async def own(self, call: Call, bucket: str) -> tuple[Place, Container]:

@@ -56,8 +56,11 @@ def versioned(container: Container, version: str) -> Headers:
     return (("x-amz-version-id", version),) if version and numbered.is_known(container) else ()
 
 
-def _missing(version: str) -> CloudError:
-    return error("NoSuchVersion", "The specified version does not exist.") if version else error("NoSuchKey")
+def _missing(place: Place, version: str, **headers: str) -> CloudError:
+    named = {"Key": place.name, "BucketName": place.container}
+    if version:
+        return error("NoSuchVersion", "The specified version does not exist.", {**named, "VersionId": version})
+    return error("NoSuchKey", more=named, **headers)
 
 
 def _is_marker(version: str) -> CloudError:
@@ -73,7 +76,7 @@ def _label(conn: Connection, place: Place, version: str, tags: str, call: Call) 
         else:
             found = objects.get(conn, place, call.now, lock=True)
     except NotFound:
-        raise _missing(version) from None
+        raise _missing(place, version) from None
     if numbered.is_marker(found):
         raise _is_marker(version)
     kept = {name: value for name, value in found.headers.items() if name != headers.TAGGING}
@@ -147,7 +150,7 @@ class Objects:
         try:
             found = await self.reader.find(call, place, version=version)
         except NotFound:
-            raise (_missing(version) if version else await self._gone(place, container)) from None
+            raise (_missing(place, version) if version else await self._gone(place, container)) from None
         if numbered.is_marker(found.object):
             raise _is_marker(version)
         return found
@@ -156,8 +159,9 @@ class Objects:
         if numbered.is_known(container):
             newest = await self.intake.db.read(numbered.newest, container, place.name)
             if newest is not None and newest.is_marker:
-                return error("NoSuchKey", x_amz_delete_marker="true", x_amz_version_id=numbered.shown(newest))
-        return error("NoSuchKey")
+                told = {"x_amz_delete_marker": "true", "x_amz_version_id": numbered.shown(newest)}
+                return _missing(place, "", **told)
+        return _missing(place, "")
 
     def _overridden(self, call: Call) -> Headers:
         """Headers that the URL requests. Raises InvalidRequest if it is not signed."""
