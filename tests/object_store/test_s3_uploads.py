@@ -254,6 +254,8 @@ def test_versions(s3: S3, mine: Account, cloud: MemoryCloud) -> None:
         at = "tagging&versionId="
         assert code(s3.ask(method, "bucket/o", at + marker, body=body)) == (405, "MethodNotAllowed"), method
         assert code(s3.ask(method, "bucket/o", f"{at}nothing", body=body)) == (404, "NoSuchVersion"), method
+    for method in ("GET", "DELETE"):  # not the current one, which is not what the client has meant
+        assert code(s3.ask(method, "bucket/o", "versionId=")) == (400, "InvalidArgument"), method
     assert code(s3.ask("DELETE", "bucket")) == (409, "BucketNotEmpty")
     # Without its marker the newest one is there again, and without that the one before.
     assert s3.ask("DELETE", "bucket/o", f"versionId={marker}").headers["x-amz-delete-marker"] == "true"

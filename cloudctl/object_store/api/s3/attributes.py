@@ -42,7 +42,7 @@ class Attributes:
     @routes.get(OBJECT, policy=SHOW, anonymous=True, subresource="attributes", query=("versionId",))
     async def show(self, call: Call, bucket: str, key: str) -> Reply:
         """Show the attributes of an object that a header names."""
-        version = call.query.get("versionId") or ""
+        version = headers.version(call)
         action = action_of("s3:GetObject", version)
         place, container = await self.objects.door.read(call, bucket, key, action=action, version=version)
         wanted = asked(call)

@@ -64,6 +64,15 @@ def refuse(given: Callable[[str], str | None], names: Iterable[str] = REFUSED) -
         raise error("InvalidStorageClass", "The storage class you specified is not valid")
 
 
+def version(call: Call) -> str:
+    """The version of the object that is meant; empty: the current one. Raises InvalidArgument."""
+    given = call.query.get("versionId")
+    if given == "":
+        told = {"ArgumentName": "versionId", "ArgumentValue": given}
+        raise error("InvalidArgument", "Version id cannot be the empty string", told)
+    return given or ""
+
+
 def said(call: Call) -> dict[str, str]:
     """The headers of an object that are stored. Raises MetadataTooLarge."""
     found: dict[str, str] = {}

@@ -132,7 +132,7 @@ class Objects:
         return await self._read(call, bucket, key)
 
     async def _read(self, call: Call, bucket: str, key: str) -> Reply:
-        version = call.query.get("versionId") or ""
+        version = headers.version(call)
         action = action_of("s3:GetObject", version)
         place, container = await self.door.read(call, bucket, key, action=action, version=version)
         found = await self.find(call, place, container, version)
@@ -282,7 +282,7 @@ class Objects:
     @routes.delete(OBJECT, policy="object_store:objects:delete", anonymous=True, query=("versionId",))
     async def delete(self, call: Call, bucket: str, key: str) -> Reply:
         """Delete an object or a version of it; it need not exist."""
-        version = call.query.get("versionId") or ""
+        version = headers.version(call)
         action = action_of("s3:DeleteObject", version)
         place, container = await self.door.write(call, bucket, key, action=action, version=version)
         headers.refuse(call.header, headers.CONDITIONS)
@@ -302,7 +302,7 @@ class Objects:
     @routes.get(OBJECT, policy=SHOW, anonymous=True, subresource="tagging", query=("versionId",))
     async def tagging(self, call: Call, bucket: str, key: str) -> Reply:
         """Show the tags of an object."""
-        version = call.query.get("versionId") or ""
+        version = headers.version(call)
         place, container = await self.door.read(call, bucket, key, action="s3:GetObjectTagging", version=version)
         found = await self.find(call, place, container, version)
         return answered(tag_set(tags(found.object.headers)))
@@ -310,7 +310,7 @@ class Objects:
     @routes.put(OBJECT, policy=UPDATE, anonymous=True, subresource="tagging", raw=True, query=("versionId",))
     async def set_tagging(self, call: Call, bucket: str, key: str) -> Reply:
         """Set the tags of an object."""
-        action, version = "s3:PutObjectTagging", call.query.get("versionId") or ""
+        action, version = "s3:PutObjectTagging", headers.version(call)
         try:
             kept = headers.kept_tags(tags_of(await self.documents.read(call, "Tagging")))
         except CloudError:
@@ -324,7 +324,7 @@ class Objects:
     @routes.delete(OBJECT, policy=UPDATE, anonymous=True, subresource="tagging", query=("versionId",))
     async def remove_tagging(self, call: Call, bucket: str, key: str) -> Reply:
         """Remove the tags of an object."""
-        version = call.query.get("versionId") or ""
+        version = headers.version(call)
         place, _ = await self.door.write(call, bucket, key, action="s3:DeleteObjectTagging", version=version)
         await self.intake.db.run(_label, place, version, "", call)
         return Reply(None, 204)
@@ -332,7 +332,7 @@ class Objects:
     @routes.get(OBJECT, policy=SHOW, anonymous=True, subresource="acl", query=("versionId",))
     async def acl(self, call: Call, bucket: str, key: str) -> Reply:
         """Show who may read an object: the same as for its bucket."""
-        version = call.query.get("versionId") or ""
+        version = headers.version(call)
         place, container = await self.door.read(call, bucket, key, action="s3:GetObjectAcl", version=version)
         await self.find(call, place, container, version)
         return answered(acls.shown(place.project_id, container))
