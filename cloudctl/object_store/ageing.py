@@ -18,7 +18,7 @@ from cloudctl.object_store import containers, numbered, objects, parts, tagging,
 from cloudctl.object_store.metadata import PRIVATE
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.objects import Done
-from cloudctl.object_store.tables import Container, Object, Upload, Version
+from cloudctl.object_store.tables import Container, Object, Version
 from cloudctl.object_store.version_listing import Numbered, WantedVersions
 
 KEPT = f"{PRIVATE}Lifecycle"
@@ -161,14 +161,14 @@ def remove(conn: Connection, container: Container, due: Sequence[Due], now: date
 
 def abort_uploads(conn: Connection, container: Container, rules: Sequence[Rule], now: datetime) -> Done:
     """Abort uploads in parts that were begun too long ago."""
-    freed: list[str] = []
-    for upload in conn.execute(select(Upload).where(Upload.container_id == container.id)).all():
+    due = [
+        upload
+        for upload in parts.of_container(conn, container.id)
         if any(
             upload.name.startswith(rule.prefix) and is_past(upload.created_at, rule.upload_days, now) for rule in rules
-        ):
-            place = Place(container.project_id, container.name, upload.name)
-            freed += parts.abort(conn, place, upload.id).freed
-    return Done(freed)
+        )
+    ]
+    return Done(parts.remove(conn, due))
 
 
 def some_containers(conn: Connection, after: str) -> Sequence[Container]:

@@ -221,16 +221,22 @@ def _chosen(found: Mapping[int, UploadPart], wanted: Sequence[Wanted]) -> list[U
 
 def abort(conn: Connection, place: Place, upload_id: str) -> Done:
     """Raises NotFound."""
-    return Done(_remove(conn, [get(conn, place, upload_id, lock=True)]))
+    return Done(remove(conn, [get(conn, place, upload_id, lock=True)]))
 
 
 def abort_all(conn: Connection, container_id: str) -> list[str]:
     """Abort all uploads to a container. Returns the files that nobody needs any more."""
-    found = conn.execute(select(Upload).where(Upload.container_id == container_id).with_for_update()).all()
-    return _remove(conn, found)
+    return remove(conn, of_container(conn, container_id))
 
 
-def _remove(conn: Connection, uploads: Sequence[Upload]) -> list[str]:
+def of_container(conn: Connection, container_id: str) -> Sequence[Upload]:
+    """The uploads to a container, locked, always in the same order."""
+    query = select(Upload).where(Upload.container_id == container_id).order_by(Upload.name, Upload.id)
+    return conn.execute(query.with_for_update()).all()
+
+
+def remove(conn: Connection, uploads: Sequence[Upload]) -> list[str]:
+    """Remove locked uploads. Returns the files that nobody needs any more."""
     freed: list[str | None] = []
     for upload in uploads:
         freed += [part.file_id for part in every_part(conn, upload.id)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from attrs import evolve
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.errors import Unavailable
-from cloudctl.object_store import accounts, containers, numbered, objects, orphans, parts, removal, sweep
+from cloudctl.object_store import accounts, ageing, containers, numbered, objects, orphans, parts, removal, sweep
 from cloudctl.object_store.api.s3 import acls, buckets
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.objects import NewObject
@@ -160,3 +161,23 @@ def test_a_container_goes_while_an_upload_to_it_goes_on(
     monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
     meanwhile.db.transact(False, remove)
     assert [getattr(each, "type", each) for each in meanwhile.errors] == ["NoSuchUpload"]
+
+
+def test_an_upload_that_ends_while_old_ones_are_aborted_keeps_none_of_them(
+    meanwhile: Others, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = begun(meanwhile), begun(meanwhile)
+    run = meanwhile.db.transact
+
+    def late(*args: Any) -> bool:
+        monkeypatch.undo()
+        meanwhile.begin(parts.abort, UPLOAD, first)
+        return is_past(*args)
+
+    is_past = ageing.is_past
+    monkeypatch.setattr(ageing, "is_past", late)
+    container = run(True, containers.get, SOURCE)
+    run(False, ageing.abort_uploads, container, [ageing.Rule("r", upload_days=1)], NOW + timedelta(days=3))
+    assert [getattr(each, "type", each) for each in meanwhile.errors] == ["NoSuchUpload"]
+    for upload_id in (first, second):
+        assert run(True, parts.every_part, upload_id) == []
