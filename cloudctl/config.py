@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -52,6 +53,16 @@ def is_public_url(_instance: object, attribute: Any, value: str) -> None:
         raise ValueError("must look like https://cloud.example.com/prefix")
     if LOOKS_LIKE_A_VERSION.search(rest.partition("/")[1] + rest.partition("/")[2]):
         raise ValueError("part of its path looks like an API version (v and a digit), which would mislead clients")
+
+
+def are_addresses(_instance: object, attribute: Any, value: list[str]) -> None:
+    for text in value:
+        try:
+            ip_address(text)
+        except ValueError:
+            raise ValueError(
+                f"{text!r} is not an address such as 10.0.0.7: a name or a network matches no proxy"
+            ) from None
 
 
 def without_slash(url: str) -> str:
@@ -111,7 +122,7 @@ class ServerOptions:
     public_url: str = field(default="", validator=is_public_url, converter=without_slash)
     ha_public_url: str = field(default="", validator=is_public_url, converter=without_slash)
     # Addresses of proxies whose X-Forwarded-Proto, -Host and -Prefix are believed.
-    trusted_proxies: list[str] = field(factory=list)
+    trusted_proxies: list[str] = field(factory=list, validator=are_addresses)
     # Where images, backups, objects and drivers' data are: the same for all processes. Empty: the state directory.
     data_dir: str = ""
     # Seconds after which an idle connection is closed.
