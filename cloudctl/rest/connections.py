@@ -26,6 +26,8 @@ log = Logger()
 PERIOD = 5.0  # seconds between two walks
 # Bytes of each request's body that are not counted, so that filling the room for bodies keeps nobody from logging in.
 FREE = 4096
+# How a proxy is asked; RFC 9112, section 3.2.2, has every server understand it.
+ABSOLUTE = re.compile(rb"https?://([^/?#@]+)(.*)", re.IGNORECASE | re.DOTALL)
 NOT_ASCII = re.compile(b"[\x80-\xff]")
 
 
@@ -151,6 +153,10 @@ class Channel(TurnChannel):
             return False
 
     def allHeadersReceived(self) -> None:
+        if (named := ABSOLUTE.fullmatch(self._path)) is not None:
+            host, path = named.groups()
+            self._path = path if path.startswith(b"/") else b"/" + path
+            self.requests[-1].requestHeaders.setRawHeaders(b"host", [host])
         if self.length != 0 and self.connections is not None:
             self.body_began = self.connections.clock.seconds()
             self.body_looked = self.body_began, 0

@@ -39,6 +39,13 @@ class Page(Resource):
         return request.content.read()[:3]
 
 
+class Target(Resource):
+    isLeaf = True
+
+    def render(self, request: Any) -> bytes:
+        return bytes(request.uri + b" of " + request.getHeader(b"host"))
+
+
 class Wire:
     """One connection from an address."""
 
@@ -165,6 +172,21 @@ def test_a_length_that_python_does_not_read_is_a_bad_request(site: CloudSite) ->
     wire.send(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n")
     assert wire.transport.value().startswith(b"HTTP/1.1 400 ")
     assert not wire.is_open
+
+
+@pytest.mark.parametrize(
+    ("target", "understood"),
+    [
+        (b"http://a.example:8780/compute/v2.1?x=http://b", b"/compute/v2.1?x=http://b of a.example:8780"),
+        (b"HTTPS://a.example", b"/ of a.example"),
+        (b"http://a.example?x", b"/?x of a.example"),
+        (b"/http://a.example/", b"/http://a.example/ of b.example"),
+    ],
+)
+def test_a_path_may_come_with_the_address_of_the_cloud(clock: Clock, target: bytes, understood: bytes) -> None:
+    wire = Wire(CloudSite(Target(), clock, None))
+    wire.send(b"GET %s HTTP/1.1\r\nHost: b.example\r\n\r\n" % target)
+    assert wire.transport.value().partition(b"\r\n\r\n")[2] == understood
 
 
 def test_a_client_that_asks_before_it_sends_far_too_much_gets_one_answer(site: CloudSite) -> None:
