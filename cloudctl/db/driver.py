@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 import orjson
 from sqlalchemy import Connection as Alchemy
-from sqlalchemy import Dialect, Engine, create_engine, event
+from sqlalchemy import Dialect, Engine, create_engine, event, make_url
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.pool import NullPool, StaticPool
 
@@ -24,6 +24,15 @@ RETRYABLE_SQLSTATES = {"40001", "40P01", "55P03", "26000"}
 # What `json` refuses is refused, rather than written in orjson's own way.
 AS_PYTHONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 COMMIT = "COMMIT"
+# To PostgreSQL, unless the URL says otherwise. A machine that is cut off or without power closes no connection, and the
+# system would wait for its answer for hours. A server that works on a statement answers these all the while.
+PATIENCE = {
+    "connect_timeout": 10,  # seconds
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,  # milliseconds
+}
 # Statements that a connection keeps prepared.
 PREPARED = 1024
 
@@ -33,6 +42,8 @@ def create(url: str) -> Engine:
     # A page of a thousand records holds thousands of JSON values. A statement's parameters may be secrets.
     options: dict[str, Any] = {"json_deserializer": orjson.loads, "json_serializer": as_json, "hide_parameters": True}
     if not url.startswith("sqlite"):
+        said = make_url(url).query
+        options["connect_args"] = {name: value for name, value in PATIENCE.items() if name not in said}
         # Positional, as with SQLite: one kind of plan for both.
         return create_engine(url, poolclass=NullPool, paramstyle="format", **options)
     options["connect_args"] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import Integer, bindparam, literal, make_url, select, text
@@ -12,6 +12,7 @@ from sqlalchemy import Integer, bindparam, literal, make_url, select, text
 psycopg = pytest.importorskip("psycopg")
 
 from cloudctl.db import Connection, Database  # noqa: E402 - psycopg is an extra
+from cloudctl.db.driver import create  # noqa: E402 - psycopg is an extra
 from cloudctl.db.libpq import Prepared, numbered  # noqa: E402 - psycopg is an extra
 
 NOW = datetime(2026, 11, 22, 15, 30)
@@ -25,6 +26,16 @@ def driver(postgresql_url: str) -> Iterator[Any]:
     url = make_url(postgresql_url).set(drivername="postgresql").render_as_string(hide_password=False)
     with psycopg.connect(url) as made:
         yield made
+
+
+def test_a_server_that_is_gone_without_a_word_is_missed_as_soon_as_the_url_says(postgresql_url: str) -> None:
+    own = make_url(postgresql_url).update_query_dict({"tcp_user_timeout": "9000"})
+    for url, most in ((postgresql_url, "25000"), (own.render_as_string(hide_password=False), "9000")):
+        with create(url).connect() as made:
+            used = cast(Any, made.connection.driver_connection).info.get_parameters()
+        assert used.pop("tcp_user_timeout") == most
+        assert used["connect_timeout"] == used["keepalives_idle"] == "10"
+        assert (used["keepalives_interval"], used["keepalives_count"]) == ("5", "3")
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
