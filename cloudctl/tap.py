@@ -150,14 +150,23 @@ def stop(why: str, status: int = os.EX_USAGE) -> NoReturn:
     raise SystemExit(status)
 
 
+def why_not(error: Exception) -> str:
+    """Why this process cannot listen, in one line."""
+    if isinstance(error, OSError) and error.filename is not None:
+        # Of a link, such as the lock of a UNIX socket, the second name is the one that cannot be made.
+        return f"cannot listen: {os.fsdecode(error.filename2 or error.filename)}: {error.strerror}"
+    return str(error) if isinstance(error, CannotListenError) else f"cannot listen: {error}"
+
+
 class CloudProcess(app.Cloud):
     """The cloud as the sole purpose of this process: if it cannot listen, nothing is left running."""
 
     def startService(self) -> None:
         try:
             super().startService()
-        except CannotListenError as error:
-            print(f"cloudctl: {error}", file=sys.stderr, flush=True)
+        # Endpoints do not wrap everything: a UNIX socket's missing directory, or port 70000.
+        except (CannotListenError, OSError, OverflowError) as error:
+            print(f"cloudctl: {why_not(error)}", file=sys.stderr, flush=True)
             # Threads are already running, and cannot be stopped without the reactor, which is not. As with a kill,
             # nothing is lost.
             os._exit(os.EX_UNAVAILABLE)

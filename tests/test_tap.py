@@ -201,6 +201,22 @@ def test_a_port_that_is_taken_ends_the_start_with_one_line(tmp_path: Path) -> No
     assert "is ready" not in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(
+    ("listen", "told"),
+    [
+        ("unix:nowhere/api.sock", "nowhere/api.sock.lock: No such file or directory"),
+        ("tcp:70000", "port must be 0-65535"),
+    ],
+)
+def test_an_address_that_cannot_be_ends_the_start_with_one_line(tmp_path: Path, listen: str, told: str) -> None:
+    (tmp_path / "c.toml").write_text('[server]\npublic_url = "http://cloud.example.com"\n')
+    arguments = [command("twist"), "cloudctl", "--config=c.toml", f"--listen={listen}", "--ha-listen="]
+    done = subprocess.run(arguments, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    assert done.returncode == 69
+    assert told in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
 # Each is needed later or never: for a wrong path, a scrape, a migration, another database.
 NOT_AT_START = ("klein", "werkzeug", "prometheus_client", "alembic", "mako", "psycopg", "openstack")
 # What answers at the root, apart from its API.
