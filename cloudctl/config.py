@@ -74,8 +74,13 @@ def is_database_url(_instance: object, attribute: Any, value: str) -> None:
     if not value:
         return
     try:
-        make_url(value).get_dialect().import_dbapi()
-    except (ArgumentError, ImportError) as error:
+        url = make_url(value)
+        if url.get_backend_name() not in ("sqlite", "postgresql"):
+            raise ValueError("must begin with postgresql+psycopg:// or sqlite:///: there are no other databases")
+        url.get_dialect().import_dbapi()
+    except ImportError as error:
+        raise ValueError(f"{error}; postgresql+psycopg:// needs the extra: pip install cloudctl[postgresql]") from None
+    except ArgumentError as error:
         raise ValueError(str(error)) from None
 
 

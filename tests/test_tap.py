@@ -67,8 +67,10 @@ def test_a_public_address_may_end_with_a_slash(tmp_path: Path) -> None:
         ("[driver.hypervisers.fake]", "driver.hypervisers: unknown kind"),
         ("x = [", "c.toml"),
         ('[database]\nurl = "nonsense"', "database.url: Could not parse"),
-        ('[database]\nurl = "nonsense://x"', "database.url: Can't load plugin"),
-        ('[database]\nurl = "mssql+pymssql://x"', "database.url: No module named 'pymssql'"),
+        ('[database]\nurl = "nonsense://x"', "database.url: must begin with postgresql+psycopg:// or sqlite:///"),
+        ('[database]\nurl = "mysql://x"', "database.url: must begin with postgresql+psycopg:// or sqlite:///"),
+        ('[database]\nurl = "postgresql+nonsense://x"', "database.url: Can't load plugin"),
+        ('[database]\nurl = "postgresql+pg8000://x"', "pip install cloudctl[postgresql]"),
     ],
 )
 def test_a_wrong_option_is_named(tmp_path: Path, toml: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
