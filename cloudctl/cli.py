@@ -32,7 +32,7 @@ from cloudctl.instance_ha import fencing, notifications
 from cloudctl.log_levels import LogLevels
 from cloudctl.options import structure
 from cloudctl.tasks import queue
-from cloudctl.tasks.tables import HELD, OPEN
+from cloudctl.tasks.tables import ENDED, HELD, OPEN
 from cloudctl.volume import moving_backups
 
 NAMES = [service.name for service in app.SERVICES]
@@ -180,8 +180,8 @@ def tasks() -> None:
 
 
 @tasks.command("list")
-@click.option("--state", multiple=True, help="queued, running, waiting, undoing, done, failed, cancelled or held.")
-@click.option("--limit", default=50, show_default=True)
+@click.option("--state", multiple=True, type=click.Choice([*OPEN, *ENDED, HELD]), help="May be repeated.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
 @click.pass_obj
 def list_tasks(made: config.Config, state: tuple[str, ...], limit: int) -> None:
     """List tasks, newest first: those that are open or held, unless --state selects others."""

@@ -151,6 +151,13 @@ def test_the_operators_command_makes_no_cloud_where_there_is_none(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("words", ["tasks list --state=faild", "tasks list --limit=-1"])
+def test_the_operators_command_takes_no_list_that_is_always_empty(tmp_path: Path, words: str) -> None:
+    result = CliRunner().invoke(cli.main, [f"--state-dir={tmp_path}", *words.split()])
+    assert result.exit_code == 2
+    assert "Invalid value for '--" in result.output
+
+
 def test_a_database_that_does_not_answer_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
     file.write_text(f'[database]\nurl = "sqlite:///{tmp_path}"\n')
