@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from sqlalchemy import make_url
 
 import cloudctl
 from cloudctl import bootstrap, cli, tap
@@ -186,6 +187,28 @@ def test_a_database_that_is_none_is_one_line(tmp_path: Path, url: str, told: str
     assert (done.returncode, done.stdout + done.stderr) == (69, f"cloudctl: database: {told}\n")
     result = CliRunner().invoke(cli.main, [*arguments, "db", "version"])
     assert (result.exit_code, result.output) == (1, f"Error: database: {told}\n")
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("-c search_path=", "no schema has been selected to create in"),
+        ("-c search_path=pg_catalog", "permission denied to create"),
+    ],
+)
+def test_a_database_that_lets_nothing_be_created_is_one_line(
+    tmp_path: Path, postgresql_url: str, option: str, told: str
+) -> None:
+    url = make_url(postgresql_url).update_query_dict({"options": option}).render_as_string(hide_password=False)
+    file = tmp_path / "c.toml"
+    file.write_text(f'[database]\nurl = "{url}"\n[server]\npublic_url = "http://cloud.example.com"\n')
+    arguments = [f"--config={file}", f"--state-dir={tmp_path / 'state'}"]
+    done = subprocess.run([command("twist"), "cloudctl", *arguments], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 69
+    assert (done.stdout + done.stderr).startswith(f"cloudctl: database: {told}")
+    result = CliRunner().invoke(cli.main, [*arguments, "tasks", "list"])
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: database: ")
 
 
 def test_both_commands_say_their_version(capsys: pytest.CaptureFixture[str]) -> None:

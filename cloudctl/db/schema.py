@@ -59,11 +59,16 @@ def prepare(db: Database) -> bool:
     return True
 
 
+# PostgreSQL: insufficient_privilege, as since 15 without CREATE on the schema; invalid_schema_name; undefined_table.
+LACKING = {"42501", "3F000", "42P01"}
+
+
 def is_unusable(error: DBAPIError) -> bool:
-    """Whether the database cannot be used, as opposed to a statement of ours: it does not answer, is damaged, or is
-    none, or the driver refuses the URL.
+    """Whether the database cannot be used, as opposed to a statement of ours: it does not answer, is damaged, is none,
+    or lacks what this release needs; or the driver refuses the URL.
     """
-    return isinstance(error, OperationalError) or error.statement is None or type(error) is DatabaseError
+    refused = error.statement is None or getattr(error.orig, "sqlstate", None) in LACKING
+    return isinstance(error, OperationalError) or type(error) is DatabaseError or refused
 
 
 def complaint(error: DBAPIError) -> str:
