@@ -77,20 +77,28 @@ def hosts_file(port: PortSpec, spec: NetworkSpec) -> str:
 
 
 def options_file(port: PortSpec, spec: NetworkSpec) -> str:
-    """The options that a port gets besides its addresses, overriding those of its subnets. Raises Unfit."""
-    return options(port)
+    """The options that a port gets besides its addresses, overriding those of its subnets. Raises Unfit.
+
+    Those that are too long, which earlier releases let pass, are left out: their network must come up all the same.
+    """
+    return "".join(filter(_fits, _lines(port)))
 
 
 def options(port: PortSpec) -> str:
-    """The same on any network."""
-    return "".join(_line(f"tag:{written(port.id)}", option) for option in port.dhcp_options)
+    """The same on any network. Raises Unfit also for one that is too long."""
+    lines = _lines(port)
+    for option, line in zip(port.dhcp_options, lines, strict=True):
+        if not _fits(line):
+            raise Unfit(f"DHCP option {option.name!r} is too long")
+    return "".join(lines)
 
 
-def _line(tag: str, option: DhcpOption) -> str:
-    line = f"{tag},{_written(option)}\n"
-    if len(line.encode()) > LINE:
-        raise Unfit(f"DHCP option {option.name!r} is too long")
-    return line
+def _lines(port: PortSpec) -> list[str]:
+    return [f"tag:{written(port.id)},{_written(option)}\n" for option in port.dhcp_options]
+
+
+def _fits(line: str) -> bool:
+    return len(line.encode()) <= LINE
 
 
 def _written(option: DhcpOption) -> str:
