@@ -405,6 +405,7 @@ class Cloud(OrderedService):
             loader.check(backend, f"driver.volume.{name or chosen.volume}")
         loader.check(self.drivers.network, f"driver.network.{chosen.network}")
         loader.check(self._objects, f"driver.objects.{chosen.objects}")
+        loader.check(self._bus, f"driver.bus.{chosen.bus}")
         for name, fencer in self.drivers.fencers.items():
             loader.check(fencer, f"driver.fencer.{name}")
         for part in self.parts:

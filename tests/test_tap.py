@@ -108,6 +108,7 @@ def test_twist_ends_with_one_line_and_64(tmp_path: Path) -> None:
         ('[drivers]\nvolume = "nonsense"', "driver.volume.nonsense: unknown driver; available drivers: fake"),
         ("[driver.hypervisor.fake]\nhsots = 1", "driver.hypervisor.fake.hsots: unknown option"),
         ('[policy]\nfile = "/nonexistent"', "policy: /nonexistent"),
+        ('[drivers]\nbus = "amqp"\n[driver.bus.amqp]\nendpoint = "tpc:rabbit"', "driver.bus.amqp: "),
     ],
 )
 def test_what_only_the_cloud_can_judge_is_one_line_too(tmp_path: Path, toml: str, told: str) -> None:
