@@ -315,7 +315,9 @@ class World:
 
     def _let_go(self, host: str) -> None:
         """It has its power again."""
-        self.let_go.add(host)
+        # Without a proof it is recovered from anew if it is not there, as in `host_returns`.
+        if self.cloud.transact(_is_proven, host):
+            self.let_go.add(host)
         self.awaited[host] = None
         self.network.silent.add(host)
         if host not in self.dead:
