@@ -96,6 +96,19 @@ def beside(db: Database) -> Iterator[Others]:
         yield Others(db, threads)
 
 
+def crossing(db: Database, first: Callable[[Connection], Any], other: Any, then: Callable[[Connection], Any]) -> None:
+    """One transaction runs `first` and `then`; `other` runs in another one that begins in between."""
+    with beside(db) as others:
+
+        def run(conn: Connection) -> None:
+            first(conn)
+            others.begin(other)
+            then(conn)
+
+        db.transact(False, run)
+        assert len(others.results) == 1
+
+
 def refused(fn: Callable[..., Any]) -> Callable[..., str]:
     """`fn`, returning the name of the error that refuses it: what it did before that is undone."""
 

@@ -51,7 +51,7 @@ from cloudctl.rest.call import Call, Query
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.identity import Identity
 from cloudctl.tasks import Unasked
-from tests.meanwhile import Meanwhile, beside, opened
+from tests.meanwhile import Meanwhile, beside, crossing, opened
 
 NOW = utc(1_800_000_000)
 BY = Unasked("p")
@@ -190,19 +190,6 @@ def test_a_network_that_is_shared_no_more_is_not_used(db: Database, use: str) ->
 
     db.transact(False, share)
     assert meanwhile(db, withdraw, act) == "NetworkNotFound"
-
-
-def crossing(db: Database, first: Callable[[Connection], Any], other: Any, then: Callable[[Connection], Any]) -> None:
-    """One transaction runs `first` and `then`; `other` runs in another one that begins in between."""
-    with beside(db) as others:
-
-        def run(conn: Connection) -> None:
-            first(conn)
-            others.begin(other)
-            then(conn)
-
-        db.transact(False, run)
-        assert len(others.results) == 1
 
 
 def test_a_network_is_renamed_while_its_port_is_changed(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.snapshots import NewSnapshot
 from cloudctl.volume.tables import Group, GroupSnapshot, GroupType, Volume
 from cloudctl.volume.transfers import NewTransfer
-from tests.meanwhile import beside, opened
+from tests.meanwhile import beside, crossing, opened
 
 NOW = utc(1_800_000_000)
 OPTIONS = VolumeOptions()
@@ -77,19 +77,6 @@ def group(db: Database) -> Group:
 def members(db: Database, group: Group) -> list[str]:
     """By id: the first is locked first."""
     return sorted(db.transact(False, new_volume, group.id) for _ in range(2))
-
-
-def crossing(db: Database, first: Callable[[Connection], Any], other: Any, then: Callable[[Connection], Any]) -> None:
-    """One transaction runs `first` and `then`; `other` runs in another one that begins in between."""
-    with beside(db) as others:
-
-        def run(conn: Connection) -> None:
-            first(conn)
-            others.begin(other)
-            then(conn)
-
-        db.transact(False, run)
-        assert len(others.results) == 1
 
 
 def lock(volume_id: str) -> Callable[[Connection], Any]:
