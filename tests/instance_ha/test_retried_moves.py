@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+from attrs import frozen
 
 from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.fake.fencer import FakeFencer
@@ -65,8 +68,19 @@ def test_a_server_that_may_run_where_its_move_failed_waits_for_a_proof(
     assert (ha.status(told), place(ha, server)[1]) == ("finished", "ACTIVE")
 
 
-def test_having_waited_for_room_uses_up_no_retry() -> None:
-    """Two hosts, with room for one server each."""
+@frozen
+class Waiting:
+    """Two hosts with room for one server each: one is fenced, and its server waits for the other one's to go."""
+
+    ha: Ha
+    hypervisor: FakeHypervisor
+    told: str
+    server: str
+    other: str
+
+
+@pytest.fixture
+def waiting() -> Iterator[Waiting]:
     cloud = MemoryCloud({"driver": {"hypervisor": {"fake": {"hosts": 2, "memory_mib": 3000}}}})
     ha, hypervisor = Ha(cloud.client("admin")), cloud.cloud.drivers.hypervisor
     assert isinstance(hypervisor, FakeHypervisor)
@@ -75,23 +89,21 @@ def test_having_waited_for_room_uses_up_no_retry() -> None:
     told = ha.reported()
     pass_time(ha, 600)
     assert ha.status(told) == "error" and "No valid host" in ha.notification(told)["message"]
-    hypervisor.behaviour.fail("ensure_running", error=DriverError("it does not start"), id=server)
-    ha.compute.delete(f"/servers/{other}")
-    cloud.settle()
-    assert (ha.status(told), place(ha, server)) == ("finished", ("fake-2", "ACTIVE"))
+    yield Waiting(ha, hypervisor, told, server, other)
     cloud.close()
 
 
-def test_a_move_that_keeps_failing_is_retried_as_often_as_may_be_even_if_it_waits_in_between() -> None:
-    cloud = MemoryCloud({"driver": {"hypervisor": {"fake": {"hosts": 2, "memory_mib": 3000}}}})
-    ha, hypervisor = Ha(cloud.client("admin")), cloud.cloud.drivers.hypervisor
-    assert isinstance(hypervisor, FakeHypervisor)
-    ha.host(ha.segment(), "fake-1")
-    server, other = on(ha, "fake-1", flavorRef="2"), on(ha, "fake-2", flavorRef="2")
-    told = ha.reported()
-    pass_time(ha, 600)
-    hypervisor.behaviour.fail("ensure_running", times=None, error=DriverError("it does not start"), id=server)
-    ha.compute.delete(f"/servers/{other}")
-    cloud.settle()
-    assert (ha.status(told), hypervisor.behaviour.calls["ensure_running"]) == ("failed", 4)
-    cloud.close()
+def test_having_waited_for_room_uses_up_no_retry(waiting: Waiting) -> None:
+    ha = waiting.ha
+    waiting.hypervisor.behaviour.fail("ensure_running", error=DriverError("it does not start"), id=waiting.server)
+    ha.compute.delete(f"/servers/{waiting.other}")
+    ha.cloud.settle()
+    assert (ha.status(waiting.told), place(ha, waiting.server)) == ("finished", ("fake-2", "ACTIVE"))
+
+
+def test_a_move_that_keeps_failing_is_retried_as_often_as_may_be_even_if_it_waits_in_between(waiting: Waiting) -> None:
+    ha, behaviour = waiting.ha, waiting.hypervisor.behaviour
+    behaviour.fail("ensure_running", times=None, error=DriverError("it does not start"), id=waiting.server)
+    ha.compute.delete(f"/servers/{waiting.other}")
+    ha.cloud.settle()
+    assert (ha.status(waiting.told), behaviour.calls["ensure_running"]) == ("failed", 4)
