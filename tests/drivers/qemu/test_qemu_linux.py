@@ -16,6 +16,8 @@ from cloudctl.drivers.specs import GuestSpec, ImageSource, Power
 from tests.drivers.qemu.real import HOST, ID, PORT, VOLUME, driver_in, port, soon, volume
 from tests.there import there
 
+# The guest's kernel makes the node of a plugged disk and what it says of it one after the other.
+VDE = "/sys/block/vde"
 SCRIPT = base64.b64encode(b"#!/bin/sh\necho this is what the user wants\n").decode()
 
 
@@ -94,7 +96,8 @@ async def test_a_guest_takes_its_name_and_heeds_plugs_and_the_button(
 
     await driver.ensure_volume_attached(ID, volume(tmp_path))
     seen = await console.type(
-        "until [ -e /dev/vde ]; do usleep 9999; done; cat /sys/block/vde/serial; echo '' done$?", " done0"
+        f"until [ -b /dev/vde ] && [ -e {VDE}/serial ]; do usleep 9999; done; cat {VDE}/serial; echo '' done$?",
+        " done0",
     )
     assert VOLUME[:20] in seen
     await console.type(
@@ -102,7 +105,7 @@ async def test_a_guest_takes_its_name_and_heeds_plugs_and_the_button(
     )
     await driver.ensure_volume_size(ID, VOLUME, 2)
     await console.type(
-        "until [ $(cat /sys/block/vde/size) = 4194304 ]; do usleep 9999; done; umount /mnt; echo done$?", "done0"
+        f"until [ $(cat {VDE}/size) = 4194304 ]; do usleep 9999; done; umount /mnt; echo done$?", "done0"
     )
     await driver.ensure_volume_detached(ID, VOLUME)
     await console.type("until [ ! -e /dev/vde ]; do usleep 9999; done; echo done$?", "done0")
