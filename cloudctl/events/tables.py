@@ -31,6 +31,7 @@ class Event(Record, table="events"):
     at: Field[datetime] = time()
 
 
+Index("ix_events_id", Event.id)  # whether a message of a bus is our own
 Index("ix_events_at", Event.at)
 
 

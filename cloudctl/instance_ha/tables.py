@@ -86,6 +86,7 @@ Index(
 Index("ix_ha_notifications_host", Notification.host_id, Notification.generated_time)
 Index("ix_ha_notifications_created", Notification.created_at, Notification.id)
 Index("ix_ha_notifications_segment", Notification.segment_id, Notification.status)
+Index("ix_ha_notifications_status", Notification.status, Notification.created_at)
 
 
 class Proof(Record, table="ha_proofs"):

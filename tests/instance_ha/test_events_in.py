@@ -9,6 +9,7 @@ from attrs import define, field
 from twisted.internet.defer import ensureDeferred
 from zope.interface import implementer
 
+from cloudctl.db import Connection
 from cloudctl.drivers.bus_interface import BusMessage, Hear
 from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
@@ -18,6 +19,7 @@ from cloudctl.instance_ha.intake import BusIntake, message_of
 from cloudctl.instance_ha.options import InstanceHaOptions
 from cloudctl.testing.cloud import MemoryCloud
 from tests.instance_ha.asking import Ha
+from tests.statements import asked
 
 
 @implementer(IBus, IBusListening)
@@ -171,3 +173,24 @@ def test_what_is_no_event_of_interest_is_done_with_too(cloud: MemoryCloud, ha: H
     _result(bus.hear(BusMessage("c", "error", {"event_type": "compute.host.error", "payload": {}, "timestamp": 7})))
     _result(bus.hear(BusMessage("d", "error", {"event_type": ["x"], "payload": None})))
     assert bus.done == ["a", "b"] and reported(ha) == []
+
+
+def test_what_is_looked_for_again_and_again_is_found_by_an_index(cloud: MemoryCloud, ha: Ha, bus: OneBus) -> None:
+    ha.host(ha.segment(), "fake-1")
+    with asked() as seen:
+        bus.say("compute.host.error", host="fake-1", forced_down=True)
+        cloud.advance(60)
+        cloud.settle()
+    assert len(reported(ha)) == 1
+    looks = [(text, values) for text, values in seen if text.startswith("SELECT")]
+
+    def plans(conn: Connection) -> list[str]:
+        return [
+            f"{row[-1]} of {text}"
+            for text, values in looks
+            for row in conn.driver.execute(f"EXPLAIN QUERY PLAN {text}", values).fetchall()
+        ]
+
+    steps = cloud.db.transact(True, plans)
+    assert any("SEARCH ha_notifications" in step for step in steps) and any("SEARCH events" in step for step in steps)
+    assert not [step for step in steps if "SCAN ha_notifications" in step or "SCAN events" in step]
