@@ -7,16 +7,16 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import orjson
-import treq
 from attrs import field, frozen
 from OpenSSL import crypto
 from treq.client import HTTPClient
-from twisted.internet.defer import CancelledError, Deferred, TimeoutError
+from twisted.internet.defer import CancelledError, TimeoutError
 from twisted.internet.error import ConnectError, ConnectionClosed, DNSLookupError
 from twisted.internet.ssl import Certificate, trustRootFromCertificates
 from twisted.web.client import Agent, BrowserLikePolicyForHTTPS, RequestTransmissionFailed, ResponseFailed
 from twisted.web.http_headers import Headers
 
+from cloudctl.drivers.answers import body
 from cloudctl.drivers.errors import DriverError, Unreachable, Unusable
 from cloudctl.drivers.power import PowerFencer
 from cloudctl.drivers.specs import DriverResources
@@ -32,7 +32,7 @@ TROUBLE = (
     CancelledError,
 )
 RESET = "#ComputerSystem.Reset"
-LIMIT = 1 << 20  # bytes of an answer
+LIMIT = 1 << 20  # bytes of an answer; what exceeds it is dropped
 
 
 def positive(_instance: object, _attribute: Any, value: float) -> None:
@@ -131,21 +131,21 @@ class System:
             raise DriverError(f"{self.name} is not a Redfish system")
         return found
 
-    async def _ask(self, method: str, url: str, body: Any = None) -> Any:
+    async def _ask(self, method: str, url: str, told: Any = None) -> Any:
         # A new connection for each call: calls are rare, and an old connection may be dead.
         client = HTTPClient(Agent(self.reactor, policy(self.config), connectTimeout=self.config.timeout))
         try:
             answer = await client.request(
                 method,
                 url,
-                json=body,
+                json=told,
                 auth=(self.options.user, password(self.options, self.host)),
                 headers=Headers({"Accept": ["application/json"]}),
                 allow_redirects=False,
                 timeout=self.config.timeout,
                 unbuffered=True,
             )
-            text = await _content(answer).addTimeout(self.config.timeout, self.reactor)
+            text = await body(answer, LIMIT).addTimeout(self.config.timeout, self.reactor)
         except TROUBLE as error:
             raise Unreachable(f"{self.name} does not answer: {error or type(error).__name__}") from error
         if answer.code in (401, 403):
@@ -155,18 +155,6 @@ class System:
         if answer.code >= 300:
             raise DriverError(f"{self.name} refuses {method} {urlsplit(url).path} ({answer.code})")
         return _json(text, self.name) if text else None
-
-
-def _content(answer: Any) -> Deferred[bytes]:
-    """The body; what exceeds LIMIT is dropped."""
-    parts: list[bytes] = []
-
-    def keep(part: bytes) -> None:
-        if sum(map(len, parts)) < LIMIT:
-            parts.append(part)
-
-    collected: Deferred[None] = treq.collect(answer, keep)
-    return collected.addCallback(lambda _: b"".join(parts))
 
 
 def _json(text: bytes, name: str) -> Any:
