@@ -6,19 +6,20 @@ from typing import Any
 
 from attrs import define, frozen
 from treq.client import HTTPClient
-from twisted.internet.defer import ensureDeferred
+from twisted.internet.defer import Deferred, ensureDeferred
+from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.web import http
 from twisted.web.http_headers import Headers
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
-from cloudctl.drivers import forwarded
+from cloudctl.drivers import answers, forwarded
 
 log = Logger()
 
 METHODS = (b"GET", b"HEAD", b"POST")
-ANSWER_SECONDS = 20.0
+ANSWER_SECONDS = 20.0  # to the end of its body
 TYPE = "content-type"
 TEXT = "text/plain; charset=utf-8"
 
@@ -35,28 +36,34 @@ class Upstream:
     """The processes of the cloud, or what is before them."""
 
     client: HTTPClient
+    clock: IReactorTime
     urls: list[str]  # without paths; the one that answered last comes first
     secret: str
 
     async def ask(self, network_id: str, address: str, method: bytes, path: bytes, body: bytes) -> Answer:
         told = Headers({name: [value] for name, value in forwarded.headers(self.secret, network_id, address).items()})
         for url in tuple(self.urls):
+            asking: Deferred[Answer] = ensureDeferred(self._ask(url, told, method, path, body))
             try:
-                answer = await self.client.request(
-                    method.decode(),
-                    f"{url.rstrip('/')}{path.decode('ascii')}",
-                    headers=told,
-                    data=body or None,
-                    allow_redirects=False,
-                    timeout=ANSWER_SECONDS,
-                )
-                told_back = await answer.content()
+                answer = await asking.addTimeout(ANSWER_SECONDS, self.clock)
             except Exception as error:  # the many ways in which a server does not answer
                 log.warn("{url} does not answer: {error!r}", url=url, error=error)
             else:
                 self._prefer(url)
-                return Answer(answer.code, told_back, answer.headers.getRawHeaders(TYPE, [TEXT])[0])
+                return answer
         return Answer(http.SERVICE_UNAVAILABLE, b"The metadata service does not answer.")
+
+    async def _ask(self, url: str, told: Headers, method: bytes, path: bytes, body: bytes) -> Answer:
+        answer = await self.client.request(
+            method.decode(),
+            f"{url.rstrip('/')}{path.decode('ascii')}",
+            headers=told,
+            data=body or None,
+            allow_redirects=False,
+            unbuffered=True,
+        )
+        type = answer.headers.getRawHeaders(TYPE, [TEXT])[0]
+        return Answer(answer.code, await answers.body(answer), type)
 
     def _prefer(self, url: str) -> None:
         if self.urls[0] != url:

@@ -47,7 +47,7 @@ def create(config: Config, reactor: Any) -> MetadataProxy:
         raise ConfigError([f"driver.network.ovn: {error}"]) from error
     southbound = Database("southbound database", "OVN_Southbound", config.southbound, Bindings)
     agent = Agent(reactor, connectTimeout=CONNECT_SECONDS, pool=HTTPConnectionPool(reactor))
-    upstream = Upstream(HTTPClient(agent), list(config.metadata_urls), config.metadata_secret)
+    upstream = Upstream(HTTPClient(agent), reactor, list(config.metadata_urls), config.metadata_secret)
     return MetadataProxy(config, reactor, Connection(southbound, config, reactor, reactor), upstream)
 
 
