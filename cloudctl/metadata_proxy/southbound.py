@@ -39,7 +39,9 @@ class Bindings(Copy):
             if row.type == GUEST and any(each.name == chassis for each in row.chassis)
         }
         return {
-            row.logical_port.removeprefix(METADATA): row.mac[0].split()[0]
+            row.logical_port.removeprefix(METADATA): mac
             for row in bindings
             if row.type == LOCAL and row.logical_port.startswith(METADATA) and row.datapath.uuid in here
+            # Its addresses follow the MAC address. A port may have none of them: that is nothing to other networks.
+            for mac in " ".join(row.mac).split()[:1]
         }
