@@ -197,6 +197,9 @@ class Libvirt:
             await self.drop_superseded()
         except DriverError as error:
             log.warn("the guests of the hosts could not be looked at: {error}", error=error)
+        except Exception:
+            # Whatever it is, it must not end the looks: hosts that return would not be heard any more.
+            log.failure("the guests of the hosts could not be looked at")
 
     # -- defined and gone
 

@@ -19,6 +19,7 @@ from cloudctl.drivers.libvirt.host import Host, of_all
 from cloudctl.drivers.libvirt.hypervisor import Libvirt, create
 from cloudctl.drivers.libvirt.options import Config
 from cloudctl.drivers.specs import DriverResources, GuestState, HostInventory, Power
+from tests.conftest import LoggedFailures
 
 
 def test_others_have_their_turn_while_many_hosts_are_asked() -> None:
@@ -48,6 +49,7 @@ class Ill:
     name: str
     config: Config
     prepare: Any = None
+    changed: Any = None
 
     async def run(self, fn: Any, *_: Any) -> Any:
         raise libvirt.libvirtError("the storage pool is not active")
@@ -113,3 +115,29 @@ def test_a_guest_that_went_to_sleep_is_woken() -> None:
 
     guests.start(Asleep(), "guest")
     assert done == [0]
+
+
+@define(eq=False)
+class Odd(Ill):
+    """A connection whose answers nobody has foreseen."""
+
+    asked: int = 0
+
+    async def run(self, fn: Any, *_: Any) -> Any:
+        self.asked += 1
+        raise LookupError("what is that?")
+
+
+async def test_hosts_are_looked_at_again_whatever_has_gone_wrong(
+    tmp_path: Path, logged_failures: LoggedFailures
+) -> None:
+    clock, config = Clock(), Config(hosts={"odd": "test:///default"})
+    driver = create(config, DriverResources(clock, "libvirt", object(), tmp_path))
+    odd = Odd("odd", config)
+    driver.fleet.hosts["odd"].connection = odd  # type: ignore[assignment]  # it plays one
+    await driver.watch_guests(lambda _: None)
+    for times in (1, 2):
+        clock.advance(0)
+        assert odd.asked == times
+        clock.advance(max(config.retry_seconds, 10.0))
+    assert logged_failures.flush()
