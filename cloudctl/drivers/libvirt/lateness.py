@@ -62,6 +62,9 @@ async def attended(
             await end()
         except DriverError as error:
             log.warn("an overdue migration could not be ended: {why}", why=error)
+        except Exception:
+            # Whatever it is, the next word may be heard.
+            log.failure("an overdue migration could not be ended")
 
     async def looked() -> None:
         nonlocal over
@@ -70,6 +73,8 @@ async def attended(
         except DriverError as error:
             # If that lasts, `going` fails as well.
             log.debug("a migration could not be looked at: {why}", why=error)
+        except Exception:
+            log.failure("a migration could not be looked at")
         if over == LOOKS:
             call.cancel()
 

@@ -12,6 +12,7 @@ from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.internet.task import Clock
 
 from cloudctl.drivers.errors import Aborted, DriverError
+from tests.conftest import LoggedFailures
 from tests.needed import HOST, need
 
 
@@ -91,17 +92,22 @@ def test_one_that_somebody_paused_was_not_left(libvirt: Any, reason: str, claim:
 # -- the word of it
 
 
-def attended(going: Deferred[Any], clock: Clock, is_over: Callable[[], Awaitable[bool]]) -> Deferred[Any]:
+def attended(
+    going: Deferred[Any],
+    clock: Clock,
+    is_over: Callable[[], Awaitable[bool]],
+    end: Callable[[], Awaitable[None]] | None = None,
+) -> Deferred[Any]:
     from cloudctl.drivers.libvirt.lateness import attended as attend
     from cloudctl.drivers.libvirt.options import Config
 
     async def call() -> Any:
         return await going
 
-    async def end() -> None:
+    async def told_to_end() -> None:
         going.errback(Aborted("it was told to end"))
 
-    return ensureDeferred(attend(call(), clock, Config(migration_timeout=100.0), end, is_over))
+    return ensureDeferred(attend(call(), clock, Config(migration_timeout=100.0), end or told_to_end, is_over))
 
 
 def told_by_libvirt(going: Deferred[Any]) -> None:
@@ -150,6 +156,41 @@ async def test_one_that_is_late_is_still_given_up() -> None:
     with pytest.raises(DriverError, match="had not arrived after 100 s"):
         await found
     assert not clock.getDelayedCalls()
+
+
+async def test_a_look_that_fails_in_whatever_way_is_not_the_last_one(logged_failures: LoggedFailures) -> None:
+    clock, going = Clock(), Deferred[Any](told_by_libvirt)
+
+    async def is_over() -> bool:
+        if clock.seconds() < 2:
+            raise LookupError
+        return True
+
+    found = attended(going, clock, is_over)
+    clock.pump([1.0] * 6)
+    assert found.called
+    with pytest.raises(DriverError, match="moves the guest no more"):
+        await found
+    assert logged_failures.flush(LookupError)
+
+
+async def test_a_late_one_is_told_again_if_the_word_fails_in_whatever_way(logged_failures: LoggedFailures) -> None:
+    clock, going, words = Clock(), Deferred[Any](), [LookupError(), Aborted("it was told to end")]
+
+    async def is_over() -> bool:
+        return False
+
+    async def end() -> None:
+        if isinstance(said := words.pop(0), LookupError):
+            raise said
+        going.errback(said)
+
+    found = attended(going, clock, is_over, end)
+    clock.pump([1.0] * 130)
+    assert found.called
+    with pytest.raises(DriverError, match="had not arrived after 100 s"):
+        await found
+    assert logged_failures.flush(LookupError)
 
 
 def test_what_broke_off_before_anybody_looked_is_over_too_but_nothing_that_waits_for_its_turn() -> None:
