@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from attrs import define, field
-from twisted.internet.defer import CancelledError, DeferredLock, ensureDeferred
+from twisted.internet.defer import DeferredLock, ensureDeferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
@@ -199,7 +199,7 @@ class Served:
         try:
             async with turn(self.turn_file, self.clock, self.daemon.answer_timeout) as self._turn:
                 yield
-        except (DriverError, CancelledError):
+        except BaseException:  # whatever it is, nobody else would check them
             self._all_due = True
             self.soon(self.retry_seconds)
             raise

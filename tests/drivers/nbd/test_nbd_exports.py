@@ -13,6 +13,7 @@ from cloudctl.drivers.errors import Busy
 from cloudctl.drivers.nbd.served import Served, exports, node_name
 from cloudctl.drivers.qcow2.records import Volume
 from cloudctl.drivers.qemu.qmp import Refused
+from tests.conftest import LoggedFailures
 
 
 class Daemon:
@@ -139,3 +140,29 @@ def test_what_was_withdrawn_by_a_call_that_was_cancelled_is_made_anew(tmp_path: 
     daemon.exports.clear()
     clock.pump([0.1] * 15)
     assert daemon.exports == {id: False}
+
+
+class Dead(Slow):
+    """It has died, and there is something that nobody has foreseen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.troubles = [OSError("too many open files")]
+
+    async def running(self) -> None:
+        if self.troubles:
+            raise self.troubles.pop()
+
+
+def test_a_daemon_that_died_is_started_again_whatever_went_wrong_first(
+    tmp_path: Path, logged_failures: LoggedFailures
+) -> None:
+    """Otherwise the guests that use it would wait until the next call."""
+    volume, clock, daemon = Volume("v1", 1, ("a",)), Clock(), Dead()
+    (id,) = exports(volume)
+    told: Any = daemon
+    served = Served(told, lambda: [volume], Path, clock, 1.0, tmp_path / "turn", lambda _host: False)
+    served.lost()
+    clock.pump([0.1] * 15)
+    assert daemon.exports == {id: False}
+    assert logged_failures.flush(OSError)
