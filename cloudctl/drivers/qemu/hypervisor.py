@@ -317,7 +317,12 @@ class Qemu:
             self._tidying.start(TIDY_SECONDS)
 
     def _shorten_consoles(self) -> None:
-        for id in self.records.ids():
+        try:
+            ids = self.records.ids()
+        except OSError as error:
+            _log.warn("console logs were not shortened: {error}", error=error)
+            return
+        for id in ids:
             try:
                 console.shorten(self.records.files(id).console, self.config.console_kib << 10)
             except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import socket
@@ -110,6 +111,28 @@ def test_a_console_is_shortened_under_the_hands_of_its_writer(tmp_path: Path) ->
         console.shorten(log, 10)
         writer.write(b"c")
         assert log.read_bytes() == b"aaaaabbbbbc"
+
+
+async def test_consoles_are_kept_short_though_they_could_once_not_be_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    config = Config(hosts={"here": ""}, runtime_dir=tmp_path / "run", console_kib=1)
+    driver = create(config, DriverResources(clock, "qemu", object(), tmp_path / "state"))
+    await driver.watch_guests(lambda _: None)
+
+    def unseen(_: Records) -> list[str]:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Records, "ids", unseen)
+        clock.advance(hypervisor.TIDY_SECONDS)
+    driver.records.put(Record(SPEC))
+    log = driver.records.files(SPEC.id).console
+    log.write_bytes(bytes(4096))
+    clock.advance(hypervisor.TIDY_SECONDS)
+    assert log.stat().st_size == 1024
+    await driver.close()
 
 
 # -- records
