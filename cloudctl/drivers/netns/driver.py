@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable
 from ipaddress import IPv4Network
 from typing import Any
@@ -158,6 +159,12 @@ class NetnsBackend:
                 f"dnsmasq drops its privileges and then cannot read runtime_dir {directory}: "
                 f"{closed[-1]} is not accessible to everyone"
             )
+        # The first host has every network. What is in a namespace of its own may be made later, as that may.
+        if not next(iter(self.config.namespaces.values())):
+            here = {name for _, name in socket.if_nameindex()}
+            for physical, bridge in self.config.physical_networks.items():
+                if bridge not in here:
+                    raise Unusable(f"the bridge {bridge} of physical network {physical} does not exist")
 
     async def close(self) -> None:
         await self.metadata.close()

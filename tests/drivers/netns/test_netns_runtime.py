@@ -14,6 +14,7 @@ from cloudctl.drivers.netns.driver import Config, create
 from cloudctl.drivers.netns.records import make_readable, write
 from cloudctl.drivers.specs import DriverResources
 from cloudctl.errors import ConfigError
+from tests.drivers.netns.lab import runtime_dir
 
 
 @pytest.fixture
@@ -65,3 +66,20 @@ def test_a_directory_that_only_root_may_enter_is_refused(prefix: str, tmp_path: 
     resources = DriverResources(clock=Clock(), name="netns", reactor=object(), state_dir=tmp_path / "state")
     with pytest.raises(ConfigError, match="not accessible to everyone"):
         loader.check(create(config, resources), "driver.network.netns")
+
+
+def test_a_physical_network_needs_its_bridge_from_the_start(prefix: str, tmp_path: Path) -> None:
+    def checked(namespace: str, bridge: str) -> None:
+        config = Config(
+            hosts={"one": namespace},
+            physical_networks={"public": bridge},
+            runtime_dir=runtime_dir(prefix),
+            prefix=prefix,
+        )
+        resources = DriverResources(clock=Clock(), name="netns", reactor=object(), state_dir=tmp_path / "state")
+        loader.check(create(config, resources), "driver.network.netns")
+
+    checked("", "lo")
+    checked(f"{prefix}-one", "not-there")  # the namespace, and what is to be in it, may be made later
+    with pytest.raises(ConfigError, match="bridge not-there of physical network public does not exist"):
+        checked("", "not-there")
