@@ -336,8 +336,7 @@ class NetnsBackend:
 
     async def ensure_port_absent(self, id: str, host: str | None = None) -> None:
         await self._restore()
-        if host is not None and host not in self.hosts:
-            return
+        # A host that is configured no more, too: while a port is recorded there, its network and groups cannot go.
         async with self._locks.hold("port", id):
             kept = self.records.ports.get(id)
             if kept is not None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from socket import gethostname
 from typing import Any, cast
 
+from attrs import evolve
 from twisted.internet.task import Clock
 from twisted.logger import ILogObserver, LogLevel, globalLogPublisher
 
@@ -65,6 +66,23 @@ async def test_a_dry_run_prints_the_whole_plan_and_starts_nothing(tmp_path: Path
     ):
         assert any(word in each for each in told), f"{word} is not in the plan"
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_port_leaves_a_host_that_is_configured_no_more(tmp_path: Path) -> None:
+    config = Config(hosts={"one": NOWHERE}, runtime_dir=tmp_path / "run", dry_run=True)
+    driver = create(config, DriverResources(clock=Clock(), name="netns", reactor=NoProcesses()))
+    await driver.ensure_network(NetworkSpec("n1", subnets=(SubnetSpec("s1", "10.0.0.0/24"),)))
+    spec = PortSpec("p1", "n1", "fa:16:3e:00:00:01", (FixedIp("s1", "10.0.0.5"),))
+    await driver.ensure_port(spec, "one")
+    kept = driver.records.ports.get("p1")
+    assert kept is not None
+    driver.records.ports.put("p1", evolve(kept, hosts=("gone", "one")))
+    await driver.ensure_port_absent("p1", "gone")
+    assert driver.records.ports.get("p1") == kept
+    driver.records.ports.put("p1", evolve(kept, hosts=("gone",)))
+    await driver.ensure_port_absent("p1", "gone")
+    assert driver.records.ports.get("p1") is None
+    await driver.ensure_network_absent("n1")
 
 
 def test_it_says_which_host_gives_out_addresses(tmp_path: Path) -> None:
