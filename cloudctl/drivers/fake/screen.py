@@ -34,6 +34,7 @@ class Screen:
     _heard: bytearray = field(factory=bytearray)
     _pixel: int = 4  # bytes
     _ignored: int = 0  # bytes to come that are skipped
+    _is_over: bool = False
     _talk: Iterator[int] = field(init=False)
     _needed: int = field(init=False)
 
@@ -44,10 +45,14 @@ class Screen:
     def hear(self, data: bytes) -> None:
         """Bytes from the viewer."""
         self._heard += data
-        while self._needed >= 0 and self._skip() and len(self._heard) >= self._needed:
+        while not self._is_over and self._needed >= 0 and self._skip() and len(self._heard) >= self._needed:
             self._needed = next(self._talk, -1)
-        if self._needed < 0:
+        if self._is_over or self._needed < 0:
             self._heard.clear()
+
+    def end(self) -> None:
+        """The viewer is gone. What it said last may hold any number of requests more, which nobody waits for."""
+        self._is_over = True
 
     def _skip(self) -> bool:
         """Whether all ignored bytes have been skipped."""
@@ -122,12 +127,13 @@ class Screens:
 
     def open(self, id: str, name: str, client: IProtocol) -> None:
         screen = Screen(name, lambda data: cable.send(data, UNREAD), lambda: cable.loseConnection())
-        cable = Cable(client, screen.hear, lambda: self._left(id, cable))
+        cable = Cable(client, screen.hear, lambda: self._left(id, screen, cable))
         self._open.setdefault(id, []).append(cable)
         client.makeConnection(cable)
         screen.begin()
 
-    def _left(self, id: str, cable: Any) -> None:
+    def _left(self, id: str, screen: Screen, cable: Any) -> None:
+        screen.end()
         self._open[id].remove(cable)
         if not self._open[id]:
             del self._open[id]

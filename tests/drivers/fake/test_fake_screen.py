@@ -114,6 +114,14 @@ def test_who_asks_for_more_than_he_reads_is_hung_up_on() -> None:
     assert viewer.is_gone and not viewer.heard
 
 
+def test_nothing_is_drawn_any_more_for_who_asked_for_more_than_he_reads_at_once() -> None:
+    """One message of a client may hold thousands of requests."""
+    viewer = ready()
+    viewer.transport.pauseProducing()
+    viewer.transport.write(UPDATE * 100)
+    assert viewer.is_gone and len(viewer.transport._kept) <= UNREAD + RECTANGLE + WIDTH * HEIGHT * 4
+
+
 def test_a_guest_that_goes_off_is_seen_by_nobody() -> None:
     screens = Screens()
     first, second = seen(screens), seen(screens)
