@@ -336,6 +336,31 @@ def test_a_rescue_that_fails_is_an_error(demo: Asking, server_id: str, hyperviso
     assert demo.status(server_id) == "ERROR"
 
 
+@pytest.fixture
+def half_rescued(demo: Asking, server_id: str, hypervisor: FakeHypervisor) -> str:
+    """A server whose guest is rescued, though its rescue has failed."""
+    hypervisor.behaviour.fail("ensure_rescued", error=Unfit("its kernel has too many arguments"), after=True)
+    demo.act(server_id, {"rescue": None})
+    demo.cloud.settle()
+    assert demo.status(server_id) == "ERROR" and there(hypervisor.guests.get(server_id)).rescued
+    return server_id
+
+
+def test_after_a_rescue_that_failed_a_hard_reboot_leads_back_to_the_own_disk(
+    demo: Asking, half_rescued: str, hypervisor: FakeHypervisor
+) -> None:
+    demo.act(half_rescued, {"reboot": {"type": "HARD"}})
+    demo.cloud.settle()
+    assert demo.status(half_rescued) == "ACTIVE" and not there(hypervisor.guests.get(half_rescued)).rescued
+
+
+def test_a_rescue_after_one_that_failed_is_another(demo: Asking, half_rescued: str, hypervisor: FakeHypervisor) -> None:
+    demo.act(half_rescued, {"rescue": {"adminPass": "another"}})
+    demo.cloud.settle()
+    assert demo.status(half_rescued) == "RESCUE"
+    assert there(hypervisor.guests.get(half_rescued)).spec.admin_password == "another"
+
+
 @pytest.mark.parametrize("body", [{"rescue_image_ref": UNKNOWN}, {"rescue_image_ref": ""}, {"x": 1}, [], "x"])
 def test_a_wrong_rescue_is_refused(demo: Asking, server_id: str, body: Any) -> None:
     assert refusal(demo.act(server_id, {"rescue": body}))[:2] == (400, "badRequest")

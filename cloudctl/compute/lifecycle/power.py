@@ -77,8 +77,12 @@ async def run(ctx: Context) -> None:
 
 
 async def reboot(ctx: Context) -> None:
+    hard = bool(ctx.args.get("hard"))
+    if hard and IRescue.providedBy(ctx.drivers.hypervisor):
+        # A rescue that failed may have left it with another image, and this leads out of every error.
+        await ctx.drivers.hypervisor.ensure_unrescued(ctx.resource_id)
     # The task's id: a repeat after a crash is the same reboot.
-    await ctx.drivers.hypervisor.ensure_rebooted(ctx.resource_id, str(ctx.task.id), bool(ctx.args.get("hard")))
+    await ctx.drivers.hypervisor.ensure_rebooted(ctx.resource_id, str(ctx.task.id), hard)
 
 
 async def pause(ctx: Context) -> None:

@@ -6,13 +6,18 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from cloudctl.compute import guests, kinds, servers
 from cloudctl.db import Connection
 from cloudctl.drivers.errors import Unfit
 from cloudctl.tasks import Context, Kind, Step, Workflow
 from cloudctl.tasks.workflow import Cancelled, Memo, Task
+
+
+async def leave_earlier(ctx: Context) -> Memo:
+    """A rescue that failed may have left the guest with its image: another one would be taken for a repeat of it."""
+    await ctx.drivers.hypervisor.ensure_unrescued(ctx.resource_id)
+    return None
 
 
 async def run_rescued(ctx: Context) -> Memo:
@@ -60,10 +65,10 @@ def cancelled(conn: Connection, task: Task, now: datetime) -> None:
     servers.try_move(conn, task.resource_id, "rescue cancelled", now)
 
 
-def _workflow(kind: Kind, step: str, do: Any) -> Workflow:
-    return Workflow(kind, (Step(step, do),), on_failure=failed, on_cancel=cancelled)
+def _workflow(kind: Kind, *steps: Step) -> Workflow:
+    return Workflow(kind, steps, on_failure=failed, on_cancel=cancelled)
 
 
-RESCUE = _workflow(kinds.RESCUE, "rescue", run_rescued)
-UNRESCUE = _workflow(kinds.UNRESCUE, "unrescue", run_again)
-SET_PASSWORD = _workflow(kinds.SET_PASSWORD, "password", tell_password)
+RESCUE = _workflow(kinds.RESCUE, Step("leave-earlier", leave_earlier), Step("rescue", run_rescued))
+UNRESCUE = _workflow(kinds.UNRESCUE, Step("unrescue", run_again))
+SET_PASSWORD = _workflow(kinds.SET_PASSWORD, Step("password", tell_password))
