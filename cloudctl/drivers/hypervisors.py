@@ -110,9 +110,16 @@ class Hypervisors:
         return frozenset(name for name, driver in self._hosts.items() if driver != mine)
 
     async def watch_guests(self, changed: Callable[[str], None]) -> None:
+        """Raises what the first driver raises that cannot watch; the others do."""
+        failures = []
         for each in self.at.values():
             if IGuestEvents.providedBy(each):
-                await cast(Any, each).watch_guests(changed)
+                try:
+                    await cast(Any, each).watch_guests(changed)
+                except DriverError as error:
+                    failures.append(error)
+        if failures:
+            raise failures[0]
 
     async def ensure_absent(self, id: str) -> None:
         """Asks all drivers: an interrupted move may have left something anywhere."""

@@ -139,6 +139,17 @@ def spec(id: str, host: str) -> GuestSpec:
     return GuestSpec(id, id, host, 1, 64, 1)
 
 
+async def test_guests_of_the_others_are_watched_if_one_does_not_answer() -> None:
+    at, told = drivers(a=FakeHypervisor, b=FakeHypervisor), list[str]()
+    at["a"].behaviour.fail("watch_guests")
+    both: Any = one_of(at, x="b-1")
+    await both.ensure_defined(spec("x", "b-1"))
+    with pytest.raises(Unreachable):
+        await both.watch_guests(told.append)
+    at["b"].crash("x")
+    assert told == ["x"]
+
+
 async def test_one_that_does_not_answer_is_down_and_the_others_are_told() -> None:
     at = drivers(a=FakeHypervisor, b=Deaf)
     both = one_of(at, x="a-1", y="b-1")
