@@ -39,6 +39,7 @@ from cloudctl.testing.driver_checks import Contract, Make, Move, driving, need, 
 
 ID = "6f1c0f5e-0000-4000-8000-00000000000a"
 OTHER = "6f1c0f5e-0000-4000-8000-00000000000b"
+IMAGE_OF_RESCUE = "6f1c0f5e-0000-4000-8000-0000000000fe"
 VOLUME = "9d2f4c11-0000-4000-8000-00000000000c"
 PORT = "3b7e8a90-0000-4000-8000-00000000000d"
 
@@ -274,8 +275,9 @@ def hypervisor_suite(make: Make) -> type[Any]:
                 await refused(UnknownGuest, driver.ensure_rescued, ID, None, "secret")
                 spec = await self.running(driver, tmp_path)
                 assert await self.boots(driver, ID) == 1
+                assert spec.image is not None
                 for _ in range(2):
-                    await driver.ensure_rescued(ID, spec.image, "secret")
+                    await driver.ensure_rescued(ID, evolve(spec.image, id=IMAGE_OF_RESCUE), "secret")
                     assert await self.see(driver) == evolve(state(spec, Power.RUNNING), rescued=True)
                 assert await self.boots(driver, ID) == 2
                 for _ in range(2):

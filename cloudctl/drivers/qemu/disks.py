@@ -209,7 +209,9 @@ class Disks:
         """
         spec = record.spec
         self.demand_over(files.root, record.root_over)
-        self.demand_over(files.rescue, record.rescue_image or spec.image)
+        if record.rescued:
+            # Otherwise it is left of a rescue from whatever image, until the guest has been started again.
+            self.demand_over(files.rescue, record.rescue_image or spec.image)
         self.demand_over(files.ephemeral, None)
         for each in spec.volumes:
             if each.info["driver_volume_type"] == "qcow2":
