@@ -23,7 +23,7 @@ class _Body(Protocol):
     def __init__(self, most: float) -> None:
         self.left = most
         self.parts: list[bytes] = []
-        self.done: Deferred[bytes] = Deferred(lambda _: self._leave())
+        self.done: Deferred[bytes] = Deferred(lambda _: hang_up(self))
 
     def dataReceived(self, data: bytes) -> None:
         if self.left > 0:
@@ -39,7 +39,9 @@ class _Body(Protocol):
         else:
             self.done.errback(reason)
 
-    def _leave(self) -> None:
-        # `loseConnection` would wait until the server has ended TLS, too.
-        if self.transport is not None:
-            self.transport.stopProducing()  # type: ignore[attr-defined]  # an answer's transport is its producer
+
+def hang_up(reader: Protocol) -> None:
+    """Close the connection of an answer that is delivered to `reader`, whatever its server does."""
+    # `loseConnection` would wait until the server has ended TLS, too.
+    if reader.transport is not None:
+        reader.transport.stopProducing()  # type: ignore[attr-defined]  # an answer's transport is its producer

@@ -23,6 +23,7 @@ from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgentEndpointFactory
 from zope.interface import implementer
 
+from cloudctl.drivers.answers import hang_up
 from cloudctl.events.delivery import Undelivered
 from cloudctl.events.envelope import envelope
 from cloudctl.events.options import WebhookOptions, key
@@ -84,8 +85,7 @@ class _Unread(Protocol):
     """An answer's body is of no interest, and may be endless."""
 
     def connectionMade(self) -> None:
-        if self.transport is not None:
-            self.transport.loseConnection()
+        hang_up(self)
 
 
 @frozen

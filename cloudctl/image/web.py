@@ -21,6 +21,7 @@ from twisted.web.error import InfiniteRedirection, RedirectWithNoLocation
 from twisted.web.iweb import IAgentEndpointFactory, IResponse
 from zope.interface import implementer
 
+from cloudctl.drivers.answers import hang_up
 from cloudctl.errors import Invalid
 from cloudctl.image.imports import address
 from cloudctl.image.options import ImageOptions
@@ -90,16 +91,14 @@ class _Body(Protocol):
     def _hang_up(self) -> None:
         if self._alarm.active():
             self._alarm.cancel()
-        if self.transport is not None:
-            self.transport.loseConnection()
+        hang_up(self)
 
 
 class _Unwanted(Protocol):
     """Hangs up."""
 
     def connectionMade(self) -> None:
-        assert self.transport is not None
-        self.transport.loseConnection()
+        hang_up(self)
 
 
 def _leave(response: IResponse | None) -> None:
