@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from cloudctl.config import build
 from cloudctl.db import schema
 from cloudctl.db.columns import metadata
 from cloudctl.errors import ConfigError
+from cloudctl.rest.pipeline import JSON_LIMIT
+from cloudctl.rest.site import CloudSite
 from cloudctl.testing.cloud import MemoryCloud
 from cloudctl.testing.http import request
 
@@ -48,6 +51,47 @@ def test_an_upload_works_below_an_existing_site_too() -> None:
     headers = {"X-Auth-Token": demo.token or "", "Content-Type": "application/octet-stream"}
     assert request(site, "PUT", image["file"].replace("/v2", "/image/v2"), headers=headers, body=b"x" * 9).status == 204
     assert demo.get(f"/image/v2/images/{image['id']}").json()["status"] == "active"
+
+
+class Form(Resource):
+    """A page of an application: it answers with the size of the body, and with the field `name`."""
+
+    isLeaf = True
+
+    def render_POST(self, request: Any) -> bytes:
+        size = request.content.seek(0, os.SEEK_END)
+        return b"%d %s" % (size, b"".join(request.args.get(b"name", [])))
+
+
+def hosting(cloud: MemoryCloud) -> CloudSite:
+    """The cloud's own kind of Site, for a cloud below `/hosting/cloud`, beside other pages."""
+    root, middle = Resource(), Resource()
+    root.putChild(b"form", Form())
+    root.putChild(b"hosting", middle)
+    middle.putChild(b"cloud", cloud.cloud.resource)
+    return CloudSite(root, cloud.clock, cloud.cloud.uploads)
+
+
+def test_a_large_upload_works_below_a_site_of_the_cloud_s_own_kind() -> None:
+    cloud = MemoryCloud()
+    site, demo = hosting(cloud), cloud.client("demo")
+    data = b"x" * (JSON_LIMIT + 1)
+    image = demo.post("/image/v2/images", {"name": "a", "disk_format": "raw", "container_format": "bare"}).json()
+    headers = {"X-Auth-Token": demo.token or "", "Content-Type": "application/octet-stream"}
+    file = f"/hosting/cloud/image{image['file']}"
+    assert request(site, "PUT", file, headers={**headers, "X-Auth-Token": "wrong"}, body=data).status == 401
+    assert request(site, "PUT", file, headers=headers, body=data).status == 204
+    assert demo.get(f"/image/v2/images/{image['id']}").json()["size"] == len(data)
+    large = request(site, "POST", "/hosting/cloud/image/v2/images", headers=headers, body=data)
+    assert large.status == 413
+
+
+def test_other_pages_of_that_site_get_all_of_a_body_and_their_forms() -> None:
+    site = hosting(MemoryCloud())
+    data = b"x" * (JSON_LIMIT + 1)
+    assert request(site, "POST", "/form", body=data).body == b"%d " % len(data)
+    fields = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert request(site, "POST", "/form", headers=fields, body=b"name=ann").body == b"8 ann"
 
 
 def test_two_clouds_in_one_process_know_nothing_of_each_other() -> None:

@@ -6,8 +6,8 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import cached_property, lru_cache
+from itertools import dropwhile
 from typing import Any
-from urllib.parse import unquote_to_bytes
 
 from twisted.web.resource import IResource, Resource
 from twisted.web.server import NOT_DONE_YET
@@ -183,13 +183,15 @@ class Tree(Resource):
         self._hosts = [ApiResource(apis[name], True, tuple(own)) for name, own in (hosts or {}).items() if own]
         self._root = root.resource(named=False)
 
-    def admit(self, request: Any) -> Coroutine[Any, Any, Admitted] | None:
-        """As `ApiApp.admit`: `request` has its method and its path, and nothing of its body yet."""
-        every = [unquote_to_bytes(each) for each in request.path.lstrip(b"/").split(b"/")]
+    def admit(
+        self, request: Any, above: Sequence[bytes], below: Sequence[bytes]
+    ) -> Coroutine[Any, Any, Admitted] | None:
+        """As `ApiApp.admit`, for a path in two parts: `request` has its method, and nothing of its body yet."""
+        every = list(dropwhile(lambda each: each == b"", below)) or [b""]
         if (hosted := self._of_host(request)) is not None:
-            return hosted.admit(request, [], every)
+            return hosted.admit(request, [*above], every)
         api = self._apis.get(every[0])
-        return api.admit(request, every[:1], every[1:]) if api is not None and api.takes_uploads else None
+        return api.admit(request, [*above, every[0]], every[1:]) if api is not None and api.takes_uploads else None
 
     def _of_host(self, request: Any) -> ApiResource | None:
         return next((each for each in self._hosts if each.is_host(request)), None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping
 from io import BytesIO
 from typing import IO, Any, cast
+from urllib.parse import unquote_to_bytes
 
 from twisted.internet.abstract import FileDescriptor
 from twisted.internet.defer import Deferred
@@ -21,7 +22,7 @@ from twisted.web.server import Request, Site
 
 from cloudctl.config import AdmissionOptions
 from cloudctl.errors import CloudError, Unavailable
-from cloudctl.rest.app import Tree
+from cloudctl.rest.app import ApiResource, Tree
 from cloudctl.rest.connections import Channel, Connections
 from cloudctl.rest.pipeline import JSON_LIMIT, Where
 from cloudctl.rest.sendfile import plain
@@ -71,17 +72,26 @@ class LimitedRequest(Request):
     _stalled = False  # what has come of the upload must be written before more is read
     _complete = False
     _taken = False  # there is room for all of the body
+    # It is for another page of the application that the cloud is in: all of its body comes, as with twisted.web.
+    _foreign = False
     _answering = False
 
     def gotLength(self, length: int | None) -> None:
-        self.content = self.body = cast(IO[bytes], BytesIO())
         site = getattr(self.channel, "site", None)
+        if isinstance(site, CloudSite) and site.is_foreign(self.channel._path):
+            self._foreign = self._parsePOSTFormSubmission = True
+            super().gotLength(length)
+            return
+        self.content = self.body = cast(IO[bytes], BytesIO())
         if length != 0 and isinstance(site, CloudSite) and site.uploads and not self._takes(length or 0, site):
             self._ask(site, length or 0)
         self._judge(length or 0)
 
     def handleContentChunk(self, data: bytes) -> None:
         self.received += len(data)
+        if self._foreign:
+            super().handleContentChunk(data)
+            return
         if self.refusal is not None:
             if self.received > PATIENCE:
                 self._answer_early()
@@ -264,10 +274,15 @@ class LimitedRequest(Request):
             self._flow = None
 
 
-class CloudSite(Site):
-    """A Site for a cloud's resource tree. The pipeline writes the access log, with request ids.
+# What serves the APIs of a cloud.
+CLOUDS = (Tree, ApiResource)
 
-    `uploads`: of those APIs that take some, by the first segment of their paths.
+
+class CloudSite(Site):
+    """A Site for a cloud's resource tree, or for one of an application that has the cloud's in it (`putChild`).
+
+    The pipeline writes the access log, with request ids. `uploads`: of those APIs that take some, by the first segment
+    of their paths.
     """
 
     protocol: Any = Channel  # plain HTTP/1.1: nothing is negotiated
@@ -291,10 +306,29 @@ class CloudSite(Site):
         self.uploads = uploads or {}
         self.connections = connections or Connections(clock, AdmissionOptions())
         self.displayTracebacks = False
+        # Only an application's tree has pages of others.
+        self._shared = bool(self.uploads) and not isinstance(resource, CLOUDS)
 
     def admit(self, request: Any) -> Coroutine[Any, Any, Admitted] | None:
         """As `Tree.admit`."""
-        return self.resource.admit(request) if isinstance(self.resource, Tree) else None
+        found, above, below = self._way(request.path)
+        return found.admit(request, above, below) if isinstance(found, Tree) else None
+
+    def is_foreign(self, uri: bytes) -> bool:
+        """Whether no cloud is known to answer there."""
+        return self._shared and self._way(uri.partition(b"?")[0])[0] is None
+
+    def _way(self, path: bytes) -> tuple[Any, list[bytes], list[bytes]]:
+        """The cloud's resource that a path leads to, and what of the path is above it and below.
+
+        None, if none does that was put where it is: what an application makes for each request is not asked for twice.
+        """
+        resource: Any = self.resource
+        above, below = [], [unquote_to_bytes(each) for each in path[1:].split(b"/")]
+        while resource is not None and not isinstance(resource, CLOUDS):
+            above.append(below.pop(0) if below else b"")
+            resource = getattr(resource, "children", {}).get(above[-1]) if not resource.isLeaf else None
+        return resource, above, below
 
     def buildProtocol(self, addr: Any) -> Any:
         """None, which closes the connection, if there are too many already."""
