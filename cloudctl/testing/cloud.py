@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Mapping
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -149,7 +150,8 @@ class MemoryCloud:
         self.cloud.startService()
         self.site = self.cloud.site
         self.ha_site = self.cloud.ha_site
-        self._tokens: dict[tuple[str, str], str] = {}
+        # With when they expire, in the Clock's time.
+        self._tokens: dict[tuple[str, str], tuple[str, float]] = {}
 
     @property
     def db(self) -> Database:
@@ -181,19 +183,23 @@ class MemoryCloud:
     def token(self, user: str, password: str, scope: Mapping[str, Any] | None = None) -> str:
         """A new token, or the one of an earlier call that has not expired."""
         key = (user, json.dumps(scope, sort_keys=True))
-        if key not in self._tokens:
-            self._tokens[key] = self.login(user, password, scope)
-        return self._tokens[key]
+        if key not in self._tokens or self._tokens[key][1] <= self.clock.seconds():
+            self._tokens[key] = self._login(user, password, scope)
+        return self._tokens[key][0]
 
     def login(self, user: str, password: str, scope: Mapping[str, Any] | str | None = None) -> str:
         """A new token by password; `scope` as the request has it."""
+        return self._login(user, password, scope)[0]
+
+    def _login(self, user: str, password: str, scope: Mapping[str, Any] | str | None) -> tuple[str, float]:
         credentials = {"user": {"name": user, "domain": {"id": "default"}, "password": password}}
         auth: dict[str, Any] = {"identity": {"methods": ["password"], "password": credentials}}
         if scope is not None:
             auth["scope"] = scope
         answer = self.anonymous().post("/identity/v3/auth/tokens", {"auth": auth})
         assert answer.status == 201, answer
-        return str(answer.headers["x-subject-token"])
+        expires = datetime.fromisoformat(answer.json()["token"]["expires_at"])
+        return str(answer.headers["x-subject-token"]), expires.timestamp()
 
     def close(self) -> None:
         self.cloud.stopService()
