@@ -89,7 +89,7 @@ def database(made: config.Config) -> Database:
 def drivers() -> None:
     """List the drivers that can be configured, and the plugin files that cannot be imported."""
     for maker in loader.available():
-        click.echo(f"{maker.kind:<12}{maker.name:<16}{maker.description}")
+        click.echo(f"{maker.kind:<12}{maker.name:<15} {maker.description}")
     for module, why in loader.failed_plugins().items():
         click.echo(f"{module}: {why}", err=True)
 
@@ -189,7 +189,7 @@ def list_tasks(made: config.Config, state: tuple[str, ...], limit: int) -> None:
     for row in found:
         when = utc(row.submitted_at).isoformat(" ", "seconds")
         told = f"{row.resource_id}  {row.request_id}  {row.step or ''}  {row.error or ''}"
-        click.echo(f"{row.id:<8}{row.state:<10}{when}  {row.kind:<28}{told}")
+        click.echo(f"{row.id:<8}{row.state:<10}{when}  {row.kind:<29}  {told}")
 
 
 def _rows(conn: Any, state: tuple[str, ...], limit: int) -> list[Any]:
@@ -225,7 +225,7 @@ def events(made: config.Config) -> None:
     db = database(made)
     last = db.transact(True, outbox.last)
     for row in db.transact(True, receivers.every):
-        told = f"{row.name:<30}{last - row.position:>8} to come{row.lost:>8} lost{row.refused:>8} refused"
+        told = f"{row.name:<29} {last - row.position:>8} to come{row.lost:>8} lost{row.refused:>8} refused"
         stuck = f"  stuck since {row.stuck_since.isoformat(' ', 'seconds')}: {row.error}" if row.stuck_since else ""
         click.echo(told + stuck)
 
@@ -240,7 +240,7 @@ def hosts_group() -> None:
 def waiting(made: config.Config) -> None:
     """List the waiting notifications, oldest first, and what each one waits for."""
     for row in database(made).transact(True, notifications.held):
-        told = f"{row.id}  {row.kind:<10}{row.hostname:<20}{row.message or ''}"
+        told = f"{row.id}  {row.kind:<10}{row.hostname:<19} {row.message or ''}"
         click.echo(f"{row.created_at.isoformat(' ', 'seconds')}  {told}")
 
 

@@ -1,0 +1,29 @@
+"""`cloudctl tasks`: what an operator, and a script, reads of the work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from click.testing import CliRunner
+from sqlalchemy import Connection
+
+from cloudctl import app, state_dir
+from cloudctl.cli import database, main
+from cloudctl.config import build
+from cloudctl.db.columns import metadata
+from cloudctl.tasks import Kind, Unasked, submit
+
+LONGEST = Kind("network.security_group.ensure", "security_group", deadline=60.0)
+
+
+def test_the_parts_of_a_line_are_apart_however_long_they_are(tmp_path: Path) -> None:
+    state_dir.touch_database(tmp_path)
+    db = database(build({}, app.SECTIONS, tmp_path))
+    metadata.create_all(db.engine)
+
+    def begin(conn: Connection) -> object:
+        return submit(conn, LONGEST, "the-group", Unasked())
+
+    db.transact(False, begin)
+    done = CliRunner().invoke(main, [f"--state-dir={tmp_path}", "tasks", "list"])
+    assert done.output.split()[4:] == [LONGEST.name, "the-group"], done.output
