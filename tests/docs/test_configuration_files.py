@@ -17,7 +17,7 @@ from cloudctl.errors import ConfigError
 from cloudctl.options import structure
 from cloudctl.rest import policy
 from cloudctl.testing.cloud import MemoryCloud
-from tests.docs.pages import ROOT
+from tests.docs.pages import PAGES, ROOT
 
 CLOUDCTL, HOST, POLICY = ROOT / "etc/cloudctl.toml", ROOT / "etc/cloudctl-host.toml", ROOT / "etc/policy.toml"
 SECTIONS = {**config.KERNEL, **app.SECTIONS}
@@ -86,6 +86,14 @@ def test_every_option_is_commented_out_and_every_section_is_not() -> None:
     tables = config.read(CLOUDCTL)
     assert list(given(tables, "", set())) == []
     assert set(tables) == {*SECTIONS, "driver"}
+
+
+def test_the_options_that_the_pages_name_are_there() -> None:
+    """As `[section] option`."""
+    named = [each for page in PAGES for each in re.findall(r"`\[([\w.]+)\]\s(\w+)\b[^`]*`", page.read_text())]
+    assert len(named) > 10
+    options = tuple(f"{each}." for each in every_option())  # an option may be a table
+    assert [each for each in (f"{section}.{name}." for section, name in named) if not each.startswith(options)] == []
 
 
 @pytest.mark.parametrize("section", ["server", "identity.argon2", "identity.passwords", "compute"])
