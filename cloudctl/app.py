@@ -43,9 +43,10 @@ from cloudctl.db.secrets import Seal
 from cloudctl.db.threads import Inline
 from cloudctl.drivers import hypervisors, loader
 from cloudctl.drivers.backends import Backends
+from cloudctl.drivers.closing import Closing
 from cloudctl.drivers.drivers import Drivers
 from cloudctl.drivers.errors import DriverError
-from cloudctl.drivers.interfaces import IElsewhere, IFencer, IHypervisor, IObjectData, IVolumeBackend
+from cloudctl.drivers.interfaces import IDriver, IElsewhere, IFencer, IHypervisor, IObjectData, IVolumeBackend
 from cloudctl.drivers.specs import DriverResources
 from cloudctl.errors import CloudError, ConfigError
 from cloudctl.log_levels import LogLevels
@@ -365,6 +366,10 @@ class Cloud(OrderedService):
         """Children start in this order and stop in reverse: listeners first, the database last."""
         reactor, server = self._reactor, self.config.server
         self.addService(self.db)
+        # The bus is closed by the service that sends to it.
+        drivers: tuple[IDriver, ...] = (self.drivers.network, self._objects, *self.drivers.fencers.values())
+        for driver in (*self._hypervisors.values(), *self._volumes.values(), *drivers):
+            self.addService(Closing(driver))
         for part in self.parts:
             for service in part.supports:
                 self.addService(service)

@@ -18,6 +18,11 @@ from cloudctl.app import SECTIONS, Cloud
 from cloudctl.config import build
 from cloudctl.db import schema
 from cloudctl.db.columns import metadata
+from cloudctl.drivers.fake.fencer import FakeFencer
+from cloudctl.drivers.fake.hypervisor import FakeHypervisor
+from cloudctl.drivers.fake.network import FakeNetworkBackend
+from cloudctl.drivers.fake.volume import FakeVolumeBackend
+from cloudctl.drivers.file.driver import ObjectFiles
 from cloudctl.errors import ConfigError
 from cloudctl.rest.pipeline import JSON_LIMIT
 from cloudctl.rest.site import CloudSite
@@ -92,6 +97,23 @@ def test_other_pages_of_that_site_get_all_of_a_body_and_their_forms() -> None:
     assert request(site, "POST", "/form", body=data).body == b"%d " % len(data)
     fields = {"Content-Type": "application/x-www-form-urlencoded"}
     assert request(site, "POST", "/form", headers=fields, body=b"name=ann").body == b"8 ann"
+
+
+def test_drivers_are_closed_when_nothing_uses_them_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[str] = []
+    kinds = (FakeHypervisor, FakeVolumeBackend, FakeNetworkBackend, FakeFencer, ObjectFiles)
+    for kind in kinds:
+
+        async def close(driver: object) -> None:
+            assert cloud.db.running
+            closed.append(type(driver).__name__)
+
+        monkeypatch.setattr(kind, "close", close)
+    cloud = MemoryCloud({"drivers": {"volume": {"fast": "fake", "large": "fake"}}})
+    cloud.advance(1)
+    assert closed == []
+    cloud.close()
+    assert sorted(closed) == sorted(["FakeVolumeBackend", *(kind.__name__ for kind in kinds)])
 
 
 def test_two_clouds_in_one_process_know_nothing_of_each_other() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from click.testing import CliRunner
-from sqlalchemy import Connection
 
 from cloudctl import app, state_dir
 from cloudctl.cli import database, main
 from cloudctl.config import build
+from cloudctl.db import Connection
 from cloudctl.db.columns import metadata
 from cloudctl.tasks import Kind, Unasked, submit
 

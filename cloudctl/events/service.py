@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from uuid import uuid4
 
 from twisted.application.service import IService
-from twisted.application.service import Service as TwistedService
-from twisted.internet.defer import Deferred
 
 from cloudctl.composition import Part, Service, Surroundings
-from cloudctl.drivers.boundary import call
-from cloudctl.drivers.interfaces import IBus, IBusPublishing
+from cloudctl.drivers.closing import Closing
+from cloudctl.drivers.interfaces import IBusPublishing
 from cloudctl.events.buses import ToBus
 from cloudctl.events.delivery import LEASE, Delivery, Ordering
 from cloudctl.events.options import EventOptions
@@ -19,17 +17,6 @@ from cloudctl.events.webhooks import Poster, Webhook
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.outgoing import permits
 from cloudctl.rest.pipeline import Http
-
-
-class Bus(TwistedService):
-    """Closes the bus when nobody uses it any more."""
-
-    def __init__(self, bus: IBus) -> None:
-        self.bus = bus
-
-    def stopService(self) -> Deferred[None]:
-        super().stopService()
-        return call(self.bus.close)
 
 
 def compose(cloud: Surroundings) -> Part:
@@ -44,7 +31,7 @@ def compose(cloud: Surroundings) -> Part:
 
     return Part(
         build,
-        supports=(Bus(cloud.bus),),
+        supports=(Closing(cloud.bus),),
         watches=(Ordering(cloud.clock, cloud.db, options), *_deliveries(cloud, options)),
     )
 
