@@ -244,12 +244,23 @@ def test_only_an_administrator_deletes_by_force(cloud: Any, demo: Any, admin: An
     assert not list(backend.volumes.values())
 
 
+def test_each_field_of_the_encryption_of_a_volume_is_shown_as_text(make: Any, demo: Any) -> None:
+    url = f"{V3}/volumes/{make()['id']}/encryption"
+    assert demo.get(url).json() == {"encryption_key_id": None}
+    answer = demo.get(f"{url}/encryption_key_id")
+    assert (answer.status, answer.body) == (200, b"")
+    assert answer.headers["Content-Type"].startswith("text/plain")
+    assert demo.get(f"{url}/colour").status == 404
+
+
 # -- isolation and roles
 
 
 def test_a_volume_of_another_project_does_not_exist(make: Any, demo: Any, stranger: Any) -> None:
     id = make(metadata={"k": "v"})["id"]
-    paths = [f"/volumes/{id}", f"/volumes/{id}/metadata", f"/volumes/{id}/metadata/k", f"/volumes/{id}/encryption"]
+    encryption = f"/volumes/{id}/encryption"
+    paths = [f"/volumes/{id}", f"/volumes/{id}/metadata", f"/volumes/{id}/metadata/k"]
+    paths += [encryption, f"{encryption}/encryption_key_id"]
     for path in paths:
         assert stranger.get(V3 + path).status == 404, path
     assert stranger.put(f"{V3}/volumes/{id}", {"volume": {"name": "x"}}).status == 404

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -11,7 +11,7 @@ from cloudctl import tasks
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.rest.body import MISSING, Body, LooseBool, Missing, Text, Uuid, extra, given, wire
-from cloudctl.rest.call import Call
+from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.listing import Condition, Page, equals, flag, number
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import since
@@ -63,6 +63,9 @@ FILTERS = {
 SUMMARY = Fields[[Connection, Sequence[Condition]]](
     "the summary of volumes", {"metadata": (since(3, 36), lambda conn, where: search.metadata_values(conn, *where))}
 )
+
+# How a volume that is not encrypted is: no backend encrypts.
+PLAIN: Mapping[str, str | None] = {"encryption_key_id": None}
 
 
 @frozen
@@ -249,7 +252,15 @@ class Volumes:
     async def encryption(self, call: Call, volume_id: str) -> Any:
         """Show how a volume is encrypted; none is."""
         await self.db.read(volumes.visible, call.caller, volume_id)
-        return {"encryption_key_id": None}
+        return dict(PLAIN)
+
+    @routes.get("/volumes/<volume_id>/encryption/<key>", policy="volume:volumes:show")
+    async def encryption_value(self, call: Call, volume_id: str, key: str) -> Reply:
+        """Show one field of it as plain text; an empty one has no value."""
+        await self.db.read(volumes.visible, call.caller, volume_id)
+        if key not in PLAIN:
+            raise NotFound(f"Volume {volume_id} has no encryption metadata with key {key[:255]}.")
+        return Reply((PLAIN[key] or "").encode(), headers=(("Content-Type", "text/plain; charset=UTF-8"),))
 
 
 def _details(conn: Connection, call: Call) -> tuple[Page, int | None, Sequence[Shown]]:
