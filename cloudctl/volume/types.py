@@ -52,10 +52,11 @@ def demand_zone(type_: VolumeType, zone: str) -> None:
 
 def seen_by(caller: Caller) -> tuple[ColumnElement[bool], ...]:
     """The conditions of every query for types by this caller."""
-    return () if caller.may("volume:types:all") else (_usable_in(caller.project_id),)
+    return () if caller.may("volume:types:all") else (usable_in(caller.project_id),)
 
 
-def _usable_in(project_id: str) -> ColumnElement[bool]:
+def usable_in(project_id: str) -> ColumnElement[bool]:
+    """A public type, or one that is shared with the project."""
     granted = select(VolumeTypeAccess.volume_type_id).where(VolumeTypeAccess.project_id == project_id)
     return or_(VolumeType.is_public, VolumeType.id.in_(granted))
 

@@ -110,6 +110,21 @@ def test_a_wrong_type_is_refused(admin: Any, body: Any) -> None:
     assert admin.post(URL, {"volume_type": body}).status == 400
 
 
+def test_an_administrator_asks_for_the_private_types(admin: Any) -> None:
+    private = {"name": "gold", "os-volume-type-access:is_public": False}
+    id = admin.post(URL, {"volume_type": private}).json()["volume_type"]["id"]
+
+    def listed(query: str = "") -> list[str]:
+        return [each["name"] for each in admin.get(f"{URL}{query}").json()["volume_types"]]
+
+    public = listed("?is_public=true")
+    assert public and listed() == public
+    assert set(listed("?is_public=None")) == {*public, "gold"}
+    token = admin.get("/identity/v3/auth/tokens", headers={"X-Subject-Token": admin.token}).json()["token"]
+    assert admin.post(f"{URL}/{id}/action", {"addProjectAccess": {"project": token["project"]["id"]}}).status == 202
+    assert set(listed()) == {*public, "gold"}
+
+
 def test_a_private_type_is_for_those_who_have_access(make: Any, demo: Any, stranger: Any, admin: Any) -> None:
     private = {"name": "gold", "os-volume-type-access:is_public": False}
     id = admin.post(URL, {"volume_type": private}).json()["volume_type"]["id"]

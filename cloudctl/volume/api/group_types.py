@@ -27,8 +27,9 @@ ONE = f"{ALL}/<key>"
 
 def seen(call: Call) -> list[Condition]:
     found = group_types.seen_by(call.caller)
-    public = call.query.get("is_public")
-    if public is not None and public.lower() not in ("none", "") and call.may("volume:group_types:all"):
+    # Whoever sees all has to ask for all.
+    public = "true" if (sent := call.query.get("is_public")) is None else sent
+    if public.lower() not in ("none", "") and call.may("volume:group_types:all"):
         if (wanted := truth(public)) is None:
             raise Invalid(f"Invalid is_public filter {public[:64]!r}")
         found.append(GroupType.is_public.is_(wanted))

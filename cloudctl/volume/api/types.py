@@ -115,12 +115,16 @@ def _seen(call: Call) -> list[Condition]:
 
 def _filters(call: Call) -> list[Condition]:
     found: list[Condition] = []
-    public = call.query.get("is_public")
-    if public is not None and call.may("volume:types:all") and public.lower() not in ("none", ""):
-        wanted = truth(public)
-        if wanted is None:
-            raise Invalid(f"Invalid is_public filter {public[:64]!r}")
-        found.append(VolumeType.is_public.is_(wanted))
+    if call.may("volume:types:all"):
+        public = call.query.get("is_public")
+        if public is None:
+            # Whoever sees all has to ask for all: without the filter the list is that of the project.
+            found.append(types.usable_in(call.project_id))
+        elif public.lower() not in ("none", ""):
+            wanted = truth(public)
+            if wanted is None:
+                raise Invalid(f"Invalid is_public filter {public[:64]!r}")
+            found.append(VolumeType.is_public.is_(wanted))
     specs = call.query.get("extra_specs")
     if specs is not None and call.version in gates.SPECS_FILTER:
         found.append(_with_specs(call, specs))
