@@ -187,8 +187,12 @@ def _check_user(
     time: float,
     options: IdentityOptions,
 ) -> None:
-    """Raises NotEnough; Unauthorized if no receipt can be given, or somebody was guessing meanwhile."""
+    """Raises NotEnough; Unauthorized if no receipt can be given, somebody was guessing meanwhile, or the user has been
+    away for too long: then nothing that acts for the user does so any more.
+    """
     if any(lockout.is_locked(user, proof.method, options.passwords, utc(time)) for proof in proofs):
+        raise invalid()
+    if lockout.is_inactive(user, options.passwords, utc(time)):
         raise invalid()
     if payload.SIGNED in draft.methods:
         # Not a login of the user: a service reports what the user has signed.

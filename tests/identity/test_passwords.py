@@ -314,3 +314,23 @@ def test_who_ignores_inactivity_stays_enabled() -> None:
     assert patch(keystone, options={"ignore_user_inactivity": True}) == 200
     keystone.clock.advance(31 * DAY)
     assert attempt(keystone, "secret") == 201
+
+
+def test_who_stays_away_too_long_has_no_application_credential_either() -> None:
+    keystone = with_rules(disable_days_inactive=30)
+    made = keystone.make(
+        keystone.login("demo", scope="demo"),
+        f"users/{keystone.made.demo_user_id}/application_credentials",
+        "application_credential",
+        name="robot",
+    )
+    how = {"methods": ["application_credential"], "application_credential": {k: made[k] for k in ("id", "secret")}}
+
+    def log_in() -> int:
+        return keystone.ask("POST", "/auth/tokens", {"auth": {"identity": how}}).status
+
+    keystone.clock.advance(29 * DAY)
+    assert log_in() == 201
+    # A program that logs in does not keep its user active.
+    keystone.clock.advance(2 * DAY)
+    assert log_in() == 401
