@@ -95,8 +95,12 @@ def change_provider(
 
 
 def _set_remote_ids(conn: Connection, provider_id: str, remote: Iterable[str]) -> None:
-    conn.execute(delete(RemoteId).where(RemoteId.provider_id == provider_id))
-    for remote_id in dict.fromkeys(remote):
+    held, wanted = set(remote_ids_of(conn, [provider_id])[provider_id]), set(remote)
+    # In order: two providers that take each other's then do not wait for each other in a circle.
+    for remote_id in sorted(held ^ wanted):
+        if remote_id in held:
+            conn.execute(delete(RemoteId).where(RemoteId.remote_id == remote_id, RemoteId.provider_id == provider_id))
+            continue
         try:
             with conn.begin_nested():
                 conn.execute(insert(RemoteId).values(remote_id=remote_id, provider_id=provider_id))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import and_, bindparam, delete, or_, select
 
@@ -15,9 +15,12 @@ from cloudctl.identity import projects, records
 from cloudctl.identity.tables import Endpoint, ProjectLimit, Region, RegisteredLimit, Service
 from cloudctl.rest.listing import Listing, equals
 
+T = TypeVar("T")
+
 MODEL = {"name": "flat", "description": "Each project has its own limits, whatever those above and below it have."}
 
 KEY = ("service_id", "region_id", "resource_name")
+UNIQUE = (*KEY, "project_id", "domain_id")
 
 REGISTERED = Listing(
     RegisteredLimit.table,
@@ -45,6 +48,21 @@ LIMITS = Listing(
         "domain_id": equals(ProjectLimit.domain_id),
     },
 )
+
+
+def create_all(
+    conn: Connection,
+    create_one: Callable[[Connection, dict[str, Any], datetime], T],
+    wanted: Sequence[dict[str, Any]],
+    now: datetime,
+) -> list[T]:
+    """Registered limits, or limits, as they are asked for. Made in the order of what they are for: two clients that
+    make the same ones then do not wait for each other in a circle.
+    """
+    in_turn = sorted(range(len(wanted)), key=lambda place: [wanted[place].get(name, "") for name in UNIQUE])
+    made = {place: create_one(conn, wanted[place], now) for place in in_turn}
+    return [made[place] for place in range(len(wanted))]
+
 
 # -- registered limits
 

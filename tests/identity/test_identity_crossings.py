@@ -13,7 +13,9 @@ from cloudctl.identity import (
     application_credentials,
     assignments,
     credentials,
+    federation,
     groups,
+    limits,
     projects,
     records,
     trusts,
@@ -26,7 +28,7 @@ from cloudctl.identity.options import PasswordOptions
 from cloudctl.identity.tables import ApplicationCredential, Trust
 from tests.meanwhile import beside
 
-from .test_identity_races import NOW, at_once, caller, count, granted
+from .test_identity_races import NOW, at_once, caller, count, granted, registered_limit, resource
 from .test_identity_races import keystone as keystone
 
 
@@ -159,3 +161,44 @@ def test_two_users_trust_each_other(keystone: Any) -> None:
 
     assert crossing(keystone, lambda conn: users.get(conn, one, lock=True), make(two), make(one)) == []
     assert count(keystone, "SELECT count(*) FROM identity_trusts") == 2
+
+
+def registering(key: dict[str, str], *names: str) -> Callable[[Any], Any]:
+    """Registered limits of one service, made in one request."""
+    wanted = [{**key, "resource_name": name, "default_limit": 1, "description": None} for name in names]
+    return lambda conn: limits.create_all(conn, limits.create_registered, wanted, NOW)
+
+
+def test_two_clients_register_the_same_limits_in_opposite_orders(keystone: Any) -> None:
+    key = resource(keystone)
+    found = crossing(keystone, registering(key, "a"), registering(key, "b", "a"), registering(key, "b"))
+    assert [type(error).__name__ for error in found] == ["Conflict"]
+    assert count(keystone, "SELECT count(*) FROM identity_registered_limits") == 2
+
+
+def test_two_clients_set_the_same_limits_in_opposite_orders(keystone: Any) -> None:
+    key = resource(keystone)
+    registered_limit(keystone, key)
+    one, two = sorted([keystone.made.admin_project_id, keystone.made.demo_project_id])
+
+    def setting(*projects: str) -> Callable[[Any], Any]:
+        own = {"domain_id": "", "resource_limit": 1, "description": None}
+        wanted = [{**key, **own, "project_id": project_id} for project_id in projects]
+        return lambda conn: limits.create_all(conn, limits.create, wanted, NOW)
+
+    found = crossing(keystone, setting(one), setting(two, one), setting(two))
+    assert [type(error).__name__ for error in found] == ["Conflict"]
+    assert count(keystone, "SELECT count(*) FROM identity_limits") == 2
+
+
+def test_two_identity_providers_are_given_the_same_remote_ids_in_opposite_orders(keystone: Any) -> None:
+    def make(id: str, *remote: str) -> Callable[[Any], Any]:
+        return lambda conn: federation.create_provider(conn, {"id": id, "domain_id": "default"}, remote, NOW)
+
+    def give(id: str, *remote: str) -> Callable[[Any], Any]:
+        return lambda conn: federation.change_provider(conn, id, {}, remote)
+
+    keystone.db.transact(False, make("acme"))
+    found = crossing(keystone, give("acme", "a"), make("other", "b", "a"), give("acme", "a", "b"))
+    assert [type(error).__name__ for error in found] == ["Conflict"]
+    assert count(keystone, "SELECT count(*) FROM identity_remote_ids WHERE provider_id = 'acme'") == 2

@@ -67,8 +67,9 @@ class RegisteredLimits:
         return listed(call, "registered_limits", await self.db.run(self._create, call, body))
 
     def _create(self, conn: Connection, call: Call, body: Any) -> Any:
-        values = ({**changes(one), "region_id": one.region_id or ""} for one in body)
-        return [registered_view(call, limits.create_registered(conn, each, call.now)) for each in values]
+        values = [{**changes(one), "region_id": one.region_id or ""} for one in body]
+        made = limits.create_all(conn, limits.create_registered, values, call.now)
+        return [registered_view(call, each) for each in made]
 
     @routes.get("/registered_limits/<limit_id>", policy="identity:get_registered_limit")
     async def show(self, call: Call, limit_id: str) -> dict[str, Any]:
@@ -165,12 +166,13 @@ class Limits:
         return listed(call, "limits", await self.db.run(self._create, call, body))
 
     def _create(self, conn: Connection, call: Call, body: Any) -> Any:
-        rows = []
+        wanted = []
         for one in body:
             if bool(one.project_id) is bool(one.domain_id):
                 raise Invalid("A limit has either 'project_id' or 'domain_id'.")
             empty = {name: getattr(one, name) or "" for name in ("project_id", "domain_id", "region_id")}
-            rows.append(limits.create(conn, {**changes(one), **empty}, call.now))
+            wanted.append({**changes(one), **empty})
+        rows = limits.create_all(conn, limits.create, wanted, call.now)
         registered = limits.registered_of(conn, rows)
         return [view(call, row, registered[row.registered_limit_id]) for row in rows]
 
