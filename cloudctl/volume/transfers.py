@@ -85,11 +85,20 @@ def _digest(salt: str, key: str) -> str:
     return hmac.new(bytes.fromhex(salt), key.encode(), hashlib.sha256).hexdigest()
 
 
-def accept(conn: Connection, caller: Caller, transfer_id: str, key: str, options: VolumeOptions) -> Transfer:
-    """Give the volume to the caller's project. Raises NotFound, Invalid for a wrong key, Conflict, OverQuota."""
+def offered(conn: Connection, transfer_id: str, key: str) -> Transfer:
+    """As `get`, for who knows the key. Raises NotFound, Invalid for a wrong one."""
     transfer = get(conn, transfer_id)
     if not hmac.compare_digest(transfer.digest, _digest(transfer.salt, key)):
         raise Invalid(f"Invalid auth key: Attempt to transfer {transfer_id} with invalid auth key.")
+    return transfer
+
+
+def accept(conn: Connection, caller: Caller, transfer_id: str, key: str, options: VolumeOptions) -> Transfer:
+    """Give the volume to the caller's project. Raises NotFound, Invalid for a wrong key, Conflict, OverQuota.
+
+    Call it after the backend has disconnected the hosts to which it is not attached.
+    """
+    transfer = offered(conn, transfer_id, key)
     volume = volumes.get(conn, transfer.volume_id, lock=True)
     _end(conn, transfer)
     frozen = [] if transfer.no_snapshots else _owned(conn, volume)

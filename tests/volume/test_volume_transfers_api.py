@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.volume.asking import LATEST, V3, at, volume
+from cloudctl.drivers.errors import Unreachable
+from tests.volume.asking import LATEST, V3, act, at, volume
 
 OLD, NEW = f"{V3}/os-volume-transfer", f"{V3}/volume-transfers"
 
@@ -44,6 +45,22 @@ def test_a_volume_changes_its_project(make: Any, demo: Any, stranger: Any) -> No
     assert volume(stranger, id)["status"] == "available"
     assert demo.get(f"{V3}/volumes/{id}").status == 404
     assert accept(stranger, made).status == 404
+
+
+def test_no_host_of_the_former_owner_keeps_a_volume(make: Any, demo: Any, stranger: Any, backend: Any) -> None:
+    id = make()["id"]
+    connect = "os-initialize_connection", {"connector": {"host": "h1"}}
+    assert act(demo, id, *connect).status == 200
+    made = offer(demo, id)
+    # Nor does one come in just before.
+    assert act(demo, id, *connect).status == 409
+    assert accept(stranger, {**made, "auth_key": "0" * 16}).status == 400
+    assert backend.volumes.get(id).hosts == ("h1",)
+    backend.behaviour.fail("disconnect", error=Unreachable("down"))
+    assert accept(stranger, made).status == 503
+    assert volume(demo, id)["status"] == "awaiting-transfer"
+    assert accept(stranger, made).status == 202
+    assert backend.volumes.get(id).hosts == ()
 
 
 def test_an_offer_is_withdrawn(make: Any, demo: Any, stranger: Any) -> None:

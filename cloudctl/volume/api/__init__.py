@@ -83,7 +83,7 @@ def build(
         GroupSnapshotActions(db),
         Resource(db, TRANSFERS),
         Resource(db, NEWER),
-        Acceptance(db, options),
+        Acceptance(db, backend, options),
         DefaultTypes(db),
         QuotaSets(db, options),
         Limits(db, options),

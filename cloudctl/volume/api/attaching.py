@@ -162,7 +162,8 @@ def _use(conn: Connection, call: Call, volume_id: str) -> tuple[str | None, dict
     volume = volumes.visible(conn, call.caller, volume_id)
     if volume.status == states.MAINTENANCE:
         raise Conflict("Invalid volume: The volume connection cannot be initialized in maintenance mode.")
-    if volume.status in states.GONE:
+    # Of an offered one, whoever accepts it is sure that no host of its owner has it.
+    if volume.status in states.GONE or volume.status == states.AWAITING_TRANSFER:
         raise Conflict(f"Invalid volume: Volume {volume_id} is in status {volume.status}.")
     return volume.attached_mode or volumes.forced_mode(volume), qos_specs.of_volume(conn, volume.id)
 

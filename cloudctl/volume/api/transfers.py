@@ -8,12 +8,13 @@ from attrs import evolve, frozen
 from sqlalchemy import func
 
 from cloudctl.db import Connection, Database
+from cloudctl.drivers.interfaces import IVolumeBackend
 from cloudctl.rest.body import MISSING, Body, Length, LooseBool, Uuid
 from cloudctl.rest.call import Call
 from cloudctl.rest.resource import REQUIRED, Attribute, always
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import since
-from cloudctl.volume import transfers
+from cloudctl.volume import attachments, connections, transfers
 from cloudctl.volume.api import lists
 from cloudctl.volume.api.fields import Label
 from cloudctl.volume.api.resource import Declared, Made, created, linked
@@ -81,6 +82,7 @@ class Acceptance:
     routes = Routes("Transfers")
 
     db: Database
+    backend: IVolumeBackend
     options: VolumeOptions
 
     @routes.post(f"{NEW}/<transfer_id>/accept", policy="volume:transfers:accept", status=202, since=SNAPSHOTS.since,
@@ -90,7 +92,18 @@ class Acceptance:
     )
     async def accept(self, call: Call, transfer_id: str, body: Accept) -> Any:
         """Accept a volume that another project offers, with the key of the transfer."""
+        # What the former owner has connected must not stay so; nothing can be connected to it while it is offered.
+        volume_id, kept = await self.db.read(_offered, transfer_id, body.auth_key)
+        for host in await connections.hosts(self.backend, volume_id):
+            if host not in kept:
+                await connections.disconnect(self.backend, volume_id, host)
         return await self.db.run(_accept, call, transfer_id, body.auth_key, self.options)
+
+
+def _offered(conn: Connection, transfer_id: str, key: str) -> tuple[str, frozenset[str]]:
+    """The volume, and the hosts to which it is attached: an administrator may have set another status."""
+    volume_id = transfers.offered(conn, transfer_id, key).volume_id
+    return volume_id, attachments.hosts_of(conn, volume_id)
 
 
 def _accept(conn: Connection, call: Call, transfer_id: str, key: str, options: VolumeOptions) -> Any:
