@@ -38,7 +38,7 @@ from cloudctl.volume.api.versions import VERSIONS, VersionDocuments
 from cloudctl.volume.api.volumes import Volumes
 from cloudctl.volume.options import VolumeOptions
 
-FAULTS = Faults(named({**NAMES, 413: "overLimit"}, "volumeFault"), schema_problems)
+FAULTS = Faults(named({**NAMES, 413: "overLimit"}, "computeFault"), schema_problems)
 # What access rules may also call this service.
 TYPES = ("block-storage", "volumev3")
 
