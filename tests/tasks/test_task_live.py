@@ -79,6 +79,19 @@ async def ended(db: Database, within: float = 120.0) -> None:
         await sleep(0.02)
 
 
+async def until(true: Callable[[], object], within: float = 120.0) -> None:
+    give_up = time.monotonic() + within
+    while not true():
+        assert time.monotonic() < give_up
+        await sleep(0.01)
+
+
+def expire(engine: Engine) -> None:
+    """The deadline of its one task comes now."""
+    (run,) = engine._running.values()
+    run._expire()
+
+
 def submit_all(conn: Connection, kind: str, count: int) -> None:
     for number in range(count):
         submit(conn, Kind(kind, "thing"), f"thing-{number}", Unasked())
@@ -230,10 +243,11 @@ async def test_a_transaction_of_an_interrupted_step_does_not_commit(
 ) -> None:
     db = databases()
     threads = []
+    go_on = Flag()
 
     def slow(conn: Connection) -> None:
         threads.append(1)
-        time.sleep(0.6)
+        assert go_on.wait(60)
         note(conn, "interrupted", "late")
 
     async def hang(ctx: Context) -> None:
@@ -242,12 +256,19 @@ async def test_a_transaction_of_an_interrupted_step_does_not_commit(
     async def undo(ctx: Context) -> None:
         await ctx.commit(note, "undone", "one")
 
-    workflow = Workflow(Kind("hang", "thing", 0.3), [Step("hang", hang, undo), Step("never", effect)])
+    workflow = Workflow(Kind("hang", "thing", 1800.0), [Step("hang", hang, undo), Step("never", effect)])
     engine = Engine(db, reactor, None, [workflow])
     engine.startService()
     await db.run(submit, workflow.kind, "one", Unasked())
+    await until(lambda: threads)
+    expire(engine)
+    if not db.is_sqlite:
+        await ended(db)
+    written = db._changes[effects.name]
+    go_on.set()
+    # Whether it was committed or not, it is over then.
+    await until(lambda: db._changes[effects.name] > written)
     await ended(db)
-    await sleep(0.8)
     rows = await db.read(lambda conn: [row.task for row in conn.execute(select(effects))])
     (task,) = await db.read(queue.listing)
     await engine.stopService()
@@ -289,26 +310,35 @@ async def test_a_stop_does_not_wait_for_a_claim_that_has_failed(
 async def test_an_interrupted_step_submits_no_child(
     databases: Callable[[], Database], reactor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    submit_child, turned = children.submit, Flag()
+    submit_child, began, go_on, over = children.submit, Flag(), Flag(), Flag()
 
     def slow(*args: Any) -> None:
-        # SQLite's one writer does not turn the task back meanwhile, so there its deadline is over.
-        turned.wait(3.0)
-        submit_child(*args)
+        began.set()
+        assert go_on.wait(60)
+        try:
+            submit_child(*args)
+        finally:
+            over.set()
 
     async def wait(ctx: Context) -> Wait:
         await ctx.child("child", FOUR.kind, "two")
         return Wait()
 
     async def undo(_ctx: Context) -> None:
-        turned.set()
-        await sleep(1.0)
+        go_on.set()
+        await until(over.is_set)
+        await sleep(0.3)
 
     monkeypatch.setattr(children, "submit", slow)
     db = databases()
-    engine = Engine(db, reactor, None, [FOUR, Workflow(Kind("parent", "thing", 2.0), [Step("wait", wait, undo)])])
+    engine = Engine(db, reactor, None, [FOUR, Workflow(Kind("parent", "thing", 1800.0), [Step("wait", wait, undo)])])
     engine.startService()
-    await db.run(submit, Kind("parent", "thing", 2.0), "one", Unasked())
+    await db.run(submit, Kind("parent", "thing"), "one", Unasked())
+    await until(began.is_set)
+    expire(engine)
+    if db.is_sqlite:
+        # Its one writer does not turn the task back meanwhile.
+        go_on.set()
     await ended(db)
     await engine.stopService()
     # On SQLite the child came before the task turned back, and its undo finds it.
