@@ -188,12 +188,18 @@ async def test_several_engines_share_the_work_and_nothing_is_done_twice(
     dbs = [Database.open(postgresql_with_tables, reactor) for _ in range(3)]
     for db in dbs:
         db.startService()
-    engines = [Engine(db, reactor, None, [FOUR], slots=8) for db in dbs]
-    await dbs[0].run(submit_all, "four", 120)
+
+    async def all_have_begun(_ctx: Context) -> None:
+        # However late one of them comes, there is something left for it.
+        await until(lambda: all(engine.counts.started["shared"] for engine in engines))
+
+    shared = Workflow(Kind("shared", "thing", 1800.0), [Step("zero", all_have_begun), *FOUR.steps])
+    engines = [Engine(db, reactor, None, [shared], slots=8) for db in dbs]
+    await dbs[0].run(submit_all, "shared", 120)
     for engine in engines:
         engine.startService()
     await ended(dbs[0])
-    shares = [engine.counts.ended["four", "done"] for engine in engines]
+    shares = [engine.counts.ended["shared", "done"] for engine in engines]
     for engine in engines:
         await engine.stopService()
     for db in dbs:
