@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import pytest_twisted
+from attrs import evolve
 from twisted.internet.defer import ensureDeferred
 from twisted.internet.task import deferLater
 
@@ -97,9 +98,10 @@ async def test_nobody_is_silent_while_nothing_is_passed_on(world: World) -> None
     """We may be those who do not hear: a daemon is dead, or a database is."""
     world.comes_up("east", "east")
     remotes = [world.southbound.remote]
-    driver = make_driver(world.northbound, southbound=remotes, silence_seconds=SILENCE, answer_timeout=1.0)
+    driver = make_driver(world.northbound, southbound=remotes, silence_seconds=SILENCE, answer_timeout=60.0)
     try:
         await world.silent(driver)
+        driver.southbound.config = evolve(driver.southbound.config, answer_timeout=1.0)
         with pytest.raises(Unreachable, match="southbound database did not answer"):
             await driver.silent_hosts()
         world.southbound.stop()
