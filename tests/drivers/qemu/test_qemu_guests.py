@@ -162,8 +162,10 @@ async def test_a_process_that_hangs_is_killed(
     from cloudctl.drivers.qemu import machines
 
     monkeypatch.setattr(machines, "QUIT_SECONDS", 0.2)
+    first = driver_in(tmp_path, runtime_dir)
+    await run(first, tiny(tmp_path))
+    await first.close()
     driver = driver_in(tmp_path, runtime_dir, answer_timeout=2.0)
-    await run(driver, tiny(tmp_path))
     os.kill(there(pid(driver)), signal.SIGSTOP)
     assert await power(driver) is Power.RUNNING
     await driver.ensure_stopped(ID, 5.0)

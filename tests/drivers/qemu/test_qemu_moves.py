@@ -321,12 +321,14 @@ async def test_a_process_that_nobody_remembers_is_ended(make: Any, tmp_path: Pat
 
 @pytest.mark.parametrize("hung", [False, True])
 async def test_the_process_that_it_goes_to_may_die_or_hang_on_the_way(make: Any, tmp_path: Path, hung: bool) -> None:
-    driver = make(**SLOWLY, answer_timeout=3.0)
+    driver = make(**SLOWLY)
     spec = await started(driver, counting(tmp_path))
     going = await on_its_way(driver, spec)
     pid = there(processes.find(driver.records.files(ID, "-2").pid))
     os.kill(pid, signal.SIGSTOP if hung else signal.SIGKILL)
     if hung:
+        for each in (driver.monitors, *driver.monitors._open.values()):
+            each.timeout = 3.0
         await driver.ensure_migration_forced(ID)  # so that it stands still, until it is given up
     with pytest.raises(DriverError):
         await going
