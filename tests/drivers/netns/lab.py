@@ -101,8 +101,8 @@ class Guest:
     mac: str
     directory: Path
 
-    async def lease(self, tries: int = 3) -> dict[str, str]:
-        """What DHCP gives, and takes it; nothing if there is no answer."""
+    async def lease(self, tries: int = 60) -> dict[str, str]:
+        """What DHCP gives, and takes it; nothing if there is no answer to so many requests, one a second."""
         script = self.directory / "udhcpc.sh"
         script.write_text(LEASE_SCRIPT)
         script.chmod(0o755)
