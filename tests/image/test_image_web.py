@@ -163,7 +163,7 @@ async def test_a_body_that_nobody_reads_keeps_no_connection_open(
         assert to != "image", kept
     for each in left:
         with pytest.raises(ConnectionDone):
-            await each.addTimeout(5, server.reactor)
+            await each.addTimeout(60, server.reactor)
 
 
 async def test_data_over_the_limit_is_cut_off(server: Server, tmp_path: Path) -> None:

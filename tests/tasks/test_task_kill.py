@@ -61,7 +61,7 @@ def test_killed_again_and_again_all_work_is_done_once(
     while True:
         worker = start(url, folder)
         try:
-            worker.wait(timeout=random.uniform(0.01, 0.12) if kills < KILLS else 60.0)
+            worker.wait(timeout=random.uniform(0.01, 0.12) if kills < KILLS else 600.0)
         except subprocess.TimeoutExpired:
             worker.kill()
             worker.wait()

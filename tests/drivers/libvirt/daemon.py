@@ -150,7 +150,7 @@ class Libvirtd:
         return f"keep libvirtd --listen --config {self.directory}/libvirtd.conf --pid-file {self.directory}/pid"
 
     def wait(self) -> None:
-        give_up = time.monotonic() + 60
+        give_up = time.monotonic() + 240
         while time.monotonic() < give_up:
             if self.process.poll() is not None:
                 break

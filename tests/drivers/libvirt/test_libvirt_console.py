@@ -66,7 +66,7 @@ def client() -> Iterator[tuple[socket.socket, socket.socket]]:
     own, end = socket.socketpair()
     end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
     with own, end:
-        own.settimeout(20)
+        own.settimeout(120)
         yield own, end
 
 
@@ -125,7 +125,7 @@ def test_whoever_hangs_up_ends_it(who: str, client: tuple[socket.socket, socket.
         assert own.recv(100) == b"last words"
     else:
         line._on_close(guest, libvirt.VIR_CONNECT_CLOSE_REASON_KEEPALIVE, None)
-    assert guest.hung_up.wait(20) and watched == []
+    assert guest.hung_up.wait(120) and watched == []
     assert own.recv(100) == b""
     # What libvirt says of it later is not heard.
     line._on_stream(guest, READABLE, None)

@@ -14,7 +14,7 @@ from tests.there import there
 class Client:
     """A guest's side of a connection: QEMU's NBD client, which waits for a server that has gone."""
 
-    def __init__(self, told: Any, reconnect: int = 15) -> None:
+    def __init__(self, told: Any, reconnect: int = 120) -> None:
         data = told["data"]
         server = ",".join(f"server.{key}={value}" for key, value in data["server"].items())
         options = f"driver=nbd,{server},export={data['export']},reconnect-delay={reconnect}"

@@ -49,7 +49,7 @@ def open_driver(reactor: Any, tmp_path: Path, runtime_dir: Path) -> Iterator[Cal
 def client() -> Iterator[Callable[..., Client]]:
     clients = []
 
-    def connected(told: Any, reconnect: int = 15) -> Client:
+    def connected(told: Any, reconnect: int = 120) -> Client:
         clients.append(Client(told, reconnect))
         return clients[-1]
 

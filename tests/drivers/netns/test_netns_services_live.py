@@ -57,7 +57,7 @@ async def test_what_a_guest_sends_carries_the_mark(lab: Lab) -> None:
         with closing(_udp(receiver)) as mine, closing(_udp(sender)) as theirs:
             mine.bind((address, 9001))
             mine.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
-            mine.settimeout(2.0)
+            mine.settimeout(PATIENCE)
             theirs.sendto(b"x", (address, 9001))
             _, ((_, _, tos),), _, _ = mine.recvmsg(10, 100)
             return int(tos[0]) >> 2

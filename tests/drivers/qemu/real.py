@@ -63,7 +63,7 @@ def disk_info(file: Path) -> Any:
     return orjson.loads(subprocess.run(["qemu-img", "info", "-U", "--output=json", file], stdout=-1, check=True).stdout)
 
 
-async def soon(look: Callable[[], Any], seconds: float = 60.0) -> Any:
+async def soon(look: Callable[[], Any], seconds: float = 240.0) -> Any:
     """What `look` (may be a coroutine function) gives, as soon as it is true; what it gives at the end otherwise."""
     from twisted.internet import reactor
 

@@ -85,7 +85,7 @@ async def test_the_end_of_a_process_is_waited_for(pid_file: Path) -> None:
 
     assert not await processes.ended(reactor, pid_file, 0.05)
     processes.kill(pid_file)
-    assert await processes.ended(reactor, pid_file, 5.0)
+    assert await processes.ended(reactor, pid_file, 60.0)
 
 
 # -- consoles
