@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.live.process import free_port
 from tests.needed import need
 
 SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
@@ -30,7 +31,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]
         return
     need(None if SERVER.exists() and shutil.which("erl") else "rabbitmq-server is not installed", AMQP)
     home = tmp_path_factory.mktemp("rabbitmq")
-    port, distribution, names = _free(), _free(), _free()
+    port, distribution, names = free_port(), free_port(), free_port()
     (home / "rabbitmq.conf").write_text(CONFIGURATION.format(port=port))
     settings = {
         "HOME": str(home),
@@ -51,12 +52,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]
             os.killpg(server.pid, 15)
             server.wait(PATIENCE)
             subprocess.run(["epmd", "-port", str(names), "-kill"], capture_output=True, check=False)
-
-
-def _free() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def _wait(server: subprocess.Popen[bytes], port: int, out: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from tests.drivers.libvirt.pki import an_address
+from tests.live.process import free_port
 
 DRIVER = Path("/usr/lib/x86_64-linux-gnu/libvirt/connection-driver/libvirt_driver_qemu.so")
 PROGRAMS = ("libvirtd", "unshare", "qemu-system-x86_64", "qemu-img", "genisoimage")
@@ -77,11 +78,6 @@ def lacking() -> str | None:
     except ImportError as error:
         return str(error)
     return None
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 class Libvirtd:

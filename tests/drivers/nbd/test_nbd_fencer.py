@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -27,6 +26,7 @@ from cloudctl.testing.faults import with_faults
 from cloudctl.testing.fencer_suite import fencer_suite
 from tests.drivers.nbd.test_nbd_volumes import pids
 from tests.drivers.qcow2.live import MIB, demand, inside, run
+from tests.live.process import free_port
 
 HOST, OTHER = "compute-1", "compute-2"
 
@@ -173,9 +173,7 @@ async def test_the_next_process_that_serves_volumes_offers_nothing_to_a_fenced_h
 
 
 async def test_volumes_on_tcp(open_driver: Callable[..., Any], client: Any, runtime_dir: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        listen = f"127.0.0.1:{free.getsockname()[1]}"
+    listen = f"127.0.0.1:{free_port()}"
     volumes = await open_driver(listen=listen)
     await volumes.ensure_created(VolumeSpec("v1", 1))
     told = await volumes.connect("v1", HOST)

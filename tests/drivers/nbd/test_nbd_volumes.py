@@ -301,7 +301,7 @@ async def test_a_daemon_that_cannot_start_is_unreachable_and_nobody_is_connected
     open_driver: Callable[..., Any], runtime_dir: Path, tmp_path: Path
 ) -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
+        taken.bind(("127.0.0.1", free_port()))
         taken.listen()
         driver = await open_driver(listen=f"127.0.0.1:{taken.getsockname()[1]}")
         await with_volume(driver, tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from cloudctl.drivers.errors import Unreachable
 from cloudctl.drivers.specs import NetworkSpec
 from tests.drivers.ovn.certificates import Authority
 from tests.drivers.ovn.ovsdb import Server, lacking, make_driver
+from tests.live.process import free_port
 from tests.needed import HOST, need
 
 
@@ -32,8 +32,7 @@ def remote(authority: Authority) -> Iterator[str]:
     need(lacking(), HOST)
     key, certificate = authority.signed("server")
     files = (f"--private-key={key}", f"--certificate={certificate}", f"--ca-cert={authority.certificate}")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     server = Server(authority.directory, f"--remote=pssl:{port}:127.0.0.1", *files)
     yield f"ssl:127.0.0.1:{port}"
     server.stop()

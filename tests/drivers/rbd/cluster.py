@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import struct
 import subprocess
 import time
@@ -14,6 +13,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import orjson
+
+from tests.live.process import free_port
 
 PROGRAMS = ("ceph", "rbd", "rados", "ceph-mon", "ceph-mgr", "ceph-osd", "monmaptool")
 ROOM = 6 << 30  # bytes; nothing is taken up before it is written
@@ -65,11 +66,6 @@ def lacking() -> str | None:
     return f"Ceph's tests need {', '.join(missing)}" if missing else None
 
 
-def free_port(address: str) -> int:
-    with socket.create_server((address, 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
 def entry(name: str, **rights: str) -> str:
     """Of a keyring, with a new key: its kind (AES), when it was made, its length, 16 bytes."""
     key = b64encode(struct.pack("<HIIH", 1, int(time.time()), 0, 16) + os.urandom(16)).decode()
@@ -83,7 +79,7 @@ class Cluster:
         """`address`: one of this machine's, by which the hosts of guests reach it."""
         self.directory = directory
         self.address = address
-        self.monitor = f"{address}:{free_port(address)}"
+        self.monitor = f"{address}:{free_port()}"
         self.conf = directory / "ceph.conf"
         self.keyring = directory / f"{USER}.keyring"
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
