@@ -189,7 +189,7 @@ async def test_a_port_gets_no_more_packets_than_its_limit(lab: Lab, direction: s
     began = time.monotonic()
     arrived = receiver.receives(sender, address, packets=4000)
     # A second's worth and as many more at once, and then what the rate allows while this process is held up.
-    assert 900 <= arrived <= min(2100 + 1000 * (time.monotonic() - began), 3999)
+    assert 900 <= arrived <= 2100 + 1000 * (time.monotonic() - began)
     await lab.driver.ensure_port(port(9), "host-1")
     assert receiver.receives(sender, address, packets=4000) == 4000
 
@@ -201,5 +201,5 @@ async def test_a_floating_address_gets_no_more_than_its_limit(lab: Lab) -> None:
     outside = evolve(made, namespace=lab.outside)
     began = time.monotonic()
     # Packets are of 1028 bytes: a second's worth is a hundred.
-    assert 80 <= outside.receives(made, "203.0.113.1", packets=400) <= min(110 + 100 * (time.monotonic() - began), 399)
+    assert 80 <= outside.receives(made, "203.0.113.1", packets=400) <= 110 + 100 * (time.monotonic() - began)
     assert outside.receives(other, "203.0.113.1", packets=400) == 400
