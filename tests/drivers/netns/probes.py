@@ -16,6 +16,7 @@ from attrs import define
 from cloudctl.drivers.netns import inside
 
 PATIENCE = 60.0  # seconds for what must come; it takes milliseconds, unless the machine is busy
+AGAIN = 1.0  # seconds after which another request is sent, as `ping` does: one that is lost stays lost
 
 
 @define
@@ -30,11 +31,17 @@ class Echo:
         """An echo comes back within the time."""
         body = struct.pack("!BBHHH", 8, 0, 0, self.number, 1)
         body = struct.pack("!BBHHH", 8, 0, checksum(body), self.number, 1)
-        try:
-            self.made.sendto(body, (self.address, 0))
-        except OSError:
-            return False
         limit = time.monotonic() + patience
+        while (left := limit - time.monotonic()) > 0:
+            try:
+                self.made.sendto(body, (self.address, 0))
+            except OSError:
+                return False
+            if self._comes_back(time.monotonic() + min(left, AGAIN)):
+                return True
+        return False
+
+    def _comes_back(self, limit: float) -> bool:
         while (left := limit - time.monotonic()) > 0 and select.select([self.made], [], [], left)[0]:
             packet = self.made.recv(2048)
             if packet[20] == 0 and packet[24:26] == struct.pack("!H", self.number):
