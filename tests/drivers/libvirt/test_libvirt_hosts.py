@@ -37,7 +37,7 @@ def driver(libvirtd: Libvirtd, tmp_path: Path) -> Iterator[Any]:
         directory=str(tmp_path / "disks"),
         pool=tmp_path.name,
         slots=2,
-        open_timeout=2.0,
+        open_timeout=60.0,
         answer_timeout=30.0,
         retry_seconds=0.2,
         keepalive_seconds=1,
@@ -107,6 +107,8 @@ async def test_a_daemon_that_is_stopped_is_missed_and_found_again(
     spec = evolve(real.tiny(tmp_path), host="here")
     await driver.ensure_defined(spec)
     await driver.ensure_running(ID)
+    for host in driver.fleet.hosts.values():
+        host.connection.config = evolve(host.connection.config, open_timeout=2.0)
     libvirtd.freeze()
     try:
         # The first call ends when keepalive has missed it; others at once, or when `open` was given up.
