@@ -50,13 +50,13 @@ def seconds(login: Callable[[], int]) -> float:
 
 
 def test_an_unknown_user_is_refused_as_slowly_as_a_known_one(locking: LiveCloud) -> None:
-    """Medians of alternating attempts, so that a busy machine slows both; one good round of three is enough."""
+    """Medians of alternating attempts, so that a busy machine slows both; one good round of ten is enough."""
     # Failures of this user are counted each time, and the password is compared with the hash each time.
     user = {"name": "timed", "password": "x", "options": {"ignore_lockout_failure_attempts": True}}
     status, made = locking.ask("POST", "/identity/v3/users", {"user": user}, "admin")
     assert status == 201, made
     ratios = []
-    for _ in range(3):
+    for _ in range(10):
         known, unknown = [], []
         for _ in range(ROUNDS):
             known.append(seconds(lambda: login(locking, "timed", "wrong")))

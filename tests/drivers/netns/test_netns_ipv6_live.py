@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 import struct
-from contextlib import closing
+from contextlib import closing, suppress
 from ipaddress import IPv6Address
 
 from attrs import evolve
@@ -145,7 +145,6 @@ def lease6(made: Guest, mac: str) -> tuple[str, str]:
     scope = inside.within(made.namespace, lambda: socket.if_nametoindex("eth0"))
     with inside.within(made.namespace, lambda: socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)) as client:
         client.bind(("::", 546))
-        client.settimeout(PATIENCE)
         offered = exchange(client, scope, SOLICIT, own + option(IA_NA, struct.pack("!III", 1, 0, 0)))
         given = exchange(client, scope, REQUEST, own + option(2, offered[2]) + option(IA_NA, offered[IA_NA]))
     address = options_of(given[IA_NA][12:])[IA_ADDRESS][:16]
@@ -153,12 +152,17 @@ def lease6(made: Guest, mac: str) -> tuple[str, str]:
 
 
 def exchange(client: socket.socket, scope: int, kind: int, body: bytes) -> dict[int, bytes]:
+    """Asks each second until there is an answer, as clients do: the first packet may be lost."""
     number = secrets.token_bytes(3)
-    client.sendto(bytes([kind]) + number + body, ("ff02::1:2", 547, 0, scope))
-    while True:
-        answer = client.recv(2048)
-        if answer[1:4] == number:
-            return options_of(answer[4:])
+    client.settimeout(1.0)
+    for _ in range(60):
+        client.sendto(bytes([kind]) + number + body, ("ff02::1:2", 547, 0, scope))
+        with suppress(TimeoutError):
+            while True:
+                answer = client.recv(2048)
+                if answer[1:4] == number:
+                    return options_of(answer[4:])
+    raise AssertionError("nobody answers by DHCPv6")
 
 
 def option(code: int, value: bytes) -> bytes:

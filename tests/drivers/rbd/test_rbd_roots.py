@@ -47,7 +47,7 @@ def drive(reactor: Any, cluster: Cluster, hosts: tuple[Libvirtd, Libvirtd], tmp_
             accelerator="tcg",
             directory="/var/lib/libvirt/cloudctl",
             slots=2,
-            open_timeout=2.0,
+            open_timeout=60.0,
             root_disks="rbd",
             rbd=Pool(**{"monitors": [cluster.monitor], "user": USER, "keyring": cluster.keyring, **options}),
         )
