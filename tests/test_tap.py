@@ -107,7 +107,7 @@ def test_twist_ends_with_one_line_and_64(tmp_path: Path) -> None:
     [
         ('[drivers]\nvolume = "nonsense"', "driver.volume.nonsense: unknown driver; available drivers: fake"),
         ("[driver.hypervisor.fake]\nhsots = 1", "driver.hypervisor.fake.hsots: unknown option"),
-        ('[policy]\nfile = "/nonexistent"', "policy: /nonexistent"),
+        ('[policy]\nfile = "/nonexistent"', "policy.file: /nonexistent: No such file or directory\n"),
         ('[drivers]\nbus = "amqp"\n[driver.bus.amqp]\nendpoint = "tpc:rabbit"', "driver.bus.amqp: "),
     ],
 )

@@ -211,8 +211,10 @@ def load(services: Iterable[str], override: Path | None) -> Policy:
         return as_shipped(tuple(services))
     try:
         overrides = tomllib.loads(override.read_text())
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError([f"policy: {override}: {error}"]) from None
+    except OSError as error:
+        raise ConfigError([f"policy.file: {override}: {error.strerror}"]) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError([f"policy.file: {override}: {error}"]) from None
     wrong = [f"policy.{name}: a rule is a string" for name, text in overrides.items() if not isinstance(text, str)]
     if wrong:
         raise ConfigError(wrong)
