@@ -244,6 +244,7 @@ class Cloud(OrderedService):
     def _parts(self) -> tuple[tuple[Part, ...], Drivers]:
         """The parts of all services, and the drivers that they share."""
         chosen = self.config.drivers
+        loader.check_sections(self.config.driver, chosen.sections)
         self._driver = partial(_driver, self.config, self.clock, None if self._in_memory else self._reactor)
         self._hypervisors = self._chosen("hypervisor", chosen.hypervisor)
         hypervisor = self._one_hypervisor()

@@ -236,6 +236,13 @@ class DriversOptions:
             return ["fake"] if self.hypervisor == "fake" else []
         return [self.fencer] if isinstance(self.fencer, str) else self.fencer
 
+    @property
+    def sections(self) -> dict[str, dict[str, str]]:
+        """KIND → the names of the sections that are read, each with its driver."""
+        chosen = {each.name: getattr(self, each.name) for each in attrs.fields(DriversOptions)}
+        chosen["fencer"] = {name: name for name in self.fencers}
+        return {kind: {names: names} if isinstance(names, str) else dict(names) for kind, names in chosen.items()}
+
 
 @frozen
 class Config:

@@ -107,6 +107,12 @@ def test_twist_ends_with_one_line_and_64(tmp_path: Path) -> None:
     [
         ('[drivers]\nvolume = "nonsense"', "driver.volume.nonsense: unknown driver; available drivers: fake"),
         ("[driver.hypervisor.fake]\nhsots = 1", "driver.hypervisor.fake.hsots: unknown option"),
+        ("[driver.hypervisor.fak]", "driver.hypervisor.fak: nothing reads it; valid names: fake, "),
+        (
+            '[drivers]\nvolume = { a = "fake", b = "fake" }\n[driver.volume.fake]\ncapacity = 1',
+            "driver.volume.fake: nothing reads it; the options of this driver are in [driver.volume.a] and "
+            "[driver.volume.b]\n",
+        ),
         ('[policy]\nfile = "/nonexistent"', "policy.file: /nonexistent: No such file or directory\n"),
         ('[drivers]\nbus = "amqp"\n[driver.bus.amqp]\nendpoint = "tpc:rabbit"', "driver.bus.amqp: "),
     ],

@@ -30,7 +30,7 @@ from cloudctl.drivers.specs import DriverResources
 from cloudctl.errors import ConfigError
 from cloudctl.options import structure
 
-__all__ = ["available", "call", "check", "failed_plugins", "load"]
+__all__ = ["available", "call", "check", "check_sections", "failed_plugins", "load"]
 
 
 def available(kind: str | None = None) -> list[IDriverMaker]:
@@ -133,6 +133,30 @@ def load(
             raise ConfigError([f"{path}: {error}"]) from error
     # The methods of an objects driver block and are called in threads.
     return driver if kind == "objects" else awaitable(driver)
+
+
+def check_sections(
+    tables: Mapping[str, Mapping[str, Mapping[str, Any]]], read: Mapping[str, Mapping[str, str]]
+) -> None:
+    """Raises ConfigError for each table of options that nothing reads, since its name is mistaken.
+
+    `read`: KIND → the names of those that are read, each with its driver. A driver that is installed, but not chosen,
+    may have a table.
+    """
+    problems: list[str] = []
+    for kind, named in tables.items():
+        chosen = read[kind]
+        installed = [each.name for each in available(kind)]
+        for name in sorted(named.keys() - chosen.keys()):
+            path = f"driver.{kind}.{name}"
+            places = [f"[driver.{kind}.{place}]" for place, driver in chosen.items() if driver == name]
+            if name not in installed:
+                valid = sorted({*installed, *chosen})
+                problems.append(f"{path}: nothing reads it; valid names: {', '.join(valid) or 'none'}")
+            elif places and named[name]:
+                problems.append(f"{path}: nothing reads it; the options of this driver are in {' and '.join(places)}")
+    if problems:
+        raise ConfigError(problems)
 
 
 def _find(kind: Kind, name: str, path: str) -> IDriverMaker:
