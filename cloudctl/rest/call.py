@@ -112,6 +112,7 @@ class Call:
     path_project: str = ""  # the project id that was cut out of the path, for links in the same form
     method: str = ""
     arriving: bool = False  # its body has not come: the only question is whether it may
+    asked: datetime | None = None  # when that was the question
     # Headers of the answer, whatever it is, an error included.
     also: dict[str, str] = field(factory=dict, init=False)
 
@@ -131,6 +132,11 @@ class Call:
     def now(self) -> datetime:
         """When the request came, naive UTC."""
         return self.caller.now
+
+    @property
+    def began(self) -> datetime:
+        """What was valid then is valid, however long the body has taken to come."""
+        return self.asked or self.now
 
     @property
     def url(self) -> str:

@@ -190,6 +190,7 @@ class Pipeline:
         call = self._call(request, context.new_request_id(), now, variables)
         call.arriving = True
         call.caller = call.caller.as_(await self._who(request, bound.operation))
+        request.known = call.identity is not ANONYMOUS
         if self.http.admission is not None:
             self.http.admission.of_project(call.project_id, self.http.clock.seconds())
         self._check_project(request, call.identity)
@@ -219,6 +220,7 @@ class Pipeline:
             content=request.content,
             path_project=where.project_id or "",
             method=request.method.decode("ascii", "replace"),
+            asked=None if (asked := getattr(request, "asked_at", None)) is None else utc(asked),
         )
 
     # -- who asks, for which version of what
@@ -290,6 +292,9 @@ class Pipeline:
             # It must have been valid when the request began, however long its body has taken to come.
             began = getattr(request, "asked_at", None) or self.http.clock.seconds()
             identity = await self.signatures.identity(request, utc(began))
+        elif getattr(request, "known", False):
+            # So must a token. What has been revoked meanwhile is refused.
+            identity = await self.http.authenticator.authenticate_again(self._token(request))
         else:
             identity = await self.http.authenticator.authenticate(self._token(request))
         method = request.method.decode("ascii", "replace")

@@ -61,6 +61,8 @@ class LimitedRequest(Request):
     refusal: CloudError | None = None
     # When it was counted in its client's rates, and asked whether its upload may come.
     asked_at: float | None = None
+    # Its token was valid then.
+    known = False
     hung_up = False
     # None once the request has been answered.
     channel: Any = None

@@ -113,7 +113,7 @@ def _allowed(call: Call, place: Place, fields: Mapping[str, str], keys: list[str
     redirect, expires = fields.get("redirect", ""), fields.get("expires", "")
     until = temp_url.moment(expires)
     digest, signature = temp_url.digest_of(fields.get("signature", ""))
-    if until is None or until < seconds(call.now):
+    if until is None or until < seconds(call.began):
         raise Unauthorized("FormPost: Form Expired")
     path = f"/{place.account}/{place.container}{f'/{place.name}' if place.name else ''}"
     size, count = fields.get("max_file_size", "0"), fields.get("max_file_count", "0")

@@ -55,7 +55,7 @@ def check(call: Call, place: Place, method: str, signers: tuple[list[str], list[
     given, expires = call.query.get("temp_url_sig") or "", call.query.get("temp_url_expires") or ""
     until, prefix, range_ = moment(expires), call.query.get("temp_url_prefix"), call.query.get("temp_url_ip_range")
     digest, signature = digest_of(given)
-    if not digest or until is None or until < seconds(call.now) or not _comes_from(range_):
+    if not digest or until is None or until < seconds(call.began) or not _comes_from(range_):
         raise invalid()
     if prefix is not None and not place.name.startswith(prefix):
         raise invalid()

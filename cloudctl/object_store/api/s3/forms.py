@@ -117,7 +117,7 @@ class Forms:
     async def _allowed(self, call: Call, bucket: str, fields: Mapping[str, str]) -> tuple[int, int]:
         """How long the file may be; the signer becomes the caller. Raises AccessDenied, SignatureDoesNotMatch."""
         signature = _signature(fields)
-        self.door.signed.check_scope(evolve(signature, expires=604_800), call.now)
+        self.door.signed.check_scope(evolve(signature, expires=604_800), call.began)
         policy = fields.get("policy", "")
 
         def check(secret: str) -> None:
@@ -132,7 +132,7 @@ class Forms:
         project, _, name = bucket.rpartition(":")
         # The sender must not choose where it goes: only a full name means a bucket of another project.
         meant = name if project in ("", identity.project_id) else bucket
-        return conditions(policy, {**fields, "bucket": meant}, call.now)
+        return conditions(policy, {**fields, "bucket": meant}, call.began)
 
 
 def _signature(fields: Mapping[str, str]) -> Signature:
