@@ -91,7 +91,8 @@ def own(conn: Connection, found: Object | Version) -> Data:
     """Its own data: a file, or parts. Raises Replaced."""
     if found.parts_id is None:
         return of_file(found)
-    pieces = [Piece(part.size, part.file_id) for part in parts.every_part(conn, found.parts_id) if part.file_id]
+    # The last one may be empty, and have no file. It counts.
+    pieces = [Piece(part.size, part.file_id or "") for part in parts.every_part(conn, found.parts_id)]
     if sum(piece.length for piece in pieces) != found.size:
         raise Replaced("The object was replaced or deleted meanwhile; try again.")
     return Data(found.size, found.etag, pieces)

@@ -79,6 +79,20 @@ def test_an_object_that_comes_in_parts(s3: S3, mine: Account, cloud: MemoryCloud
     assert cloud.transact(_left) == (0, 0)
 
 
+def test_the_last_part_may_be_empty_and_counts(s3: S3) -> None:
+    for data in ((DATA[0], b""), (b"",)):
+        upload = begin(s3)
+        etags = {number: put(s3, upload, number, each) for number, each in enumerate(data, 1)}
+        assert s3.ask("POST", "bucket/big", f"uploadId={upload}", body=parts_of(etags)).status == 200
+        last = s3.get("bucket/big", f"partNumber={len(data)}")
+        told = last.headers["x-amz-mp-parts-count"], last.headers["content-range"]
+        assert (last.status, last.body, told) == (200, b"", (str(len(data)), None))
+        assert code(s3.get("bucket/big", f"partNumber={len(data) + 1}")) == (416, "InvalidPartNumber")
+        shown = bare(s3.get("bucket/big", "attributes", x_amz_object_attributes="ObjectParts"))
+        assert shown.findtext("ObjectParts/PartsCount") == str(len(data))
+        assert s3.get("bucket/big").body == b"".join(data)
+
+
 def _left(conn: Connection) -> tuple[int, ...]:
     return tuple(
         int(conn.execute(select(func.count()).select_from(kind)).scalar_one()) for kind in (Upload, UploadPart)

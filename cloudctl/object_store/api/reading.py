@@ -206,7 +206,9 @@ class Reader:
 
     def pieces(self, pieces: Sequence[Piece]) -> Parts:
         size = sum(piece.length for piece in pieces)
-        return Parts(self.opened(pieces), size, self.run if self.store.is_far else None)
+        return Parts(
+            self.opened([each for each in pieces if each.length]), size, self.run if self.store.is_far else None
+        )
 
 
 def _text(text: str) -> Piece:

@@ -195,17 +195,16 @@ class Objects:
         if not (number.isascii() and number.isdecimal() and len(number) < 6 and 0 < int(number) <= parts.MOST_PARTS):
             why = f"Part number must be an integer between 1 and {parts.MOST_PARTS}, inclusive"
             raise error("InvalidArgument", why, {"ArgumentName": "partNumber", "ArgumentValue": number})
-        index = int(number)
-        if index == 1 and not found.data.size:
-            # No range can name what has no bytes.
-            return self.reader.body(call, found)
-        if index > (len(pieces) if found.object.parts_id else 1):
+        index, is_whole = int(number), not found.object.parts_id
+        if index > (1 if is_whole else len(pieces)):
             raise error("InvalidPartNumber", "The requested partnumber is not satisfiable")
-        if not found.object.parts_id:
-            return self.reader.part(found, 0, found.data.size)
-        start = sum(piece.length for piece in pieces[: index - 1])
-        body, status, told = self.reader.part(found, start, start + pieces[index - 1].length)
-        return body, status, (*told, ("x-amz-mp-parts-count", str(len(pieces))))
+        start = 0 if is_whole else sum(piece.length for piece in pieces[: index - 1])
+        stop = found.data.size if is_whole else start + pieces[index - 1].length
+        body, status, told = self.reader.part(found, start, stop)
+        if start == stop:
+            # No range can name what has no bytes.
+            status, told = 200, (("Content-Type", found.object.content_type),)
+        return body, status, told if is_whole else (*told, ("x-amz-mp-parts-count", str(len(pieces))))
 
     # -- writing
 
