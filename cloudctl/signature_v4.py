@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote, unquote_to_bytes
 
 V4 = "AWS4-HMAC-SHA256"
 COMPACT = "%Y%m%dT%H%M%SZ"
+# What counts as space in a header: a no-break space, for one, is part of its value.
+SPACES = re.compile(r"[ \t\n\r\f\v]+")
 
 
 def signing_key(secret: str, scope: str) -> bytes:
@@ -46,6 +49,11 @@ def canonical(method: str, path: bytes, query: bytes, headers: Sequence[tuple[st
             payload,
         )
     )
+
+
+def value(text: str) -> str:
+    """The value of a header as it is signed."""
+    return SPACES.sub(" ", text).strip(" ")
 
 
 def _query(raw: bytes) -> str:

@@ -179,6 +179,11 @@ def test_what_was_signed_may_not_be_changed(s3: S3, what: str) -> None:
     assert (answer.status, code(answer)[1] if answer.body else "") == expected
 
 
+@pytest.mark.parametrize("text", ["a\u00a0b", "a\u2003\u2003b", "a\u0085b"])
+def test_only_ascii_spaces_of_a_signed_header_are_one(s3: S3, text: str) -> None:
+    assert s3.ask("PUT", "bucket/o", x_amz_meta_text=text).status == 200
+
+
 def test_wrong_keys(s3: S3, cloud: MemoryCloud) -> None:
     now = cloud.clock.seconds()
     client = cloud.client("demo")

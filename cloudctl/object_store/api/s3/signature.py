@@ -44,7 +44,7 @@ class Request:
     headers: Mapping[str, Sequence[str]]
 
     def header(self, name: str) -> str:
-        return ",".join(" ".join(value.split()) for value in self.headers.get(name, ()))
+        return ",".join(signature_v4.value(each) for each in self.headers.get(name, ()))
 
 
 @frozen
