@@ -4,7 +4,7 @@ request id → project id in the path → token → microversion → Operation �
 
 The policy comes before the body, except with `bodies_first`: a caller who may not make the call learns nothing of what
 it takes. An error of any step becomes the service's error body here and nowhere else; an unforeseen one is a 500,
-logged with a traceback.
+logged with a traceback, or a 503 if the database does not answer.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from attrs import evolve, frozen
 from twisted.internet.defer import CancelledError
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from cloudctl import context
 from cloudctl.db.columns import utc
@@ -51,6 +52,7 @@ from cloudctl.rest.route import Bound, Operation, meant
 from cloudctl.rest.sight import Sight
 from cloudctl.rest.standing import unexpected
 from cloudctl.rest.stream import Stream
+from cloudctl.rest.unforeseen import refusal
 from cloudctl.rest.uploads import Admitted
 from cloudctl.rest.versions import Microversions, Span, Version
 
@@ -158,8 +160,8 @@ class Pipeline:
             if self.http.admission is not None and getattr(request, "asked_at", None) is None:
                 self.http.admission.of_address(host_of(request.getClientAddress()), started)
             call = self._call(request, request_id, started, variables)
-            if (refusal := getattr(request, "refusal", None)) is not None:
-                raise refusal
+            if (refused := getattr(request, "refusal", None)) is not None:
+                raise refused
             return await self._answer(request, call, bound, variables)
         except CancelledError:
             # The client hung up; a transaction on its way commits all the same.
@@ -171,10 +173,9 @@ class Pipeline:
             return self.refuse(request, error)
         except BodyError as error:
             return self._tell(request, *self.faults.of_body(error))
-        except Exception:  # whatever a handler forgot: the client gets a 500, the log a traceback
-            log.failure("{request_id} {api}: unexpected error", request_id=request_id, api=self.api)
+        except Exception:  # whatever a handler forgot
             message = UNFORESEEN.format(request_id=request_id)
-            return self._tell(request, 500, self.faults.envelope(500, message, "HTTPInternalServerError"))
+            return self.refuse(request, refusal(Failure(), f"{request_id} {self.api}", message))
         finally:
             self._account(request, request_id, started, call.identity if call else ANONYMOUS)
             context.request_id.reset(token)
@@ -485,9 +486,8 @@ class Pipeline:
         now = self.http.clock.seconds()
         seconds = now - started
         method = request.method.decode("ascii", "replace")
-        metrics = self.http.metrics
-        metrics.running -= 1
-        metrics.answered(self.api, method, request.code, seconds, now)
+        self.http.metrics.running -= 1
+        self.http.metrics.answered(self.api, method, request.code, seconds, now)
         log.info(
             "{request_id} {method} {path} {status} {ms:.1f} ms user={user} project={project}",
             request_id=request_id,

@@ -27,6 +27,7 @@ from cloudctl.rest.connections import Channel, Connections
 from cloudctl.rest.pipeline import JSON_LIMIT, Where
 from cloudctl.rest.sendfile import plain
 from cloudctl.rest.spool import Spool
+from cloudctl.rest.unforeseen import refusal
 from cloudctl.rest.uploads import LATER, Admitted, Flow, Uploads
 
 log = Logger()
@@ -212,8 +213,7 @@ class LimitedRequest(Request):
         self._go_on()
         error = why.value
         if not isinstance(error, CloudError):
-            log.failure("whether an upload may be", why)
-            error = CloudError("Unexpected API Error.")
+            error = refusal(why, "whether an upload may be", "Unexpected API Error.")
         if self.channel is None or self._complete:
             return
         self._refuse_with(error)

@@ -18,6 +18,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from cloudctl.db import Connection, Database
+from cloudctl.db.absence import Absence
 
 log = Logger()
 
@@ -90,6 +91,7 @@ class Audit(Service):
         self.latest: dict[str, tuple[Finding, ...]] = {}  # of the last round in which the check worked
         self._round: Deferred[None] | None = None
         self._calls: LoopingCall | None = None
+        self._absence = Absence("the audit failed")
 
     def startService(self) -> None:
         super().startService()
@@ -131,11 +133,13 @@ class Audit(Service):
                 return
             try:
                 found = tuple(await check())
-            except Exception:
+            except Exception as error:
                 # A backend that is down must not keep the others from being looked at.
                 self.counts.failed[name] += 1
-                log.failure("audit {name} failed", name=name)
+                if not self._absence.explains(error):
+                    log.failure("audit {name} failed", name=name)
                 continue
+            self._absence.is_over()
             self._report(name, found)
 
     def _report(self, name: str, found: tuple[Finding, ...]) -> None:

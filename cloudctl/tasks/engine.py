@@ -27,6 +27,7 @@ from twisted.python.failure import Failure
 
 from cloudctl import context
 from cloudctl.db import Connection, Database
+from cloudctl.db.absence import Absence, why_away
 from cloudctl.db.columns import utc
 from cloudctl.errors import CloudError
 from cloudctl.tasks import claims, queue
@@ -116,6 +117,7 @@ class Engine(Service):
         self._turn = Lock()
         self._again = False
         self._troubled = False
+        self._absence, self._unrenewed = Absence("claiming tasks failed"), Absence("renewing leases failed")
         self._swept_at: float | None = None
         self._told = False
         self._wake: IDelayedCall | None = None
@@ -231,6 +233,7 @@ class Engine(Service):
                 found = await self.db.run(self._find, free, frozenset(self._running), dropped, sweep)
             self._dropped -= dropped
             self._leases_are_dead = self._troubled = False
+            self._absence.is_over()
             self._settle(found, sweep)
 
     def _rest(self, conn: Connection) -> Found | None:
@@ -318,7 +321,9 @@ class Engine(Service):
         self._tell_idle()
 
     def _tell_trouble(self, failure: Failure) -> None:
-        if self._troubled:
+        if self._absence.explains(failure.value):
+            pass
+        elif self._troubled:
             log.warn("claiming tasks still fails: {why}", why=failure.getErrorMessage())
         else:
             log.failure("claiming tasks failed; retrying every second", failure)
@@ -398,7 +403,11 @@ class Engine(Service):
             log.info("task {id} ({kind}) was taken over by another process", id=task.id, kind=task.kind)
         else:
             # The database is gone, or the engine has a bug. The next claim that succeeds releases the task.
-            log.failure("task {id} ({kind}) was interrupted; it will be resumed", failure, id=task.id, kind=task.kind)
+            text = "task {id} ({kind}) was interrupted; it will be resumed"
+            if why := why_away(failure.value):
+                log.warn(f"{text}: {{why}}", id=task.id, kind=task.kind, why=why)
+            else:
+                log.failure(text, failure, id=task.id, kind=task.kind)
             self._dropped.add(task.id)
 
     def _tell_idle(self) -> None:
@@ -421,10 +430,12 @@ class Engine(Service):
             return
         try:
             cancelled = await self.db.run(self._renew_rows, frozenset(self._running))
-        except Exception:
+        except Exception as error:
             # Whatever it is, the next renewal may work; if none does, the fence protects the data.
-            log.failure("renewing leases failed; tasks whose leases expire will be run again")
+            if not self._unrenewed.explains(error):
+                log.failure("renewing leases failed; tasks whose leases expire will be run again")
             return
+        self._unrenewed.is_over()
         for task_id in cancelled & self._running.keys():
             self._running[task_id].cancel()
 

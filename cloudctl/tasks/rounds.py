@@ -10,6 +10,8 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
+from cloudctl.db.absence import Absence
+
 log = Logger()
 
 
@@ -21,6 +23,7 @@ class Rounds(Service):
         self.period = period
         self.trouble = trouble
         self.at_once = at_once
+        self._absence = Absence(trouble)
         self._calls: LoopingCall | None = None
         self._under_way: Deferred[None] | None = None
         self._looking = self._again = False
@@ -62,6 +65,9 @@ class Rounds(Service):
             self._again = False
             try:
                 await self.look()
-            except Exception:
-                log.failure(self.trouble)
+            except Exception as error:
+                if not self._absence.explains(error):
+                    log.failure(self.trouble)
+            else:
+                self._absence.is_over()
         self._looking = False

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from sqlalchemy.exc import OperationalError
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock, deferLater
+from twisted.logger import capturedLogs, formatEvent
 
 from cloudctl.tasks.rounds import Rounds
 
@@ -19,12 +21,15 @@ class Slow(Rounds):
         self.began: list[float] = []
         self.ended: list[float] = []
         self.fails = False
+        self.is_away = False
 
     async def look(self) -> None:
         assert len(self.began) == len(self.ended), "the round before is still under way"
         self.began.append(self.clock.seconds())
         await deferLater(self.clock, self.takes, lambda: None)
         self.ended.append(self.clock.seconds())
+        if self.is_away:
+            raise OperationalError(None, None, Exception("connection refused"))
         if self.fails:
             raise ConnectionError("nobody answers")
 
@@ -66,6 +71,19 @@ def test_a_round_that_fails_does_not_cost_the_one_that_was_asked_for_meanwhile(l
     run(clock, 1)
     assert rounds.ended == [1.0, 2.0]
     assert len(logged_failures.flush(ConnectionError)) == 1
+
+
+def test_a_database_that_is_away_is_told_once_and_so_is_its_return(logged_failures: Any) -> None:
+    clock = Clock()
+    rounds = Slow(clock, 1.0)
+    with capturedLogs() as lines:
+        rounds.startService()
+        for rounds.is_away in (True, False, True):
+            run(clock, 20)
+    told = [formatEvent(line) for line in lines if line["log_namespace"] == "cloudctl.db.absence"]
+    away = "a slow round failed: the database does not answer: connection refused"
+    assert told == [away, "a slow round failed: no more, the database answers again", away]
+    assert logged_failures.flush() == []
 
 
 def test_none_is_under_way_once_it_has_stopped() -> None:

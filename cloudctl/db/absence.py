@@ -1,0 +1,40 @@
+"""A database that does not answer: what tells it from a wrong statement, and how little of it belongs into the log."""
+
+from __future__ import annotations
+
+from attrs import define, field
+from sqlalchemy.exc import DBAPIError, OperationalError
+from twisted.logger import Logger
+
+log = Logger()
+
+
+def why_away(error: BaseException | None) -> str:
+    """The first line of what the database's driver says. Empty: the database answers, and the error is another one."""
+    if not isinstance(error, DBAPIError):
+        return ""
+    # Without a statement it was the attempt to connect.
+    is_away = error.connection_invalidated or (isinstance(error, OperationalError) and error.statement is None)
+    return str(error.orig).strip().partition("\n")[0] or type(error.orig).__name__ if is_away else ""
+
+
+@define
+class Absence:
+    """As something that is done again and again tells it: a line when the database is away, and one when it is back."""
+
+    what: str  # that fails meanwhile
+    _is_told: bool = field(default=False, init=False)
+
+    def explains(self, error: BaseException | None) -> bool:
+        """Whether this is why it failed. Then it is in the log."""
+        why = why_away(error)
+        if why and not self._is_told:
+            log.error("{what}: the database does not answer: {why}", what=self.what, why=why)
+            self._is_told = True
+        return bool(why)
+
+    def is_over(self) -> None:
+        """It has been done."""
+        if self._is_told:
+            log.info("{what}: no more, the database answers again", what=self.what)
+            self._is_told = False

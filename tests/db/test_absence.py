@@ -1,0 +1,37 @@
+"""Which errors mean that the database does not answer."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+from twisted.internet.task import Clock
+
+from cloudctl.db import Connection, Database
+from cloudctl.db.absence import why_away
+from cloudctl.db.driver import Connections, create
+from cloudctl.db.wishes import Wishes
+
+
+def test_a_server_that_refuses_connections() -> None:
+    pytest.importorskip("psycopg")
+    with pytest.raises(DBAPIError) as raised:
+        Connections(create("postgresql+psycopg://nobody@127.0.0.1:1/none")).get()
+    assert why_away(raised.value).startswith("connection failed")
+
+
+def test_a_connection_that_breaks(postgresql_url: str) -> None:
+    held, other = (Connections(create(postgresql_url)).get() for _ in "ab")
+    # It waits for the end of the session.
+    other.driver.execute("SELECT pg_terminate_backend(%s, 60000)", (held.driver.info.backend_pid,))
+    other.close()
+    with pytest.raises(DBAPIError) as raised:
+        Connection(held, Clock(), True, Wishes()).execute(text("SELECT 1"))
+    held.close()
+    assert why_away(raised.value)
+
+
+def test_a_wrong_statement_is_another_matter() -> None:
+    with pytest.raises(DBAPIError) as raised:
+        Database.in_memory(Clock()).transact(True, lambda conn: conn.execute(text("SELECT nonsense")))
+    assert (why_away(raised.value), why_away(ValueError())) == ("", "")
