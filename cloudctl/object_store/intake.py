@@ -7,7 +7,7 @@ commit; a client that is reading it can go on.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import copy_context
 from datetime import datetime
 from typing import IO, ParamSpec, TypeVar, cast
@@ -23,8 +23,8 @@ from twisted.python.threadpool import ThreadPool
 from cloudctl.db import Connection, Database
 from cloudctl.db.threads import Threads
 from cloudctl.drivers.errors import DriverError, NoCapacity
-from cloudctl.errors import CloudError, InsufficientStorage, Unavailable, Unprocessable
-from cloudctl.object_store import objects
+from cloudctl.errors import CloudError, InsufficientStorage, TooLarge, Unavailable, Unprocessable
+from cloudctl.object_store import containers, objects
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.objects import Done, NewObject
 from cloudctl.object_store.store import Content, ObjectStore, Taken
@@ -114,14 +114,19 @@ class Intake:
     async def write(
         self, place: Place, chunks: Iterable[bytes], new: NewObject, now: datetime, keep: Keep | None = None
     ) -> Content:
-        """As `put`, with bytes that are here already, or are read in the thread that writes them."""
+        """As `put`, with bytes that are here already, or are read in the thread that writes them.
+
+        Raises NotFound, and TooLarge before more is written than there is room for.
+        """
         return await finished(self._write(place, chunks, new, now, keep))
 
     async def _write(
         self, place: Place, chunks: Iterable[bytes], new: NewObject, now: datetime, keep: Keep | None
     ) -> Content:
+        # It is checked again when all of it is there, since others may come first.
+        left = await self.db.read(_room, place)
         try:
-            content = await self.run(self.store.write, chunks)
+            content = await self.run(self.store.write, _within(chunks, left))
         except (OSError, DriverError) as error:
             raise unwritable(error) from error
         return await self._name(place, content, new, now, keep)
@@ -142,3 +147,17 @@ class Intake:
                 await self.run(self.store.remove, file_ids)
             except DriverError as error:
                 log.warn("unused data stays until the next sweep: {error}", error=str(error))
+
+
+def _room(conn: Connection, place: Place) -> float:
+    return objects.room(conn, containers.get(conn, place))
+
+
+def _within(chunks: Iterable[bytes], left: float) -> Iterator[bytes]:
+    if left < 0:
+        raise TooLarge(objects.OVER_QUOTA)
+    for chunk in chunks:
+        left -= len(chunk)
+        if left < 0:
+            raise TooLarge(objects.OVER_QUOTA)
+        yield chunk

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mimetypes
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from math import inf
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -18,6 +19,8 @@ from cloudctl.object_store.metadata import check_headers, number
 from cloudctl.object_store.names import Place
 from cloudctl.object_store.store import EMPTY, Content
 from cloudctl.object_store.tables import Container, Object, Upload, UploadPart, Version
+
+OVER_QUOTA = "Upload exceeds quota."
 
 _named = select(Object).where(Object.container_id == bindparam("container"), Object.name == bindparam("name"))
 _lock_named = _named.with_for_update()
@@ -105,23 +108,31 @@ def is_expired(found: Object | Version, now: datetime) -> bool:
 
 
 def check_room(conn: Connection, container: Container, size: int, *, lock: bool = False) -> None:
-    """Check that the quotas of container and account have room for an object of this many bytes. Raises TooLarge.
+    """Check that there is `room` for an object of this many bytes. Raises TooLarge."""
+    if size > room(conn, container, lock=lock):
+        raise TooLarge(OVER_QUOTA)
+
+
+def room(conn: Connection, container: Container, *, lock: bool = False) -> float:
+    """The bytes that the quotas of container and account leave for another object: less than 0 if there may be none,
+    infinite without quotas.
 
     Parts of unfinished uploads count, too. `lock`: the caller has locked the container, and nobody else's bytes are
     counted meanwhile.
     """
-    project_id = container.project_id
+    left, project_id = inf, container.project_id
     most, most_count = quota(container.headers, "X-Container-Meta-Quota")
     if most is not None or most_count is not None:
         waiting = int(conn.execute(_waiting_in, {"container": container.id}).scalar_one())
-        _check(containers.usage(conn, container.id), size + waiting, most, most_count)
+        left = _left(containers.usage(conn, container.id), waiting, most, most_count)
     most, most_count = quota(accounts.headers(conn, project_id), "X-Account-Quota")
     if most is not None or most_count is not None:
         if lock:
             # What others put into other containers was counted before, or waits.
             accounts.lock(conn, project_id)
         waiting = int(conn.execute(_waiting_of, {"project": project_id}).scalar_one())
-        _check(accounts.usage(conn, project_id), size + waiting, most, most_count)
+        left = min(left, _left(accounts.usage(conn, project_id), waiting, most, most_count))
+    return left
 
 
 def quota(headers: Mapping[str, str], name: str) -> tuple[int | None, int | None]:
@@ -129,9 +140,10 @@ def quota(headers: Mapping[str, str], name: str) -> tuple[int | None, int | None
     return number(headers, f"{name}-Bytes"), number(headers, f"{name}-Count")
 
 
-def _check(used: containers.Usage | accounts.Usage, size: int, most: int | None, most_count: int | None) -> None:
-    if (most is not None and used.bytes + size > most) or (most_count is not None and used.objects + 1 > most_count):
-        raise TooLarge("Upload exceeds quota.")
+def _left(used: containers.Usage | accounts.Usage, waiting: int, most: int | None, most_count: int | None) -> float:
+    if most_count is not None and used.objects >= most_count:
+        return -inf
+    return inf if most is None else most - used.bytes - waiting
 
 
 def put(conn: Connection, place: Place, new: NewObject, now: datetime, *, shares: str | None = None) -> Done:

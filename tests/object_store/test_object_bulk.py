@@ -7,8 +7,10 @@ import tarfile
 
 import pytest
 
+from cloudctl.object_store.hashing import HashedFile
 from cloudctl.testing.cloud import Client, MemoryCloud
 from tests.object_store.asking import Account, files
+from tests.object_store.test_object_access import FORM, KEY, form
 
 JSON = {"Accept": "application/json"}
 
@@ -70,6 +72,20 @@ def test_files_that_find_no_room_are_files(mine: Account) -> None:
     said = mine.ask("PUT", "c", "extract-archive=tar", body=archive(a=b"one"), **JSON).json()
     assert (said["Response Status"], said["Response Body"]) == ("400 Bad Request", "")
     assert said["Errors"] == [["c/a", "413 Request Entity Too Large"]]
+
+
+def test_nothing_is_written_that_quotas_have_no_room_for(mine: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an archive, a copy and a form: an archive of kilobytes may hold any number of gigabytes."""
+    mine.post(X_Account_Meta_Temp_URL_Key=KEY)
+    mine.put("c", X_Container_Meta_Quota_Bytes="1500")
+    mine.put("c/source", b"x" * 1000)
+    written = []
+    monkeypatch.setattr(HashedFile, "write", lambda _self, data: written.append(data))
+    said = mine.ask("PUT", "c", "extract-archive=tar", body=archive(a=b"one" * 400), **JSON).json()
+    assert said["Errors"] == [["c/a", "413 Request Entity Too Large"]]
+    assert mine.ask("PUT", "c/copy", X_Copy_From="/c/source", Range="bytes=0-900").status == 413
+    assert mine.ask("POST", "c", body=form(mine, "c", most=1000, p=b"1" * 501), **FORM).status == 413
+    assert written == []
 
 
 def test_lists(mine: Account) -> None:
