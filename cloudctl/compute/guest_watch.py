@@ -13,9 +13,11 @@ from twisted.application.service import Service
 from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from cloudctl.compute import audit
 from cloudctl.db import Connection, Database
+from cloudctl.db.absence import Absence
 from cloudctl.drivers.errors import DriverError, UnknownGuest
 from cloudctl.drivers.specs import GuestState
 
@@ -24,6 +26,7 @@ log = Logger()
 SOON = 0.2  # seconds: guests that go off together are compared together
 AGAIN = 2.0
 BATCH = 100  # guests in one transaction
+TROUBLE = "comparing the guests failed"
 
 
 class GuestWatch(Service):
@@ -36,6 +39,7 @@ class GuestWatch(Service):
         self._suspects: set[str] = set()
         self._next: IDelayedCall | None = None
         self._round: Deferred[None] | None = None
+        self._absence = Absence(TROUBLE)
 
     def startService(self) -> None:
         super().startService()
@@ -69,11 +73,15 @@ class GuestWatch(Service):
 
     def _begin(self, work: Any) -> None:
         self._round = ensureDeferred(work)
-        self._round.addErrback(lambda failure: log.failure("comparing the guests failed", failure))
+        self._round.addCallbacks(lambda _: self._absence.is_over(), self._failed)
         if self._round.called:
             self._ended(None)
         else:
             self._round.addCallback(self._ended)
+
+    def _failed(self, failure: Failure) -> None:
+        if not self._absence.explains(failure.value):
+            log.failure(TROUBLE, failure)
 
     def _ended(self, _: None) -> None:
         self._round = None

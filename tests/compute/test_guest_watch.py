@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from attrs import evolve
+from sqlalchemy.exc import OperationalError
+from twisted.logger import capturedLogs, formatEvent
 
 from cloudctl.compute import audit
 from cloudctl.compute.guest_watch import AGAIN, SOON, GuestWatch
@@ -92,6 +94,28 @@ def test_a_guest_that_cannot_be_seen_is_looked_at_again(
     assert status(demo, server_id) == ("ACTIVE", 1)
     cloud.advance(AGAIN)
     cloud.settle()
+    assert status(demo, server_id) == ("SHUTOFF", 4)
+
+
+def test_a_database_that_is_away_is_told_once(
+    cloud: MemoryCloud, demo: Asking, hypervisor: FakeHypervisor, monkeypatch: Any, logged_failures: Any
+) -> None:
+    server_id = demo.boot()
+
+    def away(*_args: Any) -> Any:
+        raise OperationalError(None, None, Exception("connection refused"))
+
+    with capturedLogs() as lines:
+        with monkeypatch.context() as patched:
+            patched.setattr(audit, "compare_these", away)
+            hypervisor.crash(server_id)
+            for _ in range(5):
+                cloud.advance(AGAIN)
+        cloud.advance(AGAIN)
+    told = [formatEvent(line) for line in lines if line["log_namespace"] == "cloudctl.db.absence"]
+    away_, back = "the database does not answer: connection refused", "no more, the database answers again"
+    assert told == [f"comparing the guests failed: {each}" for each in (away_, back)]
+    assert logged_failures.flush() == []
     assert status(demo, server_id) == ("SHUTOFF", 4)
 
 
