@@ -47,7 +47,7 @@ class Request:
     root_forbidden: frozenset[str] = frozenset()
     subtrees: tuple[frozenset[str], ...] = ()
     limit: int | None = None
-    nested: bool = True  # providers below a root may take a part
+    nested: bool = True  # several providers of one tree may take a part
 
 
 @frozen
@@ -92,16 +92,17 @@ def nodes(conn: Connection) -> dict[str, Node]:
     }
 
 
-def belongs(node: Node, group: Group) -> bool:
-    """Whether its aggregates allow it."""
-    inside = all(node.aggregates & any_of for any_of in group.member_of)
-    return inside and not node.aggregates & group.not_member_of
+def belongs(node: Node, root: Node, group: Group) -> bool:
+    """Whether aggregates allow it. Those of a root are its whole tree's for the group without a suffix."""
+    nodes = (node,) if group.suffix else (node, root)
+    inside = any(all(each.aggregates & any_of for any_of in group.member_of) for each in nodes)
+    return inside and not any(each.aggregates & group.not_member_of for each in nodes)
 
 
-def suits(node: Node, group: Group, tree_of: str | None) -> bool:
+def suits(node: Node, root: Node, group: Group, tree_of: str | None) -> bool:
     """Whether one provider alone satisfies a group. `tree_of`: the root of what `in_tree` names."""
     return (
-        belongs(node, group)
+        belongs(node, root, group)
         and (group.in_tree is None or node.provider.root_id == tree_of)
         and has_traits(node.traits, group)
         and node.fits(group.resources)
@@ -140,8 +141,6 @@ def _every(known: Mapping[str, Node], request: Request) -> Iterator[Way]:
         root = known[root_id]
         if not request.root_required <= root.traits or root.traits & request.root_forbidden:
             continue
-        if not request.nested:
-            tree = [root]
         there = frozenset().union(*(node.aggregates for node in tree))
         shared = [node for node in sharing if node.aggregates & there and node.provider.root_id != root_id]
         yield from _of_tree(known, request, tree, shared)
@@ -154,17 +153,20 @@ def _of_tree(
     for group in request.groups:
         tree_of = root_of(known, group)
         if group.suffix or not group.resources:
-            one = [node for node in (*tree, *shared) if suits(node, group, tree_of)]
+            one = [node for node in (*tree, *shared) if suits(node, known[node.provider.root_id], group, tree_of)]
             options = [dict.fromkeys(group.resources or ("",), node) for node in one]
         else:
-            options = list(islice(_spread(group, tree, shared, tree_of), MOST))
+            options = list(islice(_spread(known, group, tree, shared, tree_of), MOST))
         if not options:
             return
         choices.append(options)
     for picked in islice(product(*choices), TRIED):
         way = _way(known, request, picked)
+        if way is None:
+            continue
+        roots = [known[id].provider.root_id for id in _ids(way)]
         # Some provider of the tree must take part: those that share do not belong to it.
-        if way is not None and any(known[id].provider.root_id == tree[0].provider.root_id for id in _ids(way)):
+        if tree[0].provider.root_id in roots and (request.nested or len(set(roots)) == len(roots)):
             yield way
 
 
@@ -173,7 +175,7 @@ def _ids(way: Way) -> set[str]:
 
 
 def _spread(
-    group: Group, tree: Sequence[Node], shared: Sequence[Node], tree_of: str | None
+    known: Mapping[str, Node], group: Group, tree: Sequence[Node], shared: Sequence[Node], tree_of: str | None
 ) -> Iterator[dict[str, Node]]:
     """Resource class → its provider. The traits must be among those of the providers that give something."""
     by_class = []
@@ -182,7 +184,7 @@ def _spread(
             node
             for node in (*tree, *shared)
             if node.fits({name: amount})
-            and belongs(node, group)
+            and belongs(node, known[node.provider.root_id], group)
             and not node.traits & group.forbidden
             and (group.in_tree is None or node.provider.root_id == tree_of)
         ]

@@ -85,6 +85,45 @@ def test_a_tree_gives_together(placing: Placing, tree: dict[str, str]) -> None:
     assert found["allocation_requests"][0]["mappings"] == {"": [root, left]}
 
 
+def test_before_1_29_a_tree_gives_from_one_provider(placing: Placing, tree: dict[str, str]) -> None:
+    _, left, right = tree.values()
+    store, inside = placing.provider("store", CUSTOM_A=100), str(uuid4())
+    placing.put(store, "traits", traits=[SHARES])
+    for each in (left, store):
+        placing.put(each, "aggregates", aggregates=[inside])
+    assert ways(placing, "resources=CUSTOM_B:2", "1.28") == [{left: {"CUSTOM_B": 2}}, {right: {"CUSTOM_B": 2}}]
+    found = ways(placing, "resources=CUSTOM_A:9,CUSTOM_B:2", "1.28")
+    assert {frozenset(way) for way in found} == {frozenset((left, store)), frozenset((right, store))}
+
+
+def test_aggregates_of_a_root_are_those_of_its_tree_but_for_groups_with_a_suffix(
+    placing: Placing, tree: dict[str, str]
+) -> None:
+    root, left, right = tree.values()
+    whole, part = str(uuid4()), str(uuid4())
+    placing.put(root, "aggregates", aggregates=[whole])
+    placing.put(left, "aggregates", aggregates=[part])
+
+    def chosen(query: str) -> list[str]:
+        return [id for way in ways(placing, query) for id in way]
+
+    assert chosen(f"resources=CUSTOM_B:1&member_of={whole}") == [left, right]
+    assert chosen(f"resources=CUSTOM_B:1&member_of={part}") == [left]
+    assert chosen(f"resources=CUSTOM_B:1&member_of={whole}&member_of=!{part}") == [right]
+    assert chosen(f"resources=CUSTOM_B:1&member_of=!{whole}") == []
+    # One provider must be in all that are asked for.
+    assert chosen(f"resources=CUSTOM_B:1&member_of={whole}&member_of={part}") == []
+    assert chosen(f"resources1=CUSTOM_B:1&member_of1={whole}") == []
+    assert chosen(f"resources1=CUSTOM_B:1&member_of1={part}") == [left]
+    # A list of providers is of single ones.
+    assert len(placing.get(f"/resource_providers?member_of={whole}")["resource_providers"]) == 1
+
+
+def test_space_after_an_amount_or_a_trait_counts_for_nothing(placing: Placing, tree: dict[str, str]) -> None:
+    assert len(ways(placing, "resources=CUSTOM_A:1%20,CUSTOM_B:2%20")) == 2
+    assert len(ways(placing, "resources=CUSTOM_A:1&required=!CUSTOM_GOLD%20,!CUSTOM_OLD%20")) == 1
+
+
 def test_groups_come_from_one_provider_each(placing: Placing, tree: dict[str, str]) -> None:
     root, left, right = tree.values()
     query = "resources=CUSTOM_A:1&resources1=CUSTOM_B:2&resources2=CUSTOM_B:2"
@@ -145,6 +184,7 @@ def test_a_candidate_can_be_claimed_as_it_is(placing: Placing, tree: dict[str, s
         "resources=CUSTOM_NONE:1",
         "resources=CUSTOM_A:1&required=CUSTOM_NONE",
         "resources=CUSTOM_A:1&limit=0",
+        "resources=CUSTOM_A:1&root_required=CUSTOM_GOLD&root_required=CUSTOM_OLD",
         "resources=CUSTOM_A:1&group_policy=some",
         "resources=CUSTOM_A:1&colour=red",
         "resources1=CUSTOM_A:1&required2=CUSTOM_GOLD&group_policy=none",
@@ -157,3 +197,10 @@ def test_a_candidate_can_be_claimed_as_it_is(placing: Placing, tree: dict[str, s
 def test_a_wrong_request_is_refused(placing: Placing, query: str) -> None:
     answer: Any = placing.ask("GET", f"/allocation_candidates?{query}")
     assert answer.status == 400
+
+
+def test_what_is_required_and_forbidden_is_told(placing: Placing) -> None:
+    answer = placing.ask("GET", "/allocation_candidates?resources=CUSTOM_A:1&required=CUSTOM_GOLD,!CUSTOM_GOLD")
+    assert "Conflicting required and forbidden traits found in required: CUSTOM_GOLD" in answer.body.decode()
+    wrong = placing.ask("GET", "/allocation_candidates?resources=CUSTOM_A:1&required=gold")
+    assert "'required' takes names of traits, not gold" in wrong.body.decode()

@@ -68,6 +68,7 @@ def asked(call: Call) -> Request:
             raise Invalid(message, type=queries.MISSING_VALUE)
     if free - set(suffixes):
         raise Invalid(f"Real suffixes should be specified in same_subtree: {sorted(free - set(suffixes))}.")
+    queries.once(call, "root_required")
     required, forbidden = queries.traits(call.query.all("root_required"), call.version, "root_required")
     return Request(
         tuple(groups),

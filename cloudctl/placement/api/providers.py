@@ -190,7 +190,7 @@ def _matching(conn: Connection, call: Call) -> list[Provider]:
         for node in known.values()
         if name in (None, node.provider.name)
         and wanted_id in (None, node.id)
-        and candidates.suits(node, wanted, tree_of)
+        and candidates.suits(node, node, wanted, tree_of)
     ]
 
 

@@ -34,6 +34,14 @@ def once(call: Call, name: str) -> str | None:
     return values[0] if values else None
 
 
+def short(call: Call, name: str) -> None:
+    """Refuse a value that nobody's id can be. Raises Invalid."""
+    for value in call.query.all(name):
+        if not 1 <= len(value) <= 255:
+            message = f"Invalid query string parameters: {name!r} has {len(value)} characters; 1 to 255 are taken."
+            raise Invalid(message, type=BAD_VALUE)
+
+
 def uuid(value: str, name: str) -> str:
     """Raises Invalid."""
     try:
@@ -46,7 +54,7 @@ def resources(text: str) -> dict[str, int]:
     """`VCPU:1,MEMORY_MB:512`. Raises Invalid."""
     found: dict[str, int] = {}
     for part in text.split(","):
-        match = AMOUNT.fullmatch(part)
+        match = AMOUNT.fullmatch(part.rstrip())
         if match is None or match[1] in found or int(match[2]) >= 2**31:
             raise Invalid(f"Badly formed resources parameter: {text[:255]!r}.", type=BAD_VALUE)
         found[match[1]] = int(match[2])
@@ -70,13 +78,19 @@ def traits(
                 required.append(frozenset((word,)))
     wrong = [word for word in (*forbidden, *frozenset().union(*required)) if re.fullmatch(r"[A-Z0-9_]+", word) is None]
     both = forbidden & frozenset().union(*(each for each in required if len(each) == 1))
-    if wrong or both:
-        raise Invalid(f"Invalid query string parameters: {name!r} says {sorted((*wrong, *both))}.", type=BAD_VALUE)
+    if wrong:
+        message = (
+            f"Invalid query string parameters: {name!r} takes names of traits, not {', '.join(sorted(wrong))[:255]}."
+        )
+        raise Invalid(message, type=BAD_VALUE)
+    if both:
+        message = f"Conflicting required and forbidden traits found in {name}: {', '.join(sorted(both))[:255]}"
+        raise Invalid(message, type=BAD_VALUE)
     return tuple(required), frozenset(forbidden)
 
 
 def _words(text: str, name: str) -> list[str]:
-    found = text.split(",")
+    found = [word.rstrip() for word in text.split(",")]
     if not all(found):
         raise Invalid(f"Invalid query string parameters: {name!r} has an empty value.", type=BAD_VALUE)
     return found
