@@ -19,6 +19,8 @@ from cloudctl.errors import Conflict, Invalid
 from cloudctl.placement.tables import Allocation, Consumer, Inventory, Provider
 
 INSTANCE, MIGRATION, UNKNOWN = "INSTANCE", "MIGRATION", "unknown"
+# The generation of a consumer that has just been given what it is to have for the first time.
+FIRST = 1
 
 Amounts = Mapping[str, int]
 """Resource class → how much."""
@@ -139,7 +141,7 @@ def hand_over(conn: Connection, from_id: str, to_id: str, type: str) -> None:
     if old is None:
         return
     if find_consumer(conn, to_id) is None:
-        conn.execute(_new_consumer, old._replace(id=to_id, type=type, generation=0)._asdict())
+        conn.execute(_new_consumer, old._replace(id=to_id, type=type, generation=FIRST)._asdict())
     else:
         conn.execute(_raise, {"by": to_id})
     conn.execute(update(Allocation).where(Allocation.consumer_id == from_id).values(consumer_id=to_id))
@@ -194,7 +196,7 @@ def _lock_or_make(conn: Connection, wanted: NewAllocations) -> bool:
             return False
         try:
             with conn.begin_nested():
-                conn.execute(_new_consumer, {"id": owner.consumer_id, **_said(owner), "generation": 0})
+                conn.execute(_new_consumer, {"id": owner.consumer_id, **_said(owner), "generation": FIRST})
         except IntegrityError:
             continue  # another transaction has just made it
         return True
@@ -222,7 +224,7 @@ def _ensure_consumer(conn: Connection, owner: Owner) -> None:
         if changed := {name: value for name, value in said.items() if value}:
             conn.execute(update(Consumer).where(Consumer.id == owner.consumer_id).values(changed))
     else:
-        conn.execute(_new_consumer, {"id": owner.consumer_id, **said, "generation": 0})
+        conn.execute(_new_consumer, {"id": owner.consumer_id, **said, "generation": FIRST})
 
 
 def _said(owner: Owner) -> dict[str, str]:

@@ -81,6 +81,8 @@ def get(conn: Connection, provider_id: str, *, lock: bool = False) -> Provider:
 def create(conn: Connection, new: NewProvider, now: datetime) -> Provider:
     """Raises Invalid for a parent that does not exist, Conflict for a name or an id that is taken."""
     id, root_id = new.id or new_id(), None
+    if new.parent_id == id:
+        raise Invalid("parent provider UUID cannot be same as UUID. Unable to create resource provider.")
     if new.parent_id is not None:
         take_turn(conn, TREES)
         root_id = _parent(conn, new.parent_id).root_id
@@ -89,7 +91,10 @@ def create(conn: Connection, new: NewProvider, now: datetime) -> Provider:
         with conn.begin_nested():
             conn.execute(insert(Provider).values(**row, created_at=now, updated_at=now))
     except IntegrityError:
-        raise _taken(new.name) from None
+        # Of a name that is taken, too, the id is told: it is what a client that repeats its request looks for.
+        if conn.execute(_by_id, {"wanted": id}).first() is not None:
+            raise _taken("uuid", id) from None
+        raise _taken("name", new.name) from None
     return get(conn, id)
 
 
@@ -107,7 +112,7 @@ def change(conn: Connection, provider: Provider, changes: Mapping[str, Any], now
             named = {"name": changes["name"], "updated_at": now}
             conn.execute(update(Provider).where(Provider.id == provider.id).values(named))
     except IntegrityError:
-        raise _taken(changes["name"]) from None
+        raise _taken("name", changes["name"]) from None
     if parent_id != provider.parent_id:
         if provider.parent_id is not None and not moves:
             raise Invalid("re-parenting a provider is not currently allowed.")
@@ -146,8 +151,8 @@ def _parent(conn: Connection, parent_id: str) -> Provider:
     return found
 
 
-def _taken(name: str) -> Conflict:
-    return Conflict(f"Conflicting resource provider name: {name} already exists.", type="placement.duplicate_name")
+def _taken(what: str, value: str) -> Conflict:
+    return Conflict(f"Conflicting resource provider {what}: {value} already exists.", type="placement.duplicate_name")
 
 
 def remove(conn: Connection, provider: Provider) -> None:
@@ -215,8 +220,11 @@ def set_inventories(conn: Connection, provider_id: str, wanted: Mapping[str, New
     """These and no others. The provider is locked. Raises Invalid for an unknown class, InUse."""
     known = inventories_of(conn, provider_id)
     check_classes(conn, wanted, "Unknown resource class in inventory:", lock=True)
-    for name in known.keys() - wanted.keys():
-        remove_inventory(conn, known[name])
+    gone = [each for name, each in known.items() if name not in wanted]
+    if used := [each.resource_class for each in gone if each.used]:
+        raise InUse(f"Inventory for '{', '.join(used)}' on resource provider '{provider_id}' in use.")
+    for each in gone:
+        remove_inventory(conn, each)
     for name, inventory in wanted.items():
         put_inventory(conn, provider_id, name, inventory, known.get(name))
 

@@ -50,6 +50,11 @@ def test_a_provider_is_made_renamed_and_deleted(placing: Placing) -> None:
     assert placing.get("/resource_providers?name=pool")["resource_providers"] == [made]
     assert placing.get(f"/resource_providers?uuid={made['uuid']}")["resource_providers"] == [made]
     assert code(placing.ask("POST", "/resource_providers", {"name": "pool"})) == (409, "duplicate_name")
+    again = placing.ask("POST", "/resource_providers", {"name": "another", "uuid": made["uuid"]})
+    assert (again.status, made["uuid"] in again.body.decode()) == (409, True)
+    own = {"name": "another", "uuid": UNKNOWN, "parent_provider_uuid": UNKNOWN}
+    answer = placing.ask("POST", "/resource_providers", own)
+    assert (answer.status, "cannot be same as UUID" in answer.body.decode()) == (400, True)
     assert placing.ask("PUT", path, {"name": "lake"}).json()["name"] == "lake"
     assert placing.ask("DELETE", path).status == 204
     assert code(placing.ask("GET", path)) == (404, "resource_provider.not_found")
@@ -140,6 +145,7 @@ def test_traits_are_made_given_and_deleted(placing: Placing) -> None:
     assert placing.ask("PUT", "/traits/GOLD").status == 400
     assert placing.ask("GET", "/traits/CUSTOM_GOLD").status == 204
     pool = placing.provider("pool")
+    placing.put(pool, "traits", traits=["HW_NVME_BES"])  # what no driver here reports
     placing.put(pool, "traits", traits=["CUSTOM_GOLD", "STORAGE_DISK_SSD"])
     assert placing.get(f"/resource_providers/{pool}/traits")["traits"] == ["CUSTOM_GOLD", "STORAGE_DISK_SSD"]
     assert placing.get("/traits?name=startswith:CUSTOM_")["traits"] == ["CUSTOM_GOLD"]
@@ -158,6 +164,7 @@ def test_resource_classes_are_made_and_deleted(placing: Placing) -> None:
     assert placing.ask("POST", "/resource_classes", {"name": "CUSTOM_MAGIC"}).status == 201
     assert placing.ask("POST", "/resource_classes", {"name": "CUSTOM_MAGIC"}).status == 409
     assert [placing.ask("PUT", "/resource_classes/CUSTOM_MORE").status for _ in range(2)] == [201, 204]
+    assert placing.ask("PUT", "/resource_classes/VCPU").status == 400  # nobody makes a standard one
     names = [each["name"] for each in placing.get("/resource_classes")["resource_classes"]]
     assert names[:3] == ["VCPU", "MEMORY_MB", "DISK_GB"] and names[-2:] == ["CUSTOM_MAGIC", "CUSTOM_MORE"]
     renamed = placing.ask("PUT", "/resource_classes/CUSTOM_MORE", {"name": "CUSTOM_LESS"}, "1.6")
@@ -225,16 +232,16 @@ def test_allocations_are_written_for_one_generation_of_the_consumer(placing: Pla
     assert placing.take(me, of={pool: {"DISK_GB": 4}}).status == 204
     found = placing.get(f"/allocations/{me}")
     assert found["allocations"] == {pool: {"generation": placing.generation(pool), "resources": {"DISK_GB": 4}}}
-    assert (found["consumer_generation"], found["consumer_type"], found["project_id"]) == (0, "INSTANCE", "project")
+    assert (found["consumer_generation"], found["consumer_type"], found["project_id"]) == (1, "INSTANCE", "project")
     assert placing.generation(pool) == 2  # one for the inventory, one for this
     assert code(placing.take(me, of={pool: {"DISK_GB": 5}})) == (409, "concurrent_update")
-    assert placing.take(me, 0, of={pool: {"DISK_GB": 10}}).status == 204
+    assert placing.take(me, 1, of={pool: {"DISK_GB": 10}}).status == 204
     assert placing.generation(pool) == 3
     assert placing.usages(pool) == {"DISK_GB": 10}
     assert code(placing.take(str(uuid4()), of={pool: {"DISK_GB": 1}}))[0] == 409
     assert code(placing.ask("DELETE", f"/resource_providers/{pool}")) == (409, "resource_provider.inuse")
     assert code(placing.ask("DELETE", f"/resource_providers/{pool}/inventories")) == (409, "inventory.inuse")
-    assert placing.take(me, 1, of={}).status == 204
+    assert placing.take(me, 2, of={}).status == 204
     assert placing.get(f"/allocations/{me}") == {"allocations": {}}
     assert placing.usages(pool) == {"DISK_GB": 0}
 
@@ -252,13 +259,23 @@ def test_an_allocation_keeps_to_units_and_steps(placing: Placing) -> None:
 
 
 def test_allocations_of_old_are_lists_and_name_nobody(placing: Placing) -> None:
-    pool, me = placing.provider("pool", VCPU=4), str(uuid4())
+    pool, me, other = placing.provider("pool", VCPU=4), str(uuid4()), str(uuid4())
     old = {"allocations": [{"resource_provider": {"uuid": pool}, "resources": {"VCPU": 2}}]}
-    assert [placing.ask("PUT", f"/allocations/{me}", old, None).status for _ in range(2)] == [204, 204]
+    assert [placing.ask("PUT", f"/allocations/{id}", old, None).status for id in (me, me, other)] == [204, 204, 204]
     assert placing.get(f"/allocations/{me}", None).keys() == {"allocations"}
     assert placing.ask("PUT", f"/allocations/{me}", old, "1.8").status == 400
     assert placing.ask("PUT", f"/allocations/{me}", {**old, "project_id": "p", "user_id": "u"}, "1.8").status == 204
+    nobody = "00000000-0000-0000-0000-000000000000"
+    found = placing.get(f"/allocations/{other}", "1.12")
+    assert (found["project_id"], found["user_id"]) == (nobody, nobody)
     assert placing.get("/usages?project_id=p", "1.9") == {"usages": {"VCPU": 2}}
+    for wrong in (
+        "project_id=",
+        f"project_id={'p' * 256}",
+        "project_id=p&user_id=",
+        f"project_id=p&user_id={'u' * 256}",
+    ):
+        assert placing.ask("GET", f"/usages?{wrong}").status == 400
     assert placing.get("/usages?project_id=p") == {"usages": {"unknown": {"consumer_count": 1, "VCPU": 2}}}
     assert placing.ask("GET", "/usages").status == 400
     assert placing.ask("DELETE", f"/allocations/{me}").status == 204
@@ -280,11 +297,45 @@ def test_several_consumers_get_all_or_nothing(placing: Placing) -> None:
     assert placing.ask("POST", "/allocations", {one: wish(3), other: wish(1)}).status == 204
     shown = placing.get(f"/resource_providers/{pool}/allocations")["allocations"]
     assert shown == {
-        one: {"resources": {"VCPU": 3}, "consumer_generation": 0},
-        other: {"resources": {"VCPU": 1}, "consumer_generation": 0},
+        one: {"resources": {"VCPU": 3}, "consumer_generation": 1},
+        other: {"resources": {"VCPU": 1}, "consumer_generation": 1},
     }
     usages = placing.get("/usages?project_id=p&consumer_type=INSTANCE")["usages"]
     assert usages == {"INSTANCE": {"consumer_count": 2, "VCPU": 4}}
+
+
+@pytest.mark.parametrize("version", ["1.13", "1.27", "1.28"])
+def test_among_several_consumers_one_may_get_nothing(placing: Placing, version: str) -> None:
+    pool, one, other = placing.provider("pool", VCPU=4), str(uuid4()), str(uuid4())
+    generation = {"consumer_generation": 1} if version == "1.28" else {}
+    assert placing.take(one, of={pool: {"VCPU": 4}}).status == 204
+    owner = {"project_id": "p", "user_id": "u"}
+    moved = {
+        one: {"allocations": {}, **owner, **generation},
+        other: {"allocations": {pool: {"resources": {"VCPU": 4}}}, **owner, **dict.fromkeys(generation)},
+    }
+    assert placing.ask("POST", "/allocations", moved, version).status == 204
+    assert placing.get(f"/allocations/{one}")["allocations"] == {}
+    assert placing.get(f"/allocations/{other}")["allocations"][pool]["resources"] == {"VCPU": 4}
+    assert placing.ask("PUT", f"/allocations/{other}", {"allocations": {}, **owner}, "1.27").status == 400
+
+
+@pytest.mark.parametrize("mappings", [{}, {"": []}, {"a group": ["POOL"]}])
+def test_mappings_say_something(placing: Placing, mappings: dict[str, list[str]]) -> None:
+    pool, me = placing.provider("pool", VCPU=4), str(uuid4())
+    body = {
+        "allocations": {pool: {"resources": {"VCPU": 1}}}, "project_id": "p", "user_id": "u",
+        "consumer_generation": None, "mappings": {name: [pool for _ in ids] for name, ids in mappings.items()},
+    }  # fmt: skip
+    assert placing.ask("PUT", f"/allocations/{me}", body, "1.34").status == 400
+    assert placing.ask("PUT", f"/allocations/{me}", body | {"mappings": {"": [pool]}}, "1.34").status == 204
+
+
+def test_all_that_is_in_use_is_told(placing: Placing) -> None:
+    pool = placing.provider("pool", DISK_GB=10, VCPU=4, MEMORY_MB=5)
+    assert placing.take(str(uuid4()), of={pool: {"DISK_GB": 1, "VCPU": 1}}).status == 204
+    answer = placing.ask("DELETE", f"/resource_providers/{pool}/inventories")
+    assert "'DISK_GB, VCPU'" in answer.body.decode()
 
 
 def test_a_server_holds_what_its_flavor_says(placing: Placing, cloud: MemoryCloud) -> None:
@@ -327,7 +378,7 @@ def test_the_reshaper_moves_inventories_with_what_is_taken_of_them(placing: Plac
         "allocations": {
             me: {
                 "allocations": {child: {"resources": {"VCPU": 4}}}, "project_id": "p", "user_id": "u",
-                "consumer_generation": 0, "consumer_type": "INSTANCE",
+                "consumer_generation": 1, "consumer_type": "INSTANCE",
             },
         },
     }  # fmt: skip
@@ -347,6 +398,8 @@ def test_answers_are_not_to_be_kept_from_1_15_on(placing: Placing) -> None:
         return placing.ask("GET", "/resource_providers", version=version).headers.get("Cache-Control")
 
     assert (kept("1.15"), kept("1.14")) == ("no-cache", None)
+    # What only says that a class was made has nothing that could be kept.
+    assert "Cache-Control" not in placing.ask("PUT", "/resource_classes/CUSTOM_MAGIC").headers
 
 
 @pytest.mark.parametrize(

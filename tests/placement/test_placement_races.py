@@ -70,10 +70,10 @@ def test_a_consumer_is_new_once(other: Others, first: Any, second: Any, error: s
     [
         (release, release, "", 0),
         (release, shares("one", 2, checked=False), "", 2),
-        (release, shares("one", 2, 0), "Contended", 0),
+        (release, shares("one", 2, 1), "Contended", 0),
         (shares("one", 1, checked=False), release, "", 0),
         (shares("one", 1, checked=False), shares("one", 2, checked=False), "", 2),
-        (shares("one", 0, 0), release, "", 0),
+        (shares("one", 0, 1), release, "", 0),
         (lambda conn: allocations.hand_over(conn, "one", "two", "MIGRATION"), release, "", 3),
     ],
 )

@@ -24,11 +24,15 @@ from cloudctl.rest.versions import ALWAYS, since
 from cloudctl.rest.views import Fields
 
 ONE = "/allocations/<consumer_id>"
+# Shown where old clients have named nobody.
+NOBODY = "00000000-0000-0000-0000-000000000000"
 QUERY = {"project_id": ALWAYS, "user_id": ALWAYS, "consumer_type": since(1, 38)}
 
 OwnerId = Annotated[str, Length(1, 255)]
 Resources = Annotated[dict[Annotated[str, Length(1, 255)], Annotated[int, Range(1)]], bodies.Items(1, 100)]
 Type = Annotated[str, Length(1, 255), Pattern(r"[A-Z0-9_]+", "a type of consumers")]
+Suffix = Annotated[str, Pattern(r"[a-zA-Z0-9_-]{0,64}", "the suffix of a group")]
+Mappings = Annotated[dict[Suffix, Annotated[list[Uuid], bodies.Items(1, 1000)]], bodies.Items(1, 1000)]
 
 
 @frozen
@@ -75,7 +79,7 @@ class Shares_1_28(Shares_1_12):
 @frozen(kw_only=True)
 class Shares_1_34(Shares_1_28):
     # As candidates give it; nothing depends on it.
-    mappings: dict[str, list[Uuid]] | Missing = MISSING
+    mappings: Mappings | Missing = MISSING
 
 
 @frozen(kw_only=True)
@@ -109,8 +113,8 @@ class Reshape_1_38(Reshape_1_30):
 LATER = Fields[[Consumer]](
     "the allocations of a consumer",
     {
-        "project_id": (since(1, 12), lambda consumer: consumer.project_id),
-        "user_id": (since(1, 12), lambda consumer: consumer.user_id),
+        "project_id": (since(1, 12), lambda consumer: consumer.project_id or NOBODY),
+        "user_id": (since(1, 12), lambda consumer: consumer.user_id or NOBODY),
         "consumer_generation": (since(1, 28), lambda consumer: consumer.generation),
         "consumer_type": (since(1, 38), lambda consumer: consumer.type or UNKNOWN),
     },
@@ -140,6 +144,8 @@ class Allocations:
     )
     async def update(self, call: Call, consumer_id: str, body: Any) -> None:
         """Replace the allocations of a consumer."""
+        if not body.allocations and call.version not in gates.CONSUMER_GENERATIONS:
+            raise Invalid("JSON does not validate: {} does not have enough properties")
         await self.db.run(_replace, call, {queries.uuid(consumer_id, "consumer_uuid"): body})
 
     @routes.delete(ONE, policy="placement:allocations:manage")
@@ -174,8 +180,10 @@ class Allocations:
         """Show the usage of a project, or of one user in it."""
         queries.only(call, QUERY)
         project_id = queries.once(call, "project_id")
-        if not project_id:
+        if project_id is None:
             raise Invalid("Required parameter 'project_id' is missing.", type=queries.MISSING_VALUE)
+        for name in QUERY:
+            queries.short(call, name)
         call.require(project_id=project_id)
         return queries.fresh(call, {"usages": await self.db.scan(_usages, call, project_id)})
 
@@ -222,8 +230,6 @@ def _wanted(call: Call, consumer_id: str, body: Any) -> NewAllocations:
         owner = Owner(consumer_id, named.project_id, named.user_id, "") if named else Owner(consumer_id, "", "", "")
         return NewAllocations(owner, shares, checked=False)
     checked = isinstance(body, Shares_1_28)
-    if not body.allocations and not checked:
-        raise Invalid("JSON does not validate: {} does not have enough properties")
     kind = body.consumer_type if isinstance(body, Shares_1_38) else ""
     return NewAllocations(
         Owner(consumer_id, body.project_id, body.user_id, kind),

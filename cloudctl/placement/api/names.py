@@ -46,7 +46,7 @@ class Names:
         """Create a resource class."""
         if not await self.db.run(providers.make_name, ResourceClass, body.name):
             raise Conflict(f"Conflicting resource class already exists: {body.name}")
-        return queries.fresh(call, None, headers=(("Location", f"{call.url}/{body.name}"),))
+        return Reply(None, headers=(("Location", f"{call.url}/{body.name}"),))
 
     @routes.get(CLASS, policy="placement:names:list", since=(1, 2))
     async def show_class(self, call: Call, name: str) -> Reply:
@@ -59,12 +59,13 @@ class Names:
     async def rename_class(self, call: Call, name: str, body: CreateClass) -> Reply:
         """Rename a resource class that no provider has."""
         await self.db.run(_rename, name, body.name)
-        return queries.fresh(call, view(call, body.name))
+        return Reply(view(call, body.name))
 
     @routes.put(CLASS, policy="placement:names:manage", since=(1, 7), status=201)
     async def ensure_class(self, call: Call, name: str) -> Reply:
         """Create a resource class unless it exists."""
-        return await self._ensure(call, ResourceClass, name)
+        is_new = await self.db.run(providers.make_name, ResourceClass, name)
+        return Reply(None, 201 if is_new else 204, (("Location", call.url),))
 
     @routes.delete(CLASS, policy="placement:names:manage", since=(1, 2))
     async def delete_class(self, call: Call, name: str) -> None:
@@ -87,27 +88,19 @@ class Names:
     @routes.put(TRAIT, policy="placement:names:manage", since=(1, 6), status=201)
     async def ensure_trait(self, call: Call, name: str) -> Reply:
         """Create a trait unless it exists."""
-        return await self._ensure(call, Trait, name)
+        is_new = await self.db.run(providers.make_name, Trait, name)
+        return queries.fresh(call, None, 201 if is_new else 204, (("Location", call.url),))
 
     @routes.delete(TRAIT, policy="placement:names:manage", since=(1, 6))
     async def delete_trait(self, call: Call, name: str) -> None:
         """Delete a trait that no provider has."""
         await self.db.run(providers.remove_trait, name)
 
-    async def _ensure(self, call: Call, record: type[Trait] | type[ResourceClass], name: str) -> Reply:
-        is_new = await self.db.run(_make, record, name)
-        return queries.fresh(call, None, 201 if is_new else 204, (("Location", call.url),))
-
-
-def _make(conn: Connection, record: type[Trait] | type[ResourceClass], name: str) -> bool:
-    known = names.TRAITS if record is Trait else names.RESOURCE_CLASSES
-    if record is ResourceClass and name in known:
-        return False
-    return providers.make_name(conn, record, name)
-
 
 def _rename(conn: Connection, name: str, new: str) -> None:
     """Raises NotFound, Invalid, Conflict."""
+    if name in names.RESOURCE_CLASSES:
+        raise Invalid(f"Cannot update standard resource class {name}.")
     providers.remove_class(conn, name)
     if not providers.make_name(conn, ResourceClass, new):
         raise Conflict(f"Resource class already exists: {new}")
