@@ -39,6 +39,8 @@ class GuestWatch(Service):
         self._suspects: set[str] = set()
         self._next: IDelayedCall | None = None
         self._round: Deferred[None] | None = None
+        self._is_watching = False
+        self._is_told = False
         self._absence = Absence(TROUBLE)
 
     def startService(self) -> None:
@@ -59,17 +61,32 @@ class GuestWatch(Service):
         self._look_in(SOON)
 
     async def _watch(self) -> None:
-        await self.hypervisor.watch_guests(self.changed)
-        # Some may have gone off while nobody watched.
-        self._suspects |= {guest.id for guest in await self.hypervisor.inventory()}
+        try:
+            await self.hypervisor.watch_guests(self.changed)
+            # Some may have gone off while nobody watched.
+            self._suspects |= {guest.id for guest in await self.hypervisor.inventory()}
+        except DriverError as error:
+            if not self._is_told:
+                log.warn("guests that go off by themselves may be noticed by the audit only: {error}", error=error)
+            self._is_told = True
+        else:
+            self._is_watching = True
+            if self._is_told:
+                log.info("all guests that go off by themselves are noticed at once again")
 
     def _look_in(self, seconds: float) -> None:
-        if self.running and self._suspects and self._next is None and self._round is None:
+        is_due = self._suspects or not self._is_watching
+        if self.running and is_due and self._next is None and self._round is None:
             self._next = self.clock.callLater(seconds, self._look)
 
     def _look(self) -> None:
         self._next = None
-        self._begin(self.look())
+        self._begin(self._turn())
+
+    async def _turn(self) -> None:
+        await self.look()
+        if not self._is_watching:
+            await self._watch()
 
     def _begin(self, work: Any) -> None:
         self._round = ensureDeferred(work)

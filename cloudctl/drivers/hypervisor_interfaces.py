@@ -234,5 +234,6 @@ class IGuestEvents(Interface):
     async def watch_guests(changed: Callable[[str], None]) -> None:
         """From now on call `changed(id)` within a second after a guest's power may have changed on its own.
 
-        Called once, as the cloud starts; `inventory` finds what changed before. Superfluous calls do no harm.
+        Called as the cloud starts, and again while it raises something; `inventory` finds what changed before.
+        Superfluous calls of `changed` do no harm.
         """

@@ -84,6 +84,29 @@ def test_what_died_while_no_cloud_ran_is_seen_at_its_start(
     assert status(demo, server_id) == ("SHUTOFF", 4)
 
 
+def test_a_hypervisor_that_does_not_answer_at_the_start_is_watched_once_it_does(
+    cloud: MemoryCloud, demo: Asking, hypervisor: FakeHypervisor
+) -> None:
+    server_id = demo.boot()
+    hypervisor.changed = None
+    hypervisor.behaviour.fail("watch_guests", times=2, error=Unreachable("it hangs"))
+    watch = GuestWatch(cloud.clock, cloud.db, hypervisor)
+    with capturedLogs() as lines:
+        watch.startService()
+        for _ in range(3):
+            cloud.advance(AGAIN)
+    told = [formatEvent(line) for line in lines if line["log_namespace"] == "cloudctl.compute.guest_watch"]
+    assert told == [
+        "guests that go off by themselves may be noticed by the audit only: it hangs",
+        "all guests that go off by themselves are noticed at once again",
+    ]
+    hypervisor.crash(server_id)
+    cloud.advance(SOON)
+    cloud.settle()
+    watch.stopService()
+    assert status(demo, server_id) == ("SHUTOFF", 4)
+
+
 def test_a_guest_that_cannot_be_seen_is_looked_at_again(
     cloud: MemoryCloud, demo: Asking, hypervisor: FakeHypervisor
 ) -> None:

@@ -186,6 +186,8 @@ class Libvirt:
     async def watch_guests(self, changed: Callable[[str], None]) -> None:
         for host in self.fleet.hosts.values():
             host.connection.changed = changed
+        if self._watching is not None:
+            return
         # Polling reconnects to hosts that return, whose events are then received again.
         self._watching = LoopingCall(self._look)
         self._watching.clock = self.resources.clock
