@@ -21,6 +21,7 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 from twisted.internet.task import deferLater
+from twisted.logger import Logger
 
 from cloudctl.drivers.errors import Aborted, Busy, DriverError, InvalidPower, Unfit
 from cloudctl.drivers.locks import Locks
@@ -40,6 +41,8 @@ UNDER_WAY = (*SAVING, "cancelling")
 CAPABILITIES = [{"capability": name, "state": True} for name in ("return-path", "auto-converge")]
 WAY = "way"  # QEMU's name of a socket
 MIB = 1 << 20
+
+_log = Logger()
 
 
 class Whose(Enum):
@@ -289,7 +292,11 @@ class Moves:
             for seat in {*SEATS} - {record.seat, record.arrived.seat}:
                 files = records.files(record.spec.id, seat)
                 if processes.find(files.pid) is not None:
-                    await self._clear(record.spec.id, files)
+                    try:
+                        await self._clear(record.spec.id, files)
+                    except DriverError as error:
+                        # The next move of the guest ends it first.
+                        _log.error("a process without a guest is left: {error}", error=error)
 
     # -- observed
 

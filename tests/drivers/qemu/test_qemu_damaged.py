@@ -1,15 +1,21 @@
-"""A guest whose record is damaged, and all others."""
+"""A guest whose record is damaged, or of which a process does not end, and all others."""
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import evolve
 
-from cloudctl.drivers.errors import DriverError
+from cloudctl.drivers.errors import Busy, DriverError
+from cloudctl.drivers.qemu import processes
+from cloudctl.drivers.qemu.machines import Machines
 from cloudctl.drivers.specs import Power
-from tests.drivers.qemu.real import ID, driver_in, tiny, volume
+from tests.drivers.qemu.real import ID, driver_in, soon, tiny, volume
+from tests.there import there
 
 
 async def test_a_damaged_record_concerns_no_other_guest(tmp_path: Path, runtime_dir: Path) -> None:
@@ -35,3 +41,25 @@ async def test_a_damaged_record_concerns_no_other_guest(tmp_path: Path, runtime_
     file.write_bytes(whole)
     assert (await driver.observe(ID)).power is Power.RUNNING
     await driver.close()
+
+
+async def test_a_process_without_a_guest_that_does_not_end_keeps_no_guest_from_being_watched(
+    tmp_path: Path, runtime_dir: Path, monkeypatch: Any
+) -> None:
+    first = driver_in(tmp_path, runtime_dir)
+    await first.ensure_defined(tiny(tmp_path))
+    await first.ensure_running(ID)
+    await first.close()
+    second, told = driver_in(tmp_path, runtime_dir), list[str]()
+    stuck, find = second.records.files(ID, "-2").pid, processes.find
+
+    async def does_not_end(*_args: Any) -> None:
+        raise Busy("it does not exit")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(processes, "find", lambda file, *more: 1 if file == stuck else find(file, *more))
+        patched.setattr(Machines, "end_process", does_not_end)
+        await second.watch_guests(told.append)
+    os.kill(there(find(second.records.files(ID).pid)), signal.SIGKILL)
+    assert await soon(lambda: told) == [ID]
+    await second.close()
