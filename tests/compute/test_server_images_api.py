@@ -354,6 +354,15 @@ def test_after_a_rescue_that_failed_a_hard_reboot_leads_back_to_the_own_disk(
     assert demo.status(half_rescued) == "ACTIVE" and not there(hypervisor.guests.get(half_rescued)).rescued
 
 
+def test_stopped_after_a_rescue_that_failed_a_server_starts_from_its_own_disk(
+    demo: Asking, half_rescued: str, hypervisor: FakeHypervisor
+) -> None:
+    for action in ("os-stop", "os-start"):
+        demo.act(half_rescued, {action: None})
+        demo.cloud.settle()
+    assert demo.status(half_rescued) == "ACTIVE" and not there(hypervisor.guests.get(half_rescued)).rescued
+
+
 def test_a_rescue_after_one_that_failed_is_another(demo: Asking, half_rescued: str, hypervisor: FakeHypervisor) -> None:
     demo.act(half_rescued, {"rescue": {"adminPass": "another"}})
     demo.cloud.settle()

@@ -28,7 +28,7 @@ def workflows(options: ComputeOptions) -> tuple[Workflow, ...]:
         return None
 
     return (
-        _workflow(kinds.START, run, "started"),
+        _workflow(kinds.START, start, "started"),
         _workflow(kinds.STOP, stop, "stopped"),
         _workflow(kinds.REBOOT, reboot, "rebooted"),
         _workflow(kinds.PAUSE, pause, "paused"),
@@ -65,11 +65,22 @@ def not_interrupted(conn: Connection, task: Task, error: str, now: datetime) -> 
 
 async def restore(ctx: Context) -> Memo:
     # It may have been deleted while it ran from another image, which the state that it gets knows nothing of.
-    if IRescue.providedBy(ctx.drivers.hypervisor):
-        await ctx.drivers.hypervisor.ensure_unrescued(ctx.resource_id)
+    await leave_rescue(ctx)
     await run(ctx)
     await ctx.commit(servers.try_move, ctx.resource_id, "restored", ctx.now)
     return None
+
+
+async def leave_rescue(ctx: Context) -> None:
+    """The guest starts from its own disk."""
+    if IRescue.providedBy(ctx.drivers.hypervisor):
+        await ctx.drivers.hypervisor.ensure_unrescued(ctx.resource_id)
+
+
+async def start(ctx: Context) -> None:
+    # Stopped, it is no longer in error, whatever a rescue that failed has left it with.
+    await leave_rescue(ctx)
+    await run(ctx)
 
 
 async def run(ctx: Context) -> None:
@@ -78,9 +89,9 @@ async def run(ctx: Context) -> None:
 
 async def reboot(ctx: Context) -> None:
     hard = bool(ctx.args.get("hard"))
-    if hard and IRescue.providedBy(ctx.drivers.hypervisor):
+    if hard:
         # A rescue that failed may have left it with another image, and this leads out of every error.
-        await ctx.drivers.hypervisor.ensure_unrescued(ctx.resource_id)
+        await leave_rescue(ctx)
     # The task's id: a repeat after a crash is the same reboot.
     await ctx.drivers.hypervisor.ensure_rebooted(ctx.resource_id, str(ctx.task.id), hard)
 
