@@ -109,11 +109,12 @@ def test_drivers_are_closed_when_nothing_uses_them_any_more(monkeypatch: pytest.
             closed.append(type(driver).__name__)
 
         monkeypatch.setattr(kind, "close", close)
-    cloud = MemoryCloud({"drivers": {"volume": {"fast": "fake", "large": "fake"}}})
+    volumes, stores = {"fast": "fake", "large": "fake"}, {"default": {"driver": "file"}}
+    cloud = MemoryCloud({"drivers": {"volume": volumes}, "image": {"stores": stores}})
     cloud.advance(1)
     assert closed == []
     cloud.close()
-    assert sorted(closed) == sorted(["FakeVolumeBackend", *(kind.__name__ for kind in kinds)])
+    assert sorted(closed) == sorted(["FakeVolumeBackend", "ObjectFiles", *(kind.__name__ for kind in kinds)])
 
 
 def test_two_clouds_in_one_process_know_nothing_of_each_other() -> None:

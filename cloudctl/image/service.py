@@ -10,6 +10,7 @@ from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surrou
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.drivers import loader
+from cloudctl.drivers.closing import Closing
 from cloudctl.identity.bootstrap import first_project
 from cloudctl.image import lifecycle, web
 from cloudctl.image.bootstrap import bootstrap, define, define_in_older
@@ -73,7 +74,8 @@ def compose(cloud: Surroundings) -> Part:
         prepare=prepare,
         bootstrap=first_rows,
         recover=clean,
-        supports=supports,
+        # The driver is closed when no thread uses it any more.
+        supports=(*([Closing(store.contents)] if isinstance(store, KeptStore) else []), *supports),
         shown=(store, stores),
         image_path=stores.path,
         near=near,
