@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from twisted.internet.defer import ensureDeferred
-from twisted.internet.interfaces import IDelayedCall, IProtocol, IReactorTime, ITCPTransport
+from twisted.internet.interfaces import IDelayedCall, IProtocol, IPushProducer, IReactorTime, ITCPTransport
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -32,6 +32,7 @@ from wsproto.events import (
 )
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
+from zope.interface import implementer
 
 from cloudctl.compute.consoles import NEEDS, NOVNC, Right, Rights
 from cloudctl.compute.options import ComputeOptions
@@ -148,8 +149,9 @@ class ConsoleRounds(Rounds):
         await self.consoles.end_what_may_not_be()
 
 
+@implementer(IPushProducer)
 class WebConsole(Protocol):
-    """A client's side."""
+    """A client's side. It produces what the guest writes, and answers to pings."""
 
     transport: Any
 
@@ -162,6 +164,8 @@ class WebConsole(Protocol):
         self._guest: Any = None  # the transport of the other side
         self._text = ""  # of a message that is not complete
         self._limit: IDelayedCall | None = None
+        self._is_behind = False  # it does not read what it was sent
+        self._ping: Ping | None = None  # the latest one that came meanwhile
         self._is_over = False
 
     def connectionMade(self) -> None:
@@ -204,7 +208,7 @@ class WebConsole(Protocol):
         elif isinstance(event, TextMessage):
             self._read(event)
         elif isinstance(event, Ping):
-            self._send(event.response())
+            self._answer(event)
         elif isinstance(event, CloseConnection):
             self._hang_up(event.response())
 
@@ -239,6 +243,13 @@ class WebConsole(Protocol):
         if self._guest is not None:
             self._guest.write(data)
 
+    def _answer(self, ping: Ping) -> None:
+        # Only the latest ping needs an answer (RFC 6455, 5.5.3), so those to one that does not read do not pile up.
+        if self._is_behind:
+            self._ping = ping
+        else:
+            self._send(ping.response())
+
     # -- from the guest
 
     def accept(self, guest: Any) -> None:
@@ -250,11 +261,28 @@ class WebConsole(Protocol):
         self._guest = guest
         self._send(AcceptConnection(subprotocol=self._subprotocol))
         # Whichever side is slower makes the other one wait.
-        self.transport.registerProducer(guest, True)
+        self.transport.registerProducer(self, True)
         guest.registerProducer(self.transport, True)
         self.transport.resumeProducing()
         # Handle what arrived too early.
         self._look()
+
+    def pauseProducing(self) -> None:
+        self._is_behind = True
+        if self._guest is not None:
+            self._guest.pauseProducing()
+
+    def resumeProducing(self) -> None:
+        self._is_behind = False
+        if (ping := self._ping) is not None:
+            self._ping = None
+            self._answer(ping)
+        if self._guest is not None and not self._is_behind:
+            self._guest.resumeProducing()
+
+    def stopProducing(self) -> None:
+        if self._guest is not None:
+            self._guest.stopProducing()
 
     def show(self, data: bytes) -> None:
         if self._subprotocol == BASE64:

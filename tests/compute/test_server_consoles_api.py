@@ -12,7 +12,16 @@ from attrs import define, field
 from twisted.internet.address import IPv4Address
 from twisted.internet.testing import StringTransport
 from wsproto import ConnectionType, WSConnection
-from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, RejectConnection, Request, TextMessage
+from wsproto.events import (
+    AcceptConnection,
+    BytesMessage,
+    CloseConnection,
+    Ping,
+    Pong,
+    RejectConnection,
+    Request,
+    TextMessage,
+)
 
 from cloudctl.compute.api.consoles import vnc_link
 from cloudctl.compute.console_server import LONGEST, MOST_UNPROVEN, PATIENCE, PERIOD, ConsoleServer
@@ -141,6 +150,18 @@ def test_a_message_is_not_kept_without_end(demo: Asking, server_id: str, browser
     browser.ask(opened(demo, server_id), subprotocols=["base64"])
     (closed,) = browser.send(TextMessage("A" * (LONGEST + 1), message_finished=False))
     assert closed.code == 1009 and browser.is_hung_up_on
+
+
+def test_answers_to_pings_of_one_that_does_not_read_do_not_pile_up(demo: Asking, server_id: str, browsers: Any) -> None:
+    browser = browsers()
+    browser.ask(opened(demo, server_id))
+    assert browser.send(Ping(b"1")) == [Pong(b"1")]
+    browser.transport.producer.pauseProducing()
+    assert browser.send(*(Ping(b"%d" % number) for number in range(2, 100))) == []
+    assert data(browser.send(BytesMessage(b"x"))) == b"", "the guest waits, too"
+    browser.transport.producer.resumeProducing()
+    first, *rest = browser.events()
+    assert first == Pong(b"99") and data(rest) == b"x"
 
 
 def test_a_token_opens_once_in_its_time_and_for_its_server(
