@@ -44,7 +44,7 @@ from cloudctl.tasks.rounds import Rounds
 
 log = Logger()
 
-PATIENCE = 10.0  # seconds until a connection must have become a WebSocket
+PATIENCE = 10.0  # seconds until a connection must have become a WebSocket, and have ended once it was hung up on
 MOST_UNPROVEN = 10  # connections from one address that have not opened a console yet
 PERIOD = 10.0  # seconds between two checks of the open consoles
 LONGEST = 1 << 16  # characters of a text message that is buffered until it is complete
@@ -312,6 +312,9 @@ class WebConsole(Protocol):
             self._send(last_words)
             self._part()
             self.transport.loseConnection()
+            # That waits until all was read.
+            if self._limit is None:
+                self._limit = self.server.clock.callLater(PATIENCE, self._too_late)
 
     def _part(self) -> None:
         """Disconnect the two sides from each other."""

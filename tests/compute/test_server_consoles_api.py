@@ -230,6 +230,8 @@ def test_what_is_taken_away_ends_its_consoles(cloud: MemoryCloud, browsers: Any,
     assert answer.status_code == 403
     cloud.advance(PERIOD)
     assert seen.events()[-1].code == 1008 and seen.is_hung_up_on
+    cloud.advance(PATIENCE)
+    assert seen.transport.disconnected, "who does not read the last words would stay for ever"
 
 
 def test_a_console_that_is_open_outlasts_the_token_that_it_was_asked_for_with() -> None:
