@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import libvirt
 from attrs import define, evolve
-from twisted.internet.defer import Deferred, ensureDeferred, gatherResults
+from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
@@ -22,6 +22,7 @@ from cloudctl.drivers.libvirt.options import Config
 from cloudctl.drivers.libvirt.storage import Storage
 from cloudctl.drivers.qcow2.records import room_for
 from cloudctl.drivers.specs import GuestState, HostInventory
+from cloudctl.drivers.together import all_of
 
 T = TypeVar("T")
 
@@ -114,4 +115,4 @@ async def of_all(hosts: Iterable[Host], ask: Callable[[Host], Coroutine[Any, Any
     for host in hosts:
         asked.append(ensureDeferred(ask(host)))
         await deferLater(clock, 0)
-    return list(await gatherResults(asked, consumeErrors=True))
+    return await all_of(asked)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from attrs import define, evolve, field
-from twisted.internet.defer import ensureDeferred, gatherResults
+from twisted.internet.defer import ensureDeferred
 from twisted.internet.interfaces import IProtocol
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
@@ -65,6 +65,7 @@ from cloudctl.drivers.specs import (
     Power,
     VolumeConnection,
 )
+from cloudctl.drivers.together import all_of
 
 INTERFACES = (
     IHypervisor, IPause, ISuspend, ISnapshot, IRescue, IResizeAttached, IGuestEvents, IDiagnostics, ICrashDump,
@@ -168,10 +169,8 @@ class Qemu:
 
     async def inventory(self) -> tuple[GuestState, ...]:
         found = self.records.readable()
-        states: list[GuestState | None] = await gatherResults(
-            [ensureDeferred(self._state(record)) for record in found if self._has(record.spec.host)],
-            consumeErrors=True,
-        )
+        asked = [ensureDeferred(self._state(record)) for record in found if self._has(record.spec.host)]
+        states = await all_of(asked)
         return tuple(state for state in states if state is not None)
 
     async def observe(self, id: str) -> GuestState:

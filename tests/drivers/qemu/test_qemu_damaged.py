@@ -13,6 +13,8 @@ from attrs import evolve
 from cloudctl.drivers.errors import Busy, DriverError
 from cloudctl.drivers.qemu import processes
 from cloudctl.drivers.qemu.machines import Machines
+from cloudctl.drivers.qemu.moves import Moves
+from cloudctl.drivers.qemu.qmp import Refused
 from cloudctl.drivers.specs import Power
 from tests.drivers.qemu.real import ID, driver_in, soon, tiny, volume
 from tests.there import there
@@ -40,6 +42,23 @@ async def test_a_damaged_record_concerns_no_other_guest(tmp_path: Path, runtime_
         await driver.observe(ID)
     file.write_bytes(whole)
     assert (await driver.observe(ID)).power is Power.RUNNING
+    await driver.close()
+
+
+async def test_what_is_wrong_with_a_guest_is_what_the_inventory_raises(
+    tmp_path: Path, runtime_dir: Path, monkeypatch: Any
+) -> None:
+    async def refused(*_args: Any) -> Any:
+        raise Refused("query-migrate", "GenericError", "not now")
+
+    driver, spec = driver_in(tmp_path, runtime_dir), tiny(tmp_path)
+    for each in (spec, evolve(spec, id=f"{ID[:-1]}b")):
+        await driver.ensure_defined(each)
+    with monkeypatch.context() as patched:
+        patched.setattr(Moves, "now", refused)
+        with pytest.raises(Refused, match="not now"):
+            await driver.inventory()
+    assert len(await driver.inventory()) == 2
     await driver.close()
 
 
