@@ -7,16 +7,18 @@
               new/<name>/                volumes that are being made; nobody looks there
 
 A volume is made in `new/` and renamed as a whole, so that it has its content and its record from the start. A record is
-written beside its place, synced and renamed. One process at a time uses a directory. A file of `unmanaged` becomes a
-volume, and a volume such a file, by getting a second name before the first one goes: nothing is copied.
+written beside its place, synced and renamed. Of the processes that share a directory, one at a time changes a volume. A
+file of `unmanaged` becomes a volume, and a volume such a file, by getting a second name before the first one goes:
+nothing is copied.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from typing import Any, TypeVar
@@ -141,7 +143,7 @@ class Records:
                 (self.root / name).mkdir(parents=True, exist_ok=True, mode=0o700)
             for left in (self.root / "new").iterdir():
                 # A program of the earlier process may still be writing it; then the next start drops it.
-                shutil.rmtree(left, ignore_errors=True)
+                drop_left(left)
         except OSError as error:
             raise Unusable(f"cannot keep volumes in {self.root}: {error}") from error
         if not os.access(self.root / "volumes", os.W_OK | os.X_OK):
@@ -151,13 +153,8 @@ class Records:
     def new(self) -> Iterator[Path]:
         """An empty directory for a volume, removed at the end unless it was published."""
         place = self.root / "new" / uuid4().hex
-        if not self.dry_run:
-            with room_for("a volume"):
-                place.mkdir(mode=0o700)
-        try:
+        with nullcontext() if self.dry_run else held(place):
             yield place
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
 
     async def publish(self, place: Path, volume: Volume) -> None:
         """From now on `place` is the volume. Raises NoCapacity, Unreachable, as all that follow."""
@@ -220,6 +217,57 @@ def room_for(what: str) -> Iterator[None]:
     except OSError as error:
         kind = NoCapacity if error.errno in (ENOSPC, EDQUOT) else Unreachable
         raise kind(f"cannot {what}: {error.strerror}") from error
+
+
+@contextmanager
+def held(place: Path) -> Iterator[None]:
+    """A new directory, removed at the end unless it has another name by then; `drop_left` spares it until then.
+
+    Raises NoCapacity, Unreachable.
+    """
+    with room_for(f"make {place}"):
+        descriptor = _held(place)
+    try:
+        yield
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+        os.close(descriptor)
+
+
+def _held(place: Path) -> int:
+    while True:
+        place.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(place, os.O_RDONLY)
+        _lock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink:
+            return descriptor
+        # Another process that started just now took it for left over.
+        os.close(descriptor)
+
+
+def drop_left(place: Path) -> None:
+    """Remove such a directory of a process that has died. Several processes may share a data directory. Blocks."""
+    try:
+        descriptor = os.open(place, os.O_RDONLY)
+    except FileNotFoundError:
+        return  # its process has just finished it
+    try:
+        _lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(place, ignore_errors=True)
+    except BlockingIOError:
+        pass  # its process lives
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, how: int) -> None:
+    try:
+        fcntl.flock(descriptor, how)
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        # NFS has no such locks of directories.
+        _log.debug("no lock: {error}", error=error)
 
 
 def _read(file: Path, cls: type[T]) -> T | None:

@@ -18,7 +18,7 @@ from twisted.internet.task import deferLater
 from cloudctl.drivers.programs import Programs
 from cloudctl.drivers.qcow2.disks import LocalDisks
 from cloudctl.drivers.qcow2.images import Images
-from cloudctl.drivers.qcow2.records import Records, Volume
+from cloudctl.drivers.qcow2.records import DISK, Records, Volume
 from cloudctl.drivers.specs import SnapshotSpec, SnapshotState, VolumeSpec
 from tests.drivers.qcow2.live import MIB, holds, inside, is_zero, raw_image, write
 
@@ -221,3 +221,18 @@ async def test_a_copy_ends_with_the_call_that_wanted_it(
     with pytest.raises(CancelledError):
         await copying
     assert seen == ["begun", "ended"]
+
+
+async def test_a_process_that_starts_drops_what_a_dead_one_left_and_not_what_another_one_makes(
+    open_driver: Any, tmp_path: Path
+) -> None:
+    first = await open_driver()
+    half = tmp_path / "state" / "new" / "half"
+    half.mkdir()
+    with first.records.new() as place:
+        await first.images.create(place / DISK, 1)
+        second = await open_driver()
+        assert not half.exists()
+        await first.records.publish(place, Volume("a", 1))
+    assert (await second.observe("a")).size_gib == 1
+    assert list((tmp_path / "state" / "new").iterdir()) == []
