@@ -17,7 +17,7 @@ from twisted.internet.threads import deferToThreadPool
 
 from cloudctl.drivers.errors import Unusable
 from cloudctl.drivers.qcow2.images import Images
-from cloudctl.drivers.qcow2.records import put_in_place, room_for
+from cloudctl.drivers.qcow2.records import drop_left, held, put_in_place, room_for
 from cloudctl.drivers.rbd.ceph import Ceph, Present
 from cloudctl.drivers.rbd.difference import is_mostly_holes, pack, unpack
 from cloudctl.drivers.specs import ImageSource
@@ -39,7 +39,10 @@ class Contents:
         try:
             self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             for left in self.directory.glob("*.part"):
-                left.unlink(missing_ok=True)
+                if left.is_dir():
+                    drop_left(left)
+                else:
+                    left.unlink(missing_ok=True)  # of an earlier release
         except OSError as error:
             raise Unusable(f"cannot keep files in {self.directory}: {error.strerror}") from error
 
@@ -110,8 +113,9 @@ class Contents:
 
     @asynccontextmanager
     async def _scratch(self) -> AsyncIterator[Path]:
-        async with self._beside(self.directory / "scratch") as path:
-            yield path
+        place = self.directory / f"scratch-{uuid4().hex}.part"
+        with held(place):
+            yield place / "content"
 
     @asynccontextmanager
     async def _beside(self, target: Path) -> AsyncIterator[Path]:
