@@ -6,7 +6,6 @@ Everything here blocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 from uuid import uuid4
@@ -14,7 +13,7 @@ from xml.etree.ElementTree import fromstring
 
 from attrs import frozen
 
-from cloudctl.drivers.libvirt.storage import WHOLE, RoomFor, Storage
+from cloudctl.drivers.libvirt.storage import WHOLE, RoomFor, Storage, streamed
 
 CHUNK = 1 << 18
 # Disks that QEMU copies while the guest runs; blank ones must exist at the destination.
@@ -98,18 +97,11 @@ def carry(source: Storage, to: Storage, id: str, having: list[Part]) -> None:
 
 
 def _carry(source: Storage, to: Storage, name: str) -> None:
-    target, sending = to.create(name, "raw", 0), to.connection.newStream(0)
-    target.upload(sending, 0, 0, 0)
-    for chunk in _read(source, name):
-        while chunk:
-            chunk = chunk[sending.send(chunk) :]
-    sending.finish()
-
-
-def _read(storage: Storage, name: str) -> Iterator[bytes]:
-    found: Any = storage.find(name)
-    receiving = storage.connection.newStream(0)
-    found.download(receiving, 0, 0, 0)
-    while chunk := receiving.recv(CHUNK):
-        yield chunk
-    receiving.finish()
+    found: Any = source.find(name)
+    target = to.create(name, "raw", 0)
+    with streamed(source.connection) as receiving, streamed(to.connection) as sending:
+        found.download(receiving, 0, 0, 0)
+        target.upload(sending, 0, 0, 0)
+        while chunk := receiving.recv(CHUNK):
+            while chunk:
+                chunk = chunk[sending.send(chunk) :]

@@ -7,6 +7,8 @@ host, and is called once at a time per guest or image.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from io import BytesIO
 from os import SEEK_CUR
 from pathlib import Path
@@ -226,10 +228,10 @@ class Storage:
         length = min(size, most)
         if not length:
             return b""
-        stream, got = self.connection.newStream(0), BytesIO()
-        found.download(stream, size - length, length, 0)
-        stream.recvAll(lambda _stream, data, _opaque: got.write(data), None)
-        stream.finish()
+        got = BytesIO()
+        with streamed(self.connection) as stream:
+            found.download(stream, size - length, length, 0)
+            stream.recvAll(lambda _stream, data, _opaque: got.write(data), None)
         return got.getvalue()
 
     def create_beside(self, name: str, new: str) -> None:
@@ -249,8 +251,7 @@ class Storage:
     def fetch(self, name: str, target: Path) -> None:
         """`target`, a new file on this machine, has the bytes of a file that QEMU may have made."""
         self.refreshed()
-        stream = self.connection.newStream(0)
-        with target.open("wb") as file:
+        with target.open("wb") as file, streamed(self.connection) as stream:
             self.find(name).download(stream, 0, 0, libvirt.VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM)
             # Holes take no time, and no room here.
             stream.sparseRecvAll(
@@ -258,7 +259,6 @@ class Storage:
                 lambda _stream, length, _opaque: file.seek(length, SEEK_CUR),
                 None,
             )
-            stream.finish()
             file.truncate()
 
     def create(self, name: str, format: str, size: int, over: tuple[str, str] | None = None) -> Any:
@@ -278,10 +278,22 @@ class Storage:
         return tree
 
     def _upload(self, volume: Any, source: IO[bytes]) -> None:
-        stream = self.connection.newStream(0)
-        volume.upload(stream, 0, 0, 0)
-        stream.sendAll(lambda _stream, count, file: file.read(count), source)
+        with streamed(self.connection) as stream:
+            volume.upload(stream, 0, 0, 0)
+            stream.sendAll(lambda _stream, count, file: file.read(count), source)
+
+
+@contextmanager
+def streamed(connection: Any) -> Iterator[Any]:
+    """A stream, whose other end is closed at the end, too: that would last as long as the connection otherwise."""
+    stream = connection.newStream(0)
+    try:
+        yield stream
         stream.finish()
+    except BaseException:
+        with suppress(libvirt.libvirtError):
+            stream.abort()
+        raise
 
 
 class RoomFor:
