@@ -254,7 +254,8 @@ class FileVolumes:
     # -- adoption
 
     async def unmanaged(self) -> tuple[Unmanaged, ...]:
-        return tuple(adoption.unmanaged(file) for file in self.records.unmanaged())
+        found = map(adoption.unmanaged, self.records.unmanaged())
+        return tuple(each for each in found if each is not None)
 
     async def ensure_adopted(self, id: str, name: str) -> None:
         async with self.locks.hold("life", id), self.locks.hold("unmanaged", name):
@@ -271,9 +272,8 @@ class FileVolumes:
                     await self._settle(volume)
 
     async def _adopt(self, id: str, name: str, file: Path | None) -> None:
-        if file is None or not file.is_file():
+        if file is None or not file.is_file() or (found := adoption.unmanaged(file)) is None:
             raise UnknownVolume(name)
-        found = adoption.unmanaged(file)
         if found.objection:
             raise Unfit(f"{name} cannot be a volume: {found.objection}")
         try:

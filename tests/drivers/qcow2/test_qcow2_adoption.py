@@ -10,6 +10,7 @@ import pytest
 
 from cloudctl.drivers.errors import InUse, Unfit, UnknownVolume
 from cloudctl.drivers.qcow2.images import Images
+from cloudctl.drivers.qcow2.records import Records
 from cloudctl.drivers.specs import Unmanaged, VolumeState
 from tests.drivers.qcow2.live import GIB, MIB, holds, info, run
 from tests.drivers.qcow2.test_qcow2_volumes import opened_by_a_guest
@@ -94,3 +95,13 @@ async def test_a_volume_that_is_deleted_meanwhile_is_no_trouble_for_whoever_list
 
     monkeypatch.setattr(Images, "names", names)
     assert [each.name for each in await driver.unmanaged_snapshots()] == ["of v1", "of v3"]
+
+
+async def test_a_file_that_goes_while_they_are_looked_at_is_left_out(
+    open_driver: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = await open_driver()
+    going, staying = put(driver, "going"), put(driver, "staying")
+    monkeypatch.setattr(Records, "unmanaged", lambda _: [going, staying])
+    going.unlink()  # it has just become a volume
+    assert [each.name for each in await driver.unmanaged()] == ["staying"]
