@@ -10,6 +10,7 @@ from cloudctl.drivers.programs import Programs
 from cloudctl.drivers.qcow2.driver import directory
 from cloudctl.drivers.qcow2.images import Images
 from cloudctl.drivers.qcow2.records import Records
+from cloudctl.drivers.qcow2.room import Room
 from cloudctl.drivers.qcow2.volumes import FileVolumes
 from cloudctl.drivers.specs import DriverResources
 
@@ -26,4 +27,4 @@ def create(config: Config, resources: DriverResources) -> FileVolumes:
     disks = ServedDisks(
         records, images, daemon, fenced, resources.clock, config.retry_seconds, bool(config.listen), config.dry_run
     )
-    return FileVolumes(records, images, disks, config.overcommit)
+    return FileVolumes(records, images, disks, Room(records, config.overcommit))

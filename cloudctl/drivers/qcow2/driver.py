@@ -9,6 +9,7 @@ from cloudctl.drivers.qcow2.disks import LocalDisks
 from cloudctl.drivers.qcow2.images import Images
 from cloudctl.drivers.qcow2.options import Config
 from cloudctl.drivers.qcow2.records import Records
+from cloudctl.drivers.qcow2.room import Room
 from cloudctl.drivers.qcow2.volumes import FileVolumes
 from cloudctl.drivers.specs import DriverResources
 from cloudctl.errors import ConfigError
@@ -20,7 +21,7 @@ def create(config: Config, resources: DriverResources) -> FileVolumes:
     programs = Programs(resources.reactor, resources.clock, config.dry_run)
     records = Records(directory(config.directory, resources), resources.reactor, config.dry_run)
     images = Images(programs, config.copy_timeout)
-    return FileVolumes(records, images, LocalDisks(records, images), config.overcommit)
+    return FileVolumes(records, images, LocalDisks(records, images), Room(records, config.overcommit))
 
 
 def directory(wished: str, resources: DriverResources) -> Path:

@@ -24,7 +24,6 @@ from cloudctl.drivers.errors import (
     Busy,
     DriverError,
     InUse,
-    NoCapacity,
     Unfit,
     UnknownSnapshot,
     UnknownVolume,
@@ -36,6 +35,7 @@ from cloudctl.drivers.qcow2 import adoption
 from cloudctl.drivers.qcow2.disks import Disks
 from cloudctl.drivers.qcow2.images import Images, Locked, header
 from cloudctl.drivers.qcow2.records import DISK, GIB, Records, Snapshot, Volume, written
+from cloudctl.drivers.qcow2.room import Room
 from cloudctl.drivers.specs import (
     Capacity,
     ConnectionInfo,
@@ -71,7 +71,7 @@ class FileVolumes:
     records: Records
     images: Images
     disks: Disks
-    overcommit: float
+    room: Room
     locks: Locks = field(factory=Locks)
     _reading: set[str] = field(factory=set)  # moments that copies of this process read
 
@@ -112,8 +112,7 @@ class FileVolumes:
                 if source is not None and source.size_bytes > spec.size_gib * GIB:
                     least = -(-source.size_bytes // GIB)
                     raise Unfit(f"volume {spec.id} of {spec.size_gib} GiB is smaller than its source of {least} GiB")
-                self._demand_room(spec.size_gib)
-                with self.records.new() as place:
+                with self.room.promised(spec.id, spec.size_gib), self.records.new() as place:
                     await self._fill(place / DISK, source, spec.size_gib)
                     await self.records.publish(place, Volume(spec.id, spec.size_gib))
 
@@ -123,14 +122,14 @@ class FileVolumes:
                 raise Unfit(f"volume {id} of {volume.size_gib} GiB cannot shrink to {size_gib} GiB")
             if size_gib == volume.size_gib:
                 return
-            self._demand_room(size_gib - volume.size_gib)
-            try:
-                await self.disks.resize(volume, size_gib)
-            except Locked:
-                # The guest's QEMU has it open: the hypervisor grows it there, or `_settle` does later.
-                if not volume.hosts:
-                    raise
-            await self.records.put(evolve(volume, size_gib=size_gib))
+            with self.room.promised(id, size_gib):
+                try:
+                    await self.disks.resize(volume, size_gib)
+                except Locked:
+                    # The guest's QEMU has it open: the hypervisor grows it there, or `_settle` does later.
+                    if not volume.hosts:
+                        raise
+                await self.records.put(evolve(volume, size_gib=size_gib))
 
     async def ensure_absent(self, id: str) -> None:
         async with self.locks.hold("life", id), self.locks.hold("volume", id):
@@ -481,13 +480,6 @@ class FileVolumes:
             raise InUse(f"volume {volume.id} has snapshots")
         if self._reading.intersection(volume.moments):
             raise Busy(f"volume {volume.id} is being copied")
-
-    def _demand_room(self, size_gib: int) -> None:
-        total, _free = self.records.room()
-        promised = sum(volume.size_gib for volume in self.records.volumes())
-        if promised + size_gib > total * self.overcommit:
-            left = max(0, int(total * self.overcommit) - promised)
-            raise NoCapacity(f"{size_gib} GiB requested, {left} GiB left to allocate")
 
 
 def demand_free(volume: Volume) -> None:

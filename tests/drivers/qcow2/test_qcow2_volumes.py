@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from twisted.internet.defer import gatherResults
+from twisted.internet.defer import DeferredList, gatherResults
 
 from cloudctl.drivers.boundary import call
 from cloudctl.drivers.errors import (
@@ -164,6 +164,16 @@ async def test_more_than_may_be_promised_is_refused(open_driver: Callable[..., A
     with pytest.raises(NoCapacity):
         await driver.ensure_extended("v1", total + 1)
     await driver.ensure_extended("v1", total)
+
+
+async def test_what_is_being_made_is_promised_to_nobody_else(open_driver: Callable[..., Any]) -> None:
+    driver = await open_driver(overcommit=1.0)
+    size = (await driver.capacity()).total_gib
+    made = [call(driver.ensure_created, VolumeSpec(id, size)) for id in ("v1", "v2")]
+    (first, _), (second, refusal) = await DeferredList(made, consumeErrors=True)
+    assert (first, second) == (True, False) and refusal.check(NoCapacity)
+    await driver.ensure_absent("v1")
+    await driver.ensure_created(VolumeSpec("v2", size))
 
 
 # -- snapshots, copies
