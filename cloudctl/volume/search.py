@@ -106,6 +106,18 @@ def _time(name: str, text: str) -> datetime:
         raise Invalid(f"Invalid value {text[:64]!r} for {name!r}: a time is expected.") from None
 
 
+def whole(column: Column[int]) -> Filter:
+    """A number. No record has one that the database cannot hold."""
+
+    def test(values: Sequence[str]) -> Condition:
+        text = values[-1]
+        if not (text.isascii() and text.isdigit()):
+            raise Invalid(f"Invalid value {text[:64]!r} for the filter {column.name!r}: a number is expected.")
+        return column == int(text) if len(text) <= 10 and int(text) < 2**31 else false()
+
+    return test
+
+
 def lenient_flag(column: Column[bool]) -> Filter:
     """Any word that is not a truth value is false."""
     return lambda values: column.is_(truth(values[-1]) is True)

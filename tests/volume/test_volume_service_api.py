@@ -204,6 +204,18 @@ def test_zones_extensions_and_filters_are_listed(demo: Any) -> None:
     assert "metadata" in filters["filters"] and "consumes_quota" not in filters["filters"]
 
 
+def test_filters_of_pools_and_types_are_told_too(demo: Any) -> None:
+    def told(resource: str, version: str) -> list[str]:
+        (found,) = demo.get(f"{V3}/resource_filters?resource={resource}", headers=at(version)).json()[
+            "resource_filters"
+        ]
+        names: list[str] = found["filters"]
+        return names
+
+    assert (told("pool", "3.34"), told("pool", "3.35")) == (["name"], ["name", "volume_type"])
+    assert (told("volume_type", "3.51"), told("volume_type", "3.52")) == ([], ["extra_specs"])
+
+
 # -- what fails later
 
 

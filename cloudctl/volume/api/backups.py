@@ -11,10 +11,10 @@ from cloudctl.drivers.interfaces import IVolumeBackend, IVolumeData, IVolumeSnap
 from cloudctl.errors import Invalid, Unavailable
 from cloudctl.rest.body import MISSING, Body, Length, LooseBool, Missing, Text, Uuid, gated, given
 from cloudctl.rest.call import Call
-from cloudctl.rest.listing import Page, equals, number
+from cloudctl.rest.listing import Page, equals
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import since
-from cloudctl.volume import backups, restoring, states
+from cloudctl.volume import backups, restoring, search, states
 from cloudctl.volume.api import gates, lists, views
 from cloudctl.volume.api.fields import Label, Metadata, Word, resettable
 from cloudctl.volume.api.lists import By, always
@@ -36,7 +36,7 @@ FILTERS = {
     "snapshot_id": By(always(equals(Backup.snapshot_id)), admin=True),
     "container": By(always(equals(Backup.container)), admin=True),
     "availability_zone": By(always(equals(Backup.availability_zone)), admin=True),
-    "size": By(always(number(Backup.size)), admin=True),
+    "size": By(always(search.whole(Backup.size)), admin=True),
 }
 
 

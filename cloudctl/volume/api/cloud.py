@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from attrs import frozen
@@ -9,7 +10,9 @@ from attrs import frozen
 from cloudctl.errors import NotFound
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
-from cloudctl.volume.api import attachments, backups, messages, snapshots, transfers, volumes
+from cloudctl.rest.versions import Span
+from cloudctl.volume.api import attachments, backups, gates, lists, messages, pools, snapshots, transfers, volumes
+from cloudctl.volume.api.lists import By
 from cloudctl.volume.options import VolumeOptions
 
 
@@ -82,13 +85,19 @@ def _extension(alias: str) -> dict[str, Any]:
     return {"name": name, "alias": alias, "description": description, "updated": updated, "links": []}
 
 
-FILTERS = {
-    "volume": volumes.FILTERS,
-    "snapshot": snapshots.FILTERS,
-    "backup": backups.FILTERS,
-    "attachment": attachments.FILTERS,
-    "transfer": transfers.TRANSFERS.collection.filters or {},
-    "message": messages.MESSAGES.collection.filters or {},
+def _of_members(known: Mapping[str, By]) -> dict[str, Span]:
+    return lists.names({name: by for name, by in known.items() if not by.admin})
+
+
+FILTERS: Mapping[str, Mapping[str, Span]] = {
+    "volume": _of_members(volumes.FILTERS),
+    "snapshot": _of_members(snapshots.FILTERS),
+    "backup": _of_members(backups.FILTERS),
+    "attachment": _of_members(attachments.FILTERS),
+    "transfer": _of_members(transfers.TRANSFERS.collection.filters or {}),
+    "message": _of_members(messages.MESSAGES.collection.filters or {}),
+    "pool": pools.FILTERS,
+    "volume_type": {"extra_specs": gates.SPECS_FILTER},
 }
 
 
@@ -105,6 +114,6 @@ class ResourceFilters:
         found = []
         for resource, known in FILTERS.items():
             if asked in (None, resource):
-                names = [name for name, by in known.items() if not by.admin and call.version in by.span]
+                names = [name for name, span in known.items() if call.version in span]
                 found.append({"resource": resource, "filters": names})
         return {"resource_filters": found}

@@ -19,6 +19,7 @@ from cloudctl.volume.options import backend_of
 from cloudctl.volume.placing import Pool
 from cloudctl.volume.tables import VolumeType
 
+FILTERS = {"name": since(3, 28), "volume_type": since(3, 35)}
 # Capability → its description in /capabilities.
 PROPERTIES = {
     "thin_provisioning": {"title": "Thin Provisioning", "description": "Sets thin provisioning.", "type": "boolean"},
@@ -36,7 +37,7 @@ class Pools:
     @routes.get(
         "/scheduler-stats/get_pools",
         policy="volume:pools:list",
-        query={"detail": ALWAYS, "name": since(3, 28), "volume_type": since(3, 35)},
+        query={"detail": ALWAYS, **FILTERS},
     )
     async def list(self, call: Call) -> Any:
         """List the pools, and with `detail` how much fits into each."""

@@ -12,7 +12,7 @@ from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.rest.body import MISSING, Body, LooseBool, Missing, Text, Uuid, extra, given, wire
 from cloudctl.rest.call import Call, Reply
-from cloudctl.rest.listing import Condition, Page, equals, flag, number
+from cloudctl.rest.listing import Condition, Page, equals, flag
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import since
 from cloudctl.rest.views import Fields
@@ -41,7 +41,7 @@ FILTERS = {
     "migration_status": By(always(search.migration_status)),
     "availability_zone": lists.text(Volume.availability_zone),
     "group_id": By(always(search.nullable(Volume.group_id)), span=since(3, 10)),
-    "size": By(always(number(Volume.size))),
+    "size": By(always(search.whole(Volume.size))),
     "created_at": lists.moment(Volume.created_at),
     "updated_at": lists.moment(Volume.updated_at),
     "glance_metadata": By(always(search.holds(Volume.image_metadata)), span=since(3, 4)),
