@@ -27,7 +27,7 @@ from cloudctl.identity.auth_request import (
     Wish,
 )
 from cloudctl.identity.multi_factor import NotEnough
-from cloudctl.identity.options import IdentityOptions
+from cloudctl.identity.options import IdentityOptions, PasswordOptions
 from cloudctl.identity.payload import SYSTEM, UNSCOPED, Delegation, Scope, ScopeKind, Token
 from cloudctl.identity.subject import Subject, invalid
 from cloudctl.identity.tables import ApplicationCredential, OAuthAccessToken, Project, Trust, User
@@ -100,9 +100,9 @@ def issue(
     elif draft.delegation is Delegation.OAUTH:
         _scope_of_delegation(conn, draft, wish, records.find(conn, OAuthAccessToken, draft.delegation_id))
     elif draft.delegation is Delegation.TRUST:
-        _scope_of_trust(conn, draft, draft.delegation_id, now)
+        _scope_of_trust(conn, draft, draft.delegation_id, options, now)
     elif isinstance(wish, TrustName):
-        _take_trust(conn, draft, wish, now)
+        _take_trust(conn, draft, wish, options, now)
     elif draft.scope == UNSCOPED:
         draft.scope = _scope(conn, user, wish, options)
     token = Token(
@@ -220,7 +220,7 @@ def _scope_of_delegation(
     draft.ends_by(origin.expires_at)
 
 
-def _take_trust(conn: Connection, draft: Draft, wish: TrustName, now: datetime) -> None:
+def _take_trust(conn: Connection, draft: Draft, wish: TrustName, options: IdentityOptions, now: datetime) -> None:
     row = records.find(conn, Trust, wish.id)
     if row is None or trusts.has_expired(row, now):
         raise records.not_found("trust", wish.id)
@@ -228,17 +228,29 @@ def _take_trust(conn: Connection, draft: Draft, wish: TrustName, now: datetime) 
         raise Forbidden("You are not the trustee of this trust.")
     if not trusts.use(conn, wish.id):
         raise Forbidden("The trust has been used up.")
-    _scope_of_trust(conn, draft, wish.id, now)
+    _scope_of_trust(conn, draft, wish.id, options, now)
 
 
-def _scope_of_trust(conn: Connection, draft: Draft, trust_id: str, now: datetime) -> None:
+def _scope_of_trust(conn: Connection, draft: Draft, trust_id: str, options: IdentityOptions, now: datetime) -> None:
     row = records.find(conn, Trust, trust_id)
     if row is None or trusts.has_expired(row, now):
         raise invalid()
+    if options.passwords.disable_days_inactive:
+        _check_parties(conn, row, options.passwords, now)
     draft.delegation, draft.delegation_id = Delegation.TRUST, trust_id
     draft.user_id = row.trustor_user_id if row.impersonation else row.trustee_user_id
     draft.scope = Scope(ScopeKind.PROJECT, row.project_id or "")
     draft.ends_by(row.expires_at)
+
+
+def _check_parties(conn: Connection, row: Trust | None, rules: PasswordOptions, now: datetime) -> None:
+    """Raises Unauthorized if one of them, or of those who have passed the trust on, has been away for too long."""
+    while row is not None:
+        for user_id in (row.trustor_user_id, row.trustee_user_id):
+            user = records.find(conn, User, user_id)
+            if user is None or lockout.is_inactive(user, rules, now):
+                raise invalid()
+        row = records.find(conn, Trust, row.redelegated_trust_id or "")
 
 
 def _scope(conn: Connection, user: User, wish: Wish, options: IdentityOptions) -> Scope:

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from twisted.internet.task import Clock
 
-from cloudctl.identity.options import IdentityOptions
+from cloudctl.identity.options import IdentityOptions, PasswordOptions
 from cloudctl.testing.cloud import empty_database
 
 from .conftest import CHEAP, START, make_keystone
+
+DAY = 86_400
 
 
 def create(cloud: Any, token: str = "", **fields: Any) -> Any:
@@ -231,3 +233,28 @@ def test_trusts_that_ended_do_not_count_towards_the_limit() -> None:
     assert use(cloud, expiring).status == 404
     made(cloud)
     assert create(cloud).status == 403
+
+
+def test_nobody_acts_for_a_trustor_who_has_stayed_away_too_long() -> None:
+    """Such a user is shown as disabled, and logs in by no other way either."""
+    clock = Clock()
+    clock.advance(START)
+    rules = PasswordOptions(disable_days_inactive=30)
+    options = IdentityOptions(argon2=CHEAP, trust_redelegations=2, passwords=rules)
+    keystone = make_keystone(empty_database(clock), clock, options)
+    jane, bob = keystone.make_user("jane"), keystone.make_user("bob")
+    first = made(keystone, trustee_user_id=jane, allow_redelegation=True)
+    token = use(keystone, first, "jane").headers["X-Subject-Token"]
+    second = create(keystone, token, trustee_user_id=bob, impersonation=False).json()["trust"]
+
+    def acting() -> list[int]:
+        return [use(keystone, first, "jane").status, use(keystone, second, "bob").status]
+
+    clock.advance(29 * DAY)
+    keystone.admin()
+    assert acting() == [201, 201]
+    clock.advance(2 * DAY)
+    assert acting() == [401, 401]
+    path = f"/users/{keystone.made.demo_user_id}"
+    assert keystone.ask("PATCH", path, {"user": {"enabled": True}}, keystone.admin()).status == 200
+    assert acting() == [201, 201]
