@@ -141,7 +141,7 @@ def _v4_parts(request: SignedRequest) -> tuple[str, str]:
 def _header(request: SignedRequest, name: str) -> str:
     if name == "host":
         return request.headers.get("host", request.host)
-    return " ".join(request.headers.get(name, "").split())
+    return signature_v4.value(request.headers.get(name, ""))
 
 
 def signing_key(secret: str, scope: str) -> bytes:

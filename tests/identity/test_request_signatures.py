@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 import pytest
+from attrs import evolve
 
+from cloudctl import signature_v4
 from cloudctl.identity.signatures import BadSignature, SignedRequest, check, check_s3
 
 # AWS General Reference, «Signature Version 4 test suite», get-vanilla-query-order-key-case.
@@ -37,6 +39,20 @@ def test_the_example_of_version_4_is_right() -> None:
 def test_one_digit_more_or_less_is_wrong() -> None:
     with pytest.raises(BadSignature):
         check(request("b97d918cfa904a5beff61c982a1b6f458b799221646efd99d3219ec94cdf2501"), SECRET, NOW)
+
+
+@pytest.mark.parametrize(
+    ("sent", "signed"), [("a \t b", "a b"), (" a\u00a0\u2003b ", "a\u00a0\u2003b"), ("\u00a0a", "\u00a0a")]
+)
+def test_only_ascii_spaces_of_a_header_are_collapsed(sent: str, signed: str) -> None:
+    example = request("")
+    names, scope = "host;x-amz-date;x-amz-meta-note", "20150830/us-east-1/service/aws4_request"
+    headers = {**example.headers, "x-amz-meta-note": sent}
+    headers["authorization"] = example.headers["authorization"].replace("host;x-amz-date", names)
+    covered = [(name, headers[name]) for name in names.split(";")[:2]] + [("x-amz-meta-note", signed)]
+    canonical = signature_v4.canonical("GET", b"/", b"Param1=value1&Param2=value2", covered, example.body_hash)
+    signature = signature_v4.signature(SECRET, "20150830T123600Z", scope, canonical)
+    check(evolve(example, headers=headers, signature=signature), SECRET, NOW)
 
 
 def test_the_example_of_the_first_s3_signature_is_right() -> None:
