@@ -249,7 +249,7 @@ class Pipeline:
             return await self._pure(request, call, chosen, variables)
         reply = await self._reply(request, call, chosen, variables, value)
         tell(request, call.also)
-        if isinstance(reply.body, Stream):
+        if isinstance(reply.body, Stream) and reply.body.watched:
             reply = evolve(reply, body=evolve(reply.body, may_go_on=partial(self._lets_in, request, call)))
         return await self._send(request, reply, reply.status or operation.status_at(call.version))
 

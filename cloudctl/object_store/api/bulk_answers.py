@@ -26,23 +26,29 @@ def media(call: Call) -> str:
 def told(call: Call, said: Mapping[str, Any], status: int = 200) -> Reply:
     """The answer: values by name, and `Errors`, pairs of a path and what is wrong with it."""
     form = media(call)
+    return Reply(beginning(form) + rest(form, said), status, (("Content-Type", f"{form}; charset=utf-8"),))
+
+
+def beginning(form: str) -> bytes:
+    """What comes before any spaces."""
+    return b"" if form in (JSON, PLAIN) else b'<?xml version="1.0" encoding="UTF-8"?>\n'
+
+
+def rest(form: str, said: Mapping[str, Any]) -> bytes:
     if form == JSON:
-        body = orjson.dumps(said)
-    elif form == PLAIN:
+        return orjson.dumps(said)
+    if form == PLAIN:
         lines = [f"{name}: {value}" for name, value in said.items() if name != "Errors"]
-        body = "\n".join([*lines, "Errors:", *(f"{path}, {why}" for path, why in said["Errors"])]).encode()
-    else:
-        parts = "".join(
-            f"<{(tag := name.lower().replace(' ', '_'))}>{escape(str(value))}</{tag}>"
-            for name, value in said.items()
-            if name != "Errors"
-        )
-        wrong = "".join(
-            f"<object><name>{escape(path)}</name><status>{escape(why)}</status></object>"
-            for path, why in said["Errors"]
-        )
-        body = f'<?xml version="1.0" encoding="UTF-8"?>\n<delete>{parts}<errors>{wrong}</errors></delete>'.encode()
-    return Reply(body, status, (("Content-Type", f"{form}; charset=utf-8"),))
+        return "\n".join([*lines, "Errors:", *(f"{path}, {why}" for path, why in said["Errors"])]).encode()
+    parts = "".join(
+        f"<{(tag := name.lower().replace(' ', '_'))}>{escape(str(value))}</{tag}>"
+        for name, value in said.items()
+        if name != "Errors"
+    )
+    wrong = "".join(
+        f"<object><name>{escape(path)}</name><status>{escape(why)}</status></object>" for path, why in said["Errors"]
+    )
+    return f"<delete>{parts}<errors>{wrong}</errors></delete>".encode()
 
 
 def errors(call: Call, wrong: Sequence[tuple[str, str]]) -> Reply:

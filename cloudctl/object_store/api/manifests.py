@@ -8,6 +8,8 @@ from functools import partial
 
 import orjson
 from attrs import evolve, frozen
+from twisted.internet.defer import CancelledError
+from twisted.python.failure import Failure
 
 from cloudctl.db import Connection
 from cloudctl.errors import CloudError, Invalid, NotFound, RangeNotSatisfiable, TooLarge, Unprocessable
@@ -23,6 +25,14 @@ from cloudctl.object_store.names import Place
 from cloudctl.object_store.objects import NewObject
 from cloudctl.object_store.tables import Object
 from cloudctl.rest.call import Call, Reply
+from cloudctl.rest.faults import UNFORESEEN
+from cloudctl.rest.stream import Stream, beating
+from cloudctl.rest.unforeseen import refusal
+
+# Seconds between spaces. Those between here and the client wait for longer than this.
+BEAT = 10
+# Proxies are not to collect them.
+UNBUFFERED = (("X-Accel-Buffering", "no"),)
 
 
 @frozen
@@ -40,22 +50,37 @@ class Manifests:
             if each.path and place.inside(each.path) == place:
                 raise Invalid(f"Index {index}: manifest must not include itself as a segment")
         if headers.is_true(call.query.get("heartbeat")):
-            return await self._create_later(call, place, new, segments)
+            return self._create_later(call, place, new, segments)
         wrong, told = await self._create(call, place, new, segments)
         return bulk_answers.errors(call, wrong) if wrong else Reply(None, 201, (*told, HTML_TYPE))
 
-    async def _create_later(self, call: Call, place: Place, new: NewObject, segments: Sequence[Segment]) -> Reply:
-        """For clients that expect the status in the body, after one that says nothing."""
+    def _create_later(self, call: Call, place: Place, new: NewObject, segments: Sequence[Segment]) -> Reply:
+        """For clients that expect the status in the body, after one that says nothing and comes at once."""
+        form = bulk_answers.media(call)
+
+        async def end() -> bytes:
+            return b"\r\n\r\n" + bulk_answers.rest(form, await self._outcome(call, place, new, segments))
+
+        first = bulk_answers.beginning(form) + b" "
+        clock = self.intake.db.clock
+        kind = f"{form}; charset=utf-8"
+        return Reply(Stream(kind, lambda: beating(end, first, clock, BEAT), watched=False), 202, UNBUFFERED)
+
+    async def _outcome(
+        self, call: Call, place: Place, new: NewObject, segments: Sequence[Segment]
+    ) -> dict[str, object]:
         said, why = {"Last Modified": "", "Etag": ""}, ""
         wrong: Sequence[tuple[str, str]] = ()
         try:
             wrong, told = await self._create(call, place, new, segments)
             status = "400 Bad Request" if wrong else "201 Created"
             said |= {name.replace("-", " ").title(): value for name, value in told if name != VERSION_ID}
-        except CloudError as error:
-            status, why = bulk_answers.status_of(error), error.message
-        said = {"Response Status": status, "Response Body": why, **said}
-        return bulk_answers.told(call, {**said, "Errors": bulk_answers.escaped(wrong)}, 202)
+        except CancelledError:
+            raise
+        except Exception as error:  # whatever it is: the status has been sent
+            known = error if isinstance(error, CloudError) else _unforeseen(call)
+            status, why = bulk_answers.status_of(known), known.message
+        return {"Response Status": status, "Response Body": why, **said, "Errors": bulk_answers.escaped(wrong)}
 
     async def _create(
         self, call: Call, place: Place, new: NewObject, segments: Sequence[Segment]
@@ -136,6 +161,11 @@ class Manifests:
         with outcome.of(f"/{place.container}/{place.name}"):
             await self.reader.door.enter(call, place, acl_header=acl.WRITE, method="DELETE")
             outcome.count(await self.intake.change(partial(objects.remove, marks=False), place, call.now))
+
+
+def _unforeseen(call: Call) -> CloudError:
+    id = call.caller.request_id
+    return refusal(Failure(), f"{id} a large object", UNFORESEEN.format(request_id=id))
 
 
 def _get(conn: Connection, place: Place, call: Call) -> Object:
