@@ -145,10 +145,15 @@ class Segment:
     data: bytes = b""
 
 
+def check_length(size: int) -> None:
+    """Of a manifest. Raises TooLarge."""
+    if size > MOST_BYTES:
+        raise TooLarge(f"Manifest File > {MOST_BYTES} bytes")
+
+
 def parse(raw: bytes) -> list[Segment]:
     """Raises Invalid, TooLarge."""
-    if len(raw) > MOST_BYTES:
-        raise TooLarge(f"Manifest File > {MOST_BYTES} bytes")
+    check_length(len(raw))
     try:
         given = orjson.loads(raw)
     except orjson.JSONDecodeError:

@@ -10,7 +10,7 @@ from cloudctl.db import Connection, Database
 from cloudctl.errors import Forbidden, Invalid, MethodNotAllowed, TooLarge
 from cloudctl.object_store import account_acl, accounts, listing, metadata
 from cloudctl.object_store.accounts import Usage
-from cloudctl.object_store.api import listings
+from cloudctl.object_store.api import bulk, listings
 from cloudctl.object_store.api.bulk import Bulk
 from cloudctl.object_store.api.door import Door
 from cloudctl.object_store.api.faults import HTML_TYPE, NOTHING
@@ -133,6 +133,7 @@ class Accounts:
             raise TooLarge("")
         place = placed(account)
         await self.door.enter(call, place)
+        bulk.wanted(call)
         return Admitted(place.project_id)
 
     @routes.put(

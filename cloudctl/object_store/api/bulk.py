@@ -81,10 +81,7 @@ class Bulk:
 
     async def extract(self, call: Call, place: Place) -> Reply:
         """Each file of the archive becomes an object: below `place`, or in the container that its path begins with."""
-        form = call.query.get("extract-archive") or ""
-        if form not in archives.FORMATS:
-            raise Invalid("Unsupported archive format")
-        like = _like(call)
+        form, like = wanted(call)
         outcome = Outcome(created=0)
         made: set[str] = set()
         try:
@@ -127,10 +124,13 @@ class Bulk:
         made.add(where.container)
 
 
-def _like(call: Call) -> NewObject:
-    """What is set on each file of an archive. Raises Invalid."""
+def wanted(call: Call) -> tuple[str, NewObject]:
+    """The format of an archive, and what is set on each of its files: known before it comes. Raises Invalid."""
+    form = call.query.get("extract-archive") or ""
+    if form not in archives.FORMATS:
+        raise Invalid("Unsupported archive format")
     said = {name: value for name, value in headers.of_object(call).items() if name.startswith(metadata.OBJECT)}
-    return NewObject(headers=said, delete_at=headers.delete_at(call))
+    return form, NewObject(headers=said, delete_at=headers.delete_at(call))
 
 
 def _lacks(conn: Connection, place: Place) -> bool:

@@ -9,7 +9,7 @@ from attrs import frozen
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Conflict, Invalid, TooLarge
 from cloudctl.object_store import acl, containers, listing, removal, version_listing
-from cloudctl.object_store.api import listings
+from cloudctl.object_store.api import bulk, listings
 from cloudctl.object_store.api.bulk import Bulk
 from cloudctl.object_store.api.cross_origin import expose
 from cloudctl.object_store.api.door import Door
@@ -139,6 +139,7 @@ class Containers:
             raise TooLarge("")
         place = placed(account, container)
         await self.door.enter(call, place, acl_header=acl.WRITE)
+        bulk.wanted(call)
         return Admitted(place.project_id)
 
     @routes.put(

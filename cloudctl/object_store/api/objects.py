@@ -11,7 +11,7 @@ from attrs import frozen
 from cloudctl.db import Connection
 from cloudctl.errors import Invalid, LengthRequired, NotFound, TooLarge, Unavailable
 from cloudctl.object_store import acl, containers, large, links, metadata, numbered, objects, versions
-from cloudctl.object_store.api import conditions, headers, symlinks
+from cloudctl.object_store.api import bulk, conditions, headers, symlinks
 from cloudctl.object_store.api.bulk import Bulk
 from cloudctl.object_store.api.copying import COPY_FROM, Copying
 from cloudctl.object_store.api.cross_origin import expose
@@ -175,8 +175,13 @@ class Objects:
         place = placed(account, container, name)
         if "extract-archive" in call.query:
             await self.reader.door.enter(call, place, acl_header=acl.WRITE)
+            bulk.wanted(call)
             return Admitted(place.project_id)
         await self._may_write(call, place)
+        if call.header(COPY_FROM) is not None:
+            check_no_data(call, "Copy")
+        if call.query.get("multipart-manifest") == "put":
+            large.check_length(length_of(call))
         await self.intake.db.read(_check_room, place, length_of(call))
         new_object(call, place)
         return Admitted(place.project_id)
