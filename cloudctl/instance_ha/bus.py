@@ -87,8 +87,13 @@ class Message:
         return None
 
 
-def take(conn: Connection, message: Message, options: InstanceHaOptions, now: datetime) -> str | None:
-    """The id of the resulting notification, if the message is new and results in one. Otherwise nobody is notified."""
+def take(
+    conn: Connection, message: Message, options: InstanceHaOptions, now: datetime, *, told_once: bool = False
+) -> str | None:
+    """The id of the resulting notification, if the message is new and results in one. Otherwise nobody is notified.
+
+    `told_once`: as for `notifications.create`.
+    """
     new = message.notification()
     row = {"message_id": message.id[:ID_LENGTH], "type": message.type[:64], "host": message.host[:255], "at": now}
     try:
@@ -103,7 +108,7 @@ def take(conn: Connection, message: Message, options: InstanceHaOptions, now: da
         try:
             with conn.begin_nested():
                 by = Unasked(request_id=context.new_request_id())
-                made = notifications.create(conn, by, new, options, now).id
+                made = notifications.create(conn, by, new, options, now, told_once=told_once).id
         except (Conflict, Invalid) as error:
             outcome = error.message
             log.info("ignored {type} for host {host}: {why}", type=message.type, host=message.host, why=outcome)

@@ -37,7 +37,7 @@ def own_events(clock: IReactorTime, db: Database, options: InstanceHaOptions) ->
 
     def take(conn: Connection, event: Event, now: datetime) -> None:
         told = Message(event.id, event.type, event.publisher, event.payload, event.at, event.request_id)
-        bus.take(conn, told, options, now)
+        bus.take(conn, told, options, now, told_once=True)
 
     return Taking(clock, db, NAME, (INSTANCE_ERROR,), take)
 

@@ -39,6 +39,8 @@ STOPPED, STARTED = "STOPPED", "STARTED"
 NORMAL, UNKNOWN = "NORMAL", "UNKNOWN"
 COMPUTE = "nova-compute"
 SUBJECT = 255  # characters
+# Of what goes on happening, within the time in which a report is a duplicate: recovering does not help.
+MOST_AT_ONCE = 3
 
 MOVES = {
     "run": Move(sources(NEW, RUNNING, ERROR), RUNNING),
@@ -104,9 +106,18 @@ def get(conn: Connection, notification_id: str) -> Notification:
 
 
 def create(
-    conn: Connection, by: Origin, new: NewNotification, options: InstanceHaOptions, now: datetime
+    conn: Connection,
+    by: Origin,
+    new: NewNotification,
+    options: InstanceHaOptions,
+    now: datetime,
+    *,
+    told_once: bool = False,
 ) -> Notification:
-    """The record and its task. Raises Invalid: no such host; Conflict: a duplicate, or the host is being recovered."""
+    """The record and its task. `told_once`: its sender says each thing that happens once.
+
+    Raises Invalid: no such host; Conflict: a duplicate, or the host is being recovered.
+    """
     host = members.find(conn, new.hostname, lock=True)
     if host is None:
         raise Invalid(f"Host with name {new.hostname} could not be found.")
@@ -115,7 +126,7 @@ def create(
             f"Notification received from host {host.name} of type {new.type} is ignored as the host is already "
             "under maintenance."
         )
-    if _is_repeated(conn, host.id, new, options, now):
+    if _is_repeated(conn, host.id, new, options, now, told_once):
         raise _duplicate(new)
     _supersede(conn, host.id, new, now)
     values = {
@@ -149,14 +160,24 @@ def begin(conn: Connection, notification: Notification, by: Origin, options: Ins
 
 
 def _is_repeated(
-    conn: Connection, host_id: str, new: NewNotification, options: InstanceHaOptions, now: datetime
+    conn: Connection, host_id: str, new: NewNotification, options: InstanceHaOptions, now: datetime, told_once: bool
 ) -> bool:
     """A time later than the receipt counts as that: a clock that is ahead does not keep later reports away."""
     at = min(new.generated_time, now)
     since = at - min(timedelta(seconds=options.duplicate_notification_detection_interval), at - datetime.min)
     mine = Notification.host_id == host_id, Notification.kind == new.kind
     recent = Notification.generated_time >= since, Notification.created_at >= since
-    return any(each.payload == new.payload for each in conn.execute(select(Notification).where(*mine, *recent)))
+    same = [each for each in conn.execute(select(Notification).where(*mine, *recent)) if each.payload == new.payload]
+    if told_once and len(same) < MOST_AT_ONCE and all(_is_over(each, at) for each in same):
+        # It has happened again since.
+        return False
+    return bool(same)
+
+
+def _is_over(notification: Notification, at: datetime) -> bool:
+    """Whether it had been recovered from by then."""
+    ended = notification.updated_at
+    return notification.status == FINISHED and ended is not None and bool(ended < at)
 
 
 def _supersede(conn: Connection, host_id: str, new: NewNotification, now: datetime) -> None:

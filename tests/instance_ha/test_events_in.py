@@ -76,6 +76,26 @@ def test_a_guest_that_crashes_by_itself_is_started_again(
     assert ha.compute.server(server)["status"] == "ACTIVE"
 
 
+def test_a_guest_that_crashes_once_more_is_started_once_more_but_not_for_ever(
+    cloud: MemoryCloud, ha: Ha, hypervisor: FakeHypervisor
+) -> None:
+    """Its crashes say the same, and are within the time in which a monitor that says the same is not heard."""
+    server = ha.compute.boot(metadata={"HA_Enabled": "True"})
+    ha.host(ha.segment(), ha.compute.server(server)["OS-EXT-SRV-ATTR:host"])
+
+    def after_a_crash() -> str:
+        hypervisor.crash(server)
+        cloud.advance(5)
+        cloud.settle()
+        return ha.compute.status(server)
+
+    assert [after_a_crash() for _ in range(4)] == ["ACTIVE", "ACTIVE", "ACTIVE", "SHUTOFF"]
+    assert [each["status"] for each in reported(ha)] == ["finished"] * 3
+    assert ha.compute.act(server, {"os-start": None}).status == 202
+    cloud.advance(InstanceHaOptions().duplicate_notification_detection_interval)
+    assert after_a_crash() == "ACTIVE"
+
+
 def test_a_recovery_that_fails_does_not_call_for_another_one(
     cloud: MemoryCloud, ha: Ha, hypervisor: FakeHypervisor
 ) -> None:
