@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from sqlalchemy import case, select, update
+from sqlalchemy import and_, case, false, func, not_, select, update
 
 from cloudctl.db import Connection
 from cloudctl.identity.options import PasswordOptions
 from cloudctl.identity.tables import Credential, User
+from cloudctl.rest.listing import Condition
 
 
 def most_failures(user: User, method: str, rules: PasswordOptions) -> int:
@@ -58,3 +59,12 @@ def is_inactive(user: User, rules: PasswordOptions, now: datetime) -> bool:
         return False
     seen = user.active_at or user.created_at
     return bool(now - seen > timedelta(days=rules.disable_days_inactive))
+
+
+def are_inactive(rules: PasswordOptions, now: datetime) -> Condition:
+    """The same, for a list."""
+    if not rules.disable_days_inactive:
+        return false()
+    exempt = func.coalesce(User.options["ignore_user_inactivity"].as_boolean(), false())
+    since = now - timedelta(days=rules.disable_days_inactive)
+    return and_(func.coalesce(User.active_at, User.created_at) < since, not_(exempt))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, or_, select
+from attrs import evolve
+from sqlalchemy import and_, delete, not_, or_, select
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
@@ -15,6 +16,7 @@ from cloudctl.identity import cascade, domains, epoch, lockout, password_rules, 
 from cloudctl.identity.options import PasswordOptions
 from cloudctl.identity.records import flag, folded, merged_options, own_attributes, text_filters
 from cloudctl.identity.tables import Membership, Project, User
+from cloudctl.rest.body import truth
 from cloudctl.rest.formats import parse_time
 from cloudctl.rest.listing import Condition, Filter, Listing, equals
 
@@ -64,6 +66,18 @@ LISTING = Listing(
     order=(("created_at", "asc"),),
     filters=FILTERS,
 )
+
+
+def listing(rules: PasswordOptions, now: datetime) -> Listing:
+    """Who has been away for too long is shown as disabled, and so listed as such."""
+    if not rules.disable_days_inactive:
+        return LISTING
+    is_set, inactive = flag(User.enabled), lockout.are_inactive(rules, now)
+
+    def enabled(values: Sequence[str]) -> Condition:
+        return and_(is_set(values), not_(inactive)) if truth(values[-1]) else or_(is_set(values), inactive)
+
+    return evolve(LISTING, filters={**FILTERS, "enabled": enabled})
 
 
 def get(conn: Connection, user_id: str, *, lock: bool = False, stays: bool = False) -> User:

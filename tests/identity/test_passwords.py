@@ -334,3 +334,24 @@ def test_who_stays_away_too_long_has_no_application_credential_either() -> None:
     # A program that logs in does not keep its user active.
     keystone.clock.advance(2 * DAY)
     assert log_in() == 401
+
+
+def test_a_list_of_who_is_enabled_has_those_who_are_shown_so() -> None:
+    keystone = with_rules(disable_days_inactive=30)
+    keystone.make_user("jane", options={"ignore_user_inactivity": True})
+    keystone.make_user("ann", enabled=False)
+    for days in (20, 11):
+        keystone.clock.advance(days * DAY)
+        keystone.admin()
+
+    group = keystone.make(keystone.admin(), "groups", "group", name="g")["id"]
+    for each in keystone.ask("GET", "/users", token=keystone.admin()).json()["users"]:
+        keystone.ask("PUT", f"/groups/{group}/users/{each['id']}", token=keystone.admin())
+
+    def listed(path: str, enabled: bool) -> dict[str, bool]:
+        found = keystone.ask("GET", f"{path}?enabled={enabled}", token=keystone.admin()).json()["users"]
+        return {each["name"]: each["enabled"] for each in found}
+
+    for path in ("/users", f"/groups/{group}/users"):
+        assert listed(path, True) == {"admin": True, "jane": True}
+        assert listed(path, False) == {"ann": False, "demo": False}

@@ -14,6 +14,7 @@ from cloudctl.identity.api.fields import Description, Id, domain_of, unknown_as_
 from cloudctl.identity.api.resource import Declared, linked
 from cloudctl.identity.api.users import visible as visible_users
 from cloudctl.identity.assignments import Actor
+from cloudctl.identity.options import PasswordOptions
 from cloudctl.identity.records import text_filters
 from cloudctl.identity.tables import Group
 from cloudctl.rest.body import MISSING, Name
@@ -87,6 +88,7 @@ class Members:
 
     db: Database
     user_view: Callable[[Call, Any], dict[str, Any]]
+    rules: PasswordOptions
 
     routes = Routes("Groups")
 
@@ -97,7 +99,7 @@ class Members:
 
     def _members(self, conn: Connection, call: Call, group_id: str) -> Page:
         check_required(conn, call, group_id)
-        return page(conn, call, users.LISTING, users.in_group(group_id), *visible_users(call))
+        return page(conn, call, users.listing(self.rules, call.now), users.in_group(group_id), *visible_users(call))
 
     @routes.get("/groups/<group_id>/users/<user_id>", policy="identity:check_user_in_group", status=204)
     async def check(self, call: Call, group_id: str, user_id: str) -> None:

@@ -69,7 +69,7 @@ def build(
         Revocations(db),
         users,
         groups,
-        Members(db, users.view),
+        Members(db, users.view, options.passwords),
         Projects(db, options),
         ProjectTags(db),
         Domains(db),

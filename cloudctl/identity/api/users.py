@@ -105,7 +105,7 @@ class Users:
         return paged(call, "users", found, self.view)
 
     def _list(self, conn: Connection, call: Call) -> Page:
-        return page(conn, call, users.LISTING, *visible(call))
+        return page(conn, call, users.listing(self.rules, call.now), *visible(call))
 
     @routes.post("/users", policy="identity:create_user", status=201, body=Body(CreateUser, key="user"))
     async def create(self, call: Call, body: CreateUser) -> dict[str, Any]:
