@@ -146,3 +146,23 @@ def test_one_fault_of_a_server_is_open_at_a_time_and_two_servers_are_two(ha: Ha,
     assert refused.status == 409
     reported(ha, other)
     ha.cloud.settle()
+
+
+@pytest.mark.parametrize(("crashes", "status"), [(1, "finished"), (100, "failed")])
+def test_one_that_goes_off_again_before_it_was_seen_to_be_on_is_not_waited_for(
+    ha: Ha, server: str, hypervisor: FakeHypervisor, monkeypatch: pytest.MonkeyPatch, crashes: int, status: str
+) -> None:
+    hypervisor.guests.put(server, _crashed(hypervisor, server))
+    # As if the engine had much else to do: a recovery looks only when it would have done so anyway.
+    monkeypatch.setattr("cloudctl.tasks.children.wake_parent", lambda *_: None)
+    uuid = reported(ha, server)
+    ha.cloud.advance(1)
+    for _ in range(1000):
+        if crashes and ha.compute.status(server) == "ACTIVE":
+            hypervisor.crash(server)
+            crashes -= 1
+        ha.cloud.advance(0.5)
+    assert ha.status(uuid) == status, ha.notification(uuid)
+    if status == "finished":
+        place = ha.compute.server(server)["OS-EXT-SRV-ATTR:host"]
+        assert (ha.compute.status(server), place == "fake-1") == ("ACTIVE", False)

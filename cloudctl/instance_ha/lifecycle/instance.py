@@ -13,6 +13,7 @@ from cloudctl.errors import CloudError, NotFound
 from cloudctl.instance_ha.evacuation import acting
 from cloudctl.instance_ha.recovery import NotDone, Over, Recovery
 from cloudctl.tasks import Kind, Wait, children
+from cloudctl.tasks.tables import OPEN
 from cloudctl.tasks.workflow import Task
 
 POLL = 2.0  # seconds
@@ -78,13 +79,19 @@ async def start_instance(recovery: Recovery) -> Wait | None:
         return None
     if server.task_state is not None:
         return Wait(POLL)
-    if server.vm_state != STOPPED or await recovery.ctx.child_error(_key(recovery)) is not None:
+    if server.vm_state != STOPPED or await _has_ended(recovery, _key(recovery)):
         return None
     await recovery.tell(f"Starting instance: {server.id}", 0.0)
     await recovery.ctx.write(
         _begin, recovery.ctx.task, server.id, "start", kinds.START, _key(recovery), recovery.ctx.now
     )
     return Wait(POLL)
+
+
+async def _has_ended(recovery: Recovery, key: str) -> bool:
+    """Whether the child was begun, and is at its end or held."""
+    child = await recovery.ctx.read(children.find, recovery.ctx.task, key)
+    return child is not None and child.state not in OPEN
 
 
 async def move_instance(recovery: Recovery) -> Wait | None:
@@ -103,6 +110,8 @@ async def move_instance(recovery: Recovery) -> Wait | None:
             raise NotDone(f"instance {server.id} starts nowhere: {error}")
     if server.vm_state != STOPPED:
         raise NotDone(f"instance {server.id} is {server.vm_state}")
+    if await _has_ended(recovery, start):
+        raise NotDone(f"instance {server.id} was started, and is off again")
     await recovery.tell(f"Moving instance: {server.id}", 0.5)
     await ctx.write(_move_or_start, ctx.task, server.id, move, start, ctx.now)
     return Wait(POLL)
