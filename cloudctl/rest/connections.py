@@ -142,15 +142,23 @@ class Channel(TurnChannel):
         super().dataReceived(data)
 
     def headerReceived(self, line: bytes) -> bool:
-        """Swift's clients send names in UTF-8. RFC 9110 allows only ASCII, so such a name is percent-encoded."""
+        """Swift's clients send names in UTF-8. RFC 9110 allows only ASCII, so such a name is percent-encoded.
+
+        RFC 9112, section 3.2, refuses a second Host: a proxy in front may have read the other one.
+        """
         name, colon, value = line.partition(b":")
         if not name.isascii() and _is_text(name):
             line = NOT_ASCII.sub(lambda found: b"%%%02X" % found[0][0], name) + colon + value
         try:
-            return bool(super().headerReceived(line))
+            if not super().headerReceived(line):
+                return False
         except ValueError:  # a length of more digits than Python reads
             self._respondToBadRequestAndDisconnect()
             return False
+        if name.lower() == b"host" and len(self.requests[-1].requestHeaders.getRawHeaders(b"host")) > 1:
+            self._respondToBadRequestAndDisconnect()
+            return False
+        return True
 
     def allHeadersReceived(self) -> None:
         if (named := ABSOLUTE.fullmatch(self._path)) is not None:

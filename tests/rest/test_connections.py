@@ -175,6 +175,17 @@ def test_a_length_that_python_does_not_read_is_a_bad_request(site: CloudSite) ->
 
 
 @pytest.mark.parametrize(
+    "hosts", [b"Host: a.example\r\nHost: b.example", b"Host: a.example\r\nX-A: a\r\nhost: a.example"]
+)
+def test_a_request_for_two_hosts_is_a_bad_request(clock: Clock, hosts: bytes) -> None:
+    """It was routed to the first of them, and links in its answer led to the last."""
+    wire = Wire(CloudSite(Target(), clock, None))
+    wire.send(b"GET / HTTP/1.1\r\n%s\r\nX-B: b\r\n\r\n" % hosts)
+    assert wire.transport.value() == b"HTTP/1.1 400 Bad Request\r\n\r\n"
+    assert not wire.is_open
+
+
+@pytest.mark.parametrize(
     ("target", "understood"),
     [
         (b"http://a.example:8780/compute/v2.1?x=http://b", b"/compute/v2.1?x=http://b of a.example:8780"),
