@@ -21,7 +21,8 @@ from alembic.operations.ops import (
 )
 from alembic.script import Script, ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import JSON, Boolean, Column, Connection, MetaData, create_engine, false, true
+from sqlalchemy import JSON, Boolean, Column, ColumnElement, Connection, MetaData, create_engine, false, text, true
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, DefaultClause
 
 from cloudctl.db import schema
@@ -48,6 +49,8 @@ def write(message: str, tables: MetaData = metadata, directory: Path | None = No
                 if isinstance(each, CreateTableOp):
                     # It names the record that declares the table, which is code and not schema.
                     each.info = {}
+                elif isinstance(each, CreateIndexOp):
+                    word_condition(each)
             if script.upgrade_ops.is_empty():
                 directives.clear()
 
@@ -80,6 +83,15 @@ def changed_conditions(conn: Connection, tables: MetaData, found: UpgradeOps) ->
             if index.name not in done and index.name in made and made[index.name].split() != wanted.split():
                 ops: list[Any] = [DropIndexOp.from_index(index), CreateIndexOp.from_index(index)]
                 yield ModifyTableOps(table.name, ops, schema=None)
+
+
+def word_condition(index: CreateIndexOp) -> None:
+    """Give PostgreSQL the condition of an index in its own words: alembic writes SQLite's, whose flags are numbers."""
+    where = index.kw.get("postgresql_where")
+    if isinstance(where, ColumnElement):
+        named = postgresql.dialect(paramstyle="named")
+        worded = where.compile(dialect=named, compile_kwargs={"literal_binds": True, "include_table": False})
+        index.kw["postgresql_where"] = text(str(worded))
 
 
 def fill_rows_that_exist(found: UpgradeOps, tables: MetaData) -> None:

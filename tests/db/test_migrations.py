@@ -29,6 +29,7 @@ from sqlalchemy import (
     false,
     insert,
     inspect,
+    literal_column,
     select,
     text,
 )
@@ -195,6 +196,19 @@ def test_indexes_come_go_and_change_their_condition(db: Database, directory: Pat
     assert "group_id IS NOT NULL" in after["ix_servers_group"]
     assert differences(db, tables) == []
     assert revisions.write("once more", tables, directory) is None
+
+
+def test_a_condition_on_a_flag_is_worded_for_each_database(db: Database, directory: Path, tables: MetaData) -> None:
+    """SQLite's flags are numbers, which PostgreSQL refuses."""
+    networks = tables.tables["networks"]
+    few = networks.c.pvlan.is_(True) & (networks.c.name != literal_column("'a'"))
+    Index("ix_networks_few", networks.c.name, sqlite_where=few, postgresql_where=few)
+
+    assert revisions.write("few networks", tables, directory)
+    bring_up(db, directory)
+
+    assert differences(db, tables) == []
+    assert ("WHERE pvlan IS 1" if db.is_sqlite else "pvlan IS TRUE") in indexes(db)["ix_networks_few"]
 
 
 def test_one_file_follows_the_other_and_both_are_formatted(directory: Path, tables: MetaData) -> None:
