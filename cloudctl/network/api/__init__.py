@@ -23,14 +23,14 @@ from cloudctl.drivers.interfaces import (
     ISegments,
     ITrunks,
 )
-from cloudctl.network.api import agents, networks, qos_rules, routers, segments
+from cloudctl.network.api import agents, extensions, networks, qos_rules, routers, segments
 from cloudctl.network.api.address_groups import ADDRESS_GROUPS, GroupAddresses
 from cloudctl.network.api.address_scopes import ADDRESS_SCOPES
 from cloudctl.network.api.auto_topology import AutoTopologies
 from cloudctl.network.api.availability import AVAILABILITIES
 from cloudctl.network.api.children import ChildResource
 from cloudctl.network.api.conntrack_helpers import CONNTRACK_HELPERS
-from cloudctl.network.api.extensions import Extensions, offered
+from cloudctl.network.api.extensions import Extensions
 from cloudctl.network.api.faults import FAULTS
 from cloudctl.network.api.flavors import FLAVORS_OF_ROUTERS, SERVICE_PROFILES, ProfilesOfFlavor
 from cloudctl.network.api.floating_ip_pools import FloatingIpPools
@@ -73,10 +73,18 @@ CHANGING = ("PUT", "DELETE")
 
 
 def build(http: Http, db: Database, driver: Any, driver_name: str, options: NetworkOptions) -> ApiApp:
-    """The tree under `/networking`. If the driver has no routers, the API has neither routers nor floating IPs.
+    """The tree under `/networking`. `driver_name`: the driver's name in the configuration."""
+    offered = resources(db, driver, driver_name, options)
+    declared = [each.declared for each in offered if isinstance(each, Resource)]
+    sight = Sight(db, {each.id: (f"network:{each.rules}:show", each.visible) for each in declared}, CHANGING)
+    return ApiApp(
+        Pipeline(http, "network", FAULTS, types=TYPES, bodies_first="network:writing", sight=sight),
+        [("", VersionList()), *(("/v2.0", resource) for resource in offered)],
+    )
 
-    `driver_name`: the driver's name in the configuration.
-    """
+
+def resources(db: Database, driver: Any, driver_name: str, options: NetworkOptions) -> tuple[Any, ...]:
+    """What there is with this driver. If it has no routers, there are neither routers nor floating IPs."""
     has_routers = IRouters.providedBy(driver)
     tags = ResourceTags(db)
     has_kinds, has_limits = IRouterKinds.providedBy(driver), IGatewayLimits.providedBy(driver)
@@ -92,9 +100,9 @@ def build(http: Http, db: Database, driver: Any, driver_name: str, options: Netw
         """`made`, if the driver is capable of it."""
         return made if needed.providedBy(driver) else ()
 
-    resources = (
+    return (
         Version(has_routers),
-        Extensions(offered(driver)),
+        Extensions(extensions.offered(driver)),
         of_networks,
         of_agents,
         *((agents.Scheduling(db, parts, of_agents, of_networks),) if chosen else ()),
@@ -144,10 +152,4 @@ def build(http: Http, db: Database, driver: Any, driver_name: str, options: Netw
             if has_routers
             else ()
         ),
-    )
-    declared = [each.declared for each in resources if isinstance(each, Resource)]
-    sight = Sight(db, {each.id: (f"network:{each.rules}:show", each.visible) for each in declared}, CHANGING)
-    return ApiApp(
-        Pipeline(http, "network", FAULTS, types=TYPES, bodies_first="network:writing", sight=sight),
-        [("", VersionList()), *(("/v2.0", resource) for resource in resources)],
     )
