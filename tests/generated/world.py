@@ -6,6 +6,7 @@ import base64
 import re
 from typing import Any
 
+from cloudctl.app import SERVICES
 from cloudctl.identity.tokens import Tokens
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.identity import Identity
@@ -17,6 +18,8 @@ from tests.network.samples import samples
 VARIABLE = re.compile(r"<(?:\w+:)?(\w+)>")
 UNKNOWN = "6f1d2c3b-0000-4000-8000-000000000000"
 OAUTH = "/identity/v3/OS-OAUTH1"
+# All that there are: those of services, and what one has beside its own.
+APIS = (*(each.mount for each in SERVICES), "s3")
 # The newest microversion of every API at once.
 LATEST = {"OpenStack-API-Version": "compute latest, volume latest, placement latest, instance-ha latest"}
 
@@ -101,7 +104,8 @@ class World:
         def value(match: re.Match[str]) -> str:
             found = values.get(match[1]) or self.ids.get((api, match[1]))
             if found is None:
-                raise LookupError(f"World has no sample of <{match[1]}> for {api}: make one where it makes the others")
+                where = "tests/network/samples.py" if api == "networking" else "World"
+                raise LookupError(f"there is no sample of <{match[1]}> for {api}: let {where} make one")
             return found
 
         return f"/{api}" + VARIABLE.sub(value, path)

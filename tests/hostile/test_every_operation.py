@@ -24,7 +24,7 @@ import pytest
 from cloudctl.rest.body import Body, Missing, Range, is_required, wire_names
 from cloudctl.rest.route import Operation
 from cloudctl.testing.http import encode, exchange
-from tests.generated.world import UNKNOWN, World
+from tests.generated.world import APIS, UNKNOWN, World
 from tests.hostile.values import TEXTS
 
 PROCESSOR = 0.25  # seconds
@@ -204,20 +204,6 @@ def sample(type_: Any) -> Any:
     if isinstance(type_, type) and attrs.has(type_):
         return {name: sample(each.type) for name, each in wire_names(type_).items() if is_required(each)}
     return {str: UNKNOWN, int: 1, bool: True, float: 1.0, list: [], dict: {}}.get(origin or type_, "a")
-
-
-APIS = (
-    "compute",
-    "events",
-    "identity",
-    "image",
-    "instance-ha",
-    "networking",
-    "object-store",
-    "placement",
-    "s3",
-    "volume",
-)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ import attrs
 import pytest
 
 from cloudctl.rest.route import Operation
-from tests.generated.world import UNKNOWN, VARIABLE, World
+from tests.generated.world import APIS, UNKNOWN, VARIABLE, World
 from tests.hostile.tenants import Tenant
 from tests.hostile.test_every_operation import sample, whole
 
@@ -24,7 +24,6 @@ SHARED = {
 }  # fmt: skip
 # A caller with the id of a transfer was given it, so the answer may say that the key is wrong.
 GIVEN = ("accept",)
-APIS = ("compute", "image", "networking", "volume", "placement", "instance-ha", "object-store")
 # First variable of a path with two → the kind of which the caller has one.
 OWN = {
     "server_id": "server",
@@ -77,7 +76,7 @@ class Stranger:
         return "" if one == other else f"{self.operation.key}: {one}; unknown: {other}"
 
 
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("api", [each for each in APIS if each not in ("events", "identity", "s3")])
 def test_what_is_below_another_projects_is_as_what_is_nowhere(
     lands: World, tenants: tuple[Tenant, Tenant], api: str
 ) -> None:
