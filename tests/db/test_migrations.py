@@ -122,9 +122,7 @@ def test_the_migrations_make_all_that_the_tables_say(directory: Path, tables: Me
 
 def test_the_newest_file_has_the_number_of_the_schema() -> None:
     newest = files(schema.MIGRATIONS)[-1]
-    assert int(newest.partition("_")[0]) == schema.VERSION, (
-        f"VERSION in cloudctl/db/schema.py is not that of {newest}"
-    )
+    assert int(newest.partition("_")[0]) == schema.VERSION, f"VERSION in cloudctl/db/schema.py is not that of {newest}"
 
 
 def test_new_columns_have_their_defaults_in_old_rows(db: Database, directory: Path, tables: MetaData) -> None:

@@ -94,6 +94,18 @@ def variables(api: str, path: str) -> set[tuple[str, str]]:
     return {(api, name) for name in VARIABLE.findall(path)}
 
 
+def is_own(world: World, api: str, path: str, operation: Operation, answer: Response) -> bool:
+    """Whether it shows something of the project that is not in OWNED, so that nobody would see it told to others."""
+    known = OWNED | {(api, "project_id")}
+    if api == "identity" or operation.method != "GET" or answer.status != 200 or known & variables(api, path):
+        return False
+    if not (variables(api, path) and answer.headers.get("content-type", "").startswith("application/json")):
+        return False
+    shown = answer.json()
+    one = next(iter(shown.values())) if len(shown) == 1 else shown
+    return isinstance(one, dict) and world.project in map(one.get, ("project_id", "tenant_id", "owner"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("service", SERVICES)
 def test_each_operation_lets_in_whom_its_rule_names(world: World, service: str) -> None:
@@ -130,6 +142,8 @@ def test_each_operation_lets_in_whom_its_rule_names(world: World, service: str) 
                 # A record may still refuse, with an error of its own: immutable, in use, protected.
                 may = policy.may(operation.policy, identities[persona], target)
                 foreign = persona == "other" and bool(OWNED & variables(api, path))
+                if persona == "member" and is_own(world, api, path, operation, answer):
+                    wrong.append(f"a variable of its path belongs in OWNED: {where}")
                 wrong += [f"told {secret}: {where}" for secret in told(world, persona, answer)]
                 if is_beyond(world, persona, api, operation) and status not in (403, 404):
                     wrong.append(f"reached from beyond its scope: {where}")
