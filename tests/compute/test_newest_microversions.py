@@ -9,7 +9,7 @@ import pytest
 
 from cloudctl.compute.remembered import remembered
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
-from tests.compute.asking import V21, Asking, at
+from tests.compute.asking import LATEST, V21, Asking, at
 
 ELSEWHERE = "11111111-1111-1111-1111-111111111111"
 
@@ -214,4 +214,4 @@ def test_a_console_of_the_newest_type_is_known_and_not_to_be_had(demo: Asking) -
 
 
 def test_the_highest_version_is_offered(demo: Asking) -> None:
-    assert demo.client.get(f"{V21}/", headers=at("latest")).json()["version"]["version"] == "2.104"
+    assert demo.client.get(f"{V21}/", headers=at("latest")).json()["version"]["version"] == LATEST

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import insert, select
 from twisted.internet.task import Clock
 
+from cloudctl.compute import power
 from cloudctl.compute.servers import check
 from cloudctl.compute.states import ASKED, DELETING, MOVES, RESTORING, SOFT_DELETED, SOFT_DELETING
 from cloudctl.compute.status import STATUS, STATUSES, showing, status
@@ -124,6 +125,12 @@ def test_every_move_is_made_somewhere() -> None:
         if isinstance(node, ast.Constant)
     }
     assert set(MOVES) - said == set()
+
+
+@pytest.mark.parametrize("action", power.WORK)
+def test_an_action_on_power_that_is_cancelled_leaves_nothing_under_way(action: str) -> None:
+    doing = MOVES[action].target["task_state"]
+    assert doing in MOVES["power cancelled"].sources["task_state"], f"{doing} is not in POWERING"
 
 
 @pytest.mark.parametrize(
