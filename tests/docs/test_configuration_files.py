@@ -68,8 +68,10 @@ def test_as_shipped_the_file_changes_nothing() -> None:
 def test_with_everything_uncommented_the_file_says_the_defaults() -> None:
     tables = tomllib.loads(uncommented(CLOUDCTL.read_text()))
     assert tables.pop("state_dir") == "state"
-    made = config.build(tables, app.SECTIONS, Path("state"))
-    assert attrs.evolve(made, driver={}) == config.build({}, app.SECTIONS, Path("state"))
+    made, plain = (config.build(each, app.SECTIONS, Path("state")) for each in (tables, {}))
+    for name, section in made.services.items():
+        assert section == plain.services[name]
+    assert attrs.evolve(made, driver={}) == plain
     for path, cls in bundled().items():
         _, kind, name = path.split(".")
         assert structure(cls, tables["driver"][kind][name], path) == cls(), path
