@@ -29,7 +29,7 @@ PYTEST := $(PYTEST_ALONE) -n $(JOBS) --dist=worksteal
 # Where pytest keeps its bytecode.
 COMPILED := tests/__pycache__
 
-CLIENTS := novaclient cinderclient glanceclient openstackclient openstack-objects osc-placement libcloud \
+CLIENTS := novaclient cinderclient glanceclient openstackclient openstack-objects osc-placement placement libcloud \
 	gophercloud masakari rally ansible horizon nodepool swiftclient boto3 awscli s3fs rclone s3cmd restic duplicity \
 	sync
 
