@@ -114,6 +114,8 @@ class Contents:
     @asynccontextmanager
     async def _scratch(self) -> AsyncIterator[Path]:
         place = self.directory / f"scratch-{uuid4().hex}.part"
+        with room_for(f"make {place}"):
+            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         with held(place):
             yield place / "content"
 

@@ -26,9 +26,9 @@ def test_what_a_killed_process_left_goes_and_a_place_for_no_files_is_unusable(tm
 async def test_what_another_process_needs_stays(tmp_path: Path) -> None:
     """Processes share a data directory if something else is kept in it."""
     nothing: Any = None
-    one, other = (Contents(nothing, nothing, tmp_path, nothing) for _ in range(2))
+    one, other = (Contents(nothing, nothing, tmp_path / "rbd", nothing) for _ in range(2))
     async with one._scratch() as file:
         file.write_text("a volume")
         other.open()
         assert file.read_text() == "a volume"
-    assert list(tmp_path.iterdir()) == []
+    assert list((tmp_path / "rbd").iterdir()) == []
