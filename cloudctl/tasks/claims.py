@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from attrs import frozen
 from sqlalchemy import bindparam, case, exists, func, or_, select, update
 
 from cloudctl.db import Connection
@@ -24,8 +25,10 @@ _blocked = exists().where(
     _older.c.state.in_(OPEN),
 )
 # Built once: building costs more than running it.
+_next_due = select(func.min(TaskRow.not_before)).where(TaskRow.not_before > bindparam("now"), TaskRow.owner.is_(None))
 _due = (
-    select(TaskRow.id, TaskRow.project_id)
+    # Whoever claims wants to know both, and a statement more costs as much as this one.
+    select(TaskRow.id, TaskRow.project_id, _next_due.correlate(None).scalar_subquery())
     .where(TaskRow.not_before <= bindparam("now"), TaskRow.owner.is_(None), TaskRow.state.in_(OPEN), ~_blocked)
     .order_by(TaskRow.not_before, TaskRow.id)
     .limit(bindparam("most"))
@@ -56,7 +59,6 @@ _oldest_due = (
     .order_by(TaskRow.not_before)
     .limit(1)
 )
-_next_due = select(func.min(TaskRow.not_before)).where(TaskRow.not_before > bindparam("now"), TaskRow.owner.is_(None))
 _renew = (
     update(TaskRow)
     .where(TaskRow.id.in_(bindparam("ids", expanding=True)), TaskRow.owner == bindparam("by"))
@@ -74,6 +76,16 @@ _release_expired = _release.where(
     TaskRow.lease_until < bindparam("now"),
     or_(TaskRow.owner != bindparam("by"), TaskRow.id.not_in(bindparam("busy", expanding=True))),
 )
+
+
+@frozen
+class Claimed:
+    """What a claim took: the rows of the tasks; whether a due task was passed over because its project has its share
+    of the slots; and when the next parked task is due, if there is one."""
+
+    rows: list[TaskRow]
+    are_left: bool
+    next_due: float | None
 
 
 def may_have(running: int, free: int) -> int:
@@ -94,10 +106,8 @@ def claim(
     queues: Sequence[str] | None = None,
     busy: Collection[int] = (),
     running: Mapping[str, int] = MappingProxyType({}),
-) -> tuple[list[TaskRow], bool]:
+) -> Claimed:
     """Take up to `limit` due tasks of these queues (None: of all): increment their fences and lease them.
-
-    Returns their rows, and whether any due task was passed over because its project has its share of the slots.
 
     A task is due if it is open, its time has come, no process owns it, and its resource has no older open task. The ids
     in `busy` are skipped: this process still runs them under a lease that it lost. `running`: how many tasks of each
@@ -105,10 +115,12 @@ def claim(
     """
     taken: list[TaskRow] = []
     having, full = Counter(running), set[str]()
+    later: float | None = None
     while len(taken) < limit:
         due = _due_tasks(conn, now, limit - len(taken), queues, full)
+        later = due[0][2] if due else next_due(conn, now)
         ids, passed_by = list[int](), False
-        for id, project in due:
+        for id, project, _ in due:
             if id in busy:
                 continue
             if project and not may_have(having[project], limit - len(taken) - len(ids)):
@@ -123,13 +135,13 @@ def claim(
             taken += sorted(rows, key=lambda row: order[row.id])
         if not passed_by:
             break
-    return taken, bool(full)
+    return Claimed(taken, bool(full), later)
 
 
 def _due_tasks(
     conn: Connection, now: float, most: int, queues: Sequence[str] | None, full: Collection[str]
-) -> list[tuple[int, str]]:
-    """Ids and projects of due tasks, except those of the projects in `full`."""
+) -> list[tuple[int, str, float | None]]:
+    """Ids and projects of due tasks, except those of the projects in `full`; and when the next parked one is due."""
     values: dict[str, Any] = {"now": now, "most": most}
     if queues is not None:
         values["queues"] = list(queues)
@@ -138,7 +150,7 @@ def _due_tasks(
         query = _due_of_others if queues is None else _due_of_others_and_queues
     else:
         query = _due if queues is None else _due_of_queues
-    return [(id, project) for id, project in conn.execute(query, values)]
+    return [(id, project, later) for id, project, later in conn.execute(query, values)]
 
 
 def has_work(conn: Connection, now: float) -> bool:

@@ -253,17 +253,16 @@ class Engine(Service):
             self._release(conn, dropped)
         if sweep:
             claims.release_expired(conn, self.owner, now, running)
-        rows: list[TaskRow] = []
-        are_left = False
         if free > 0:
             # A copy: tasks end in the reactor's thread meanwhile.
             of_projects = Counter(run.task.project_id for run in [*self._running.values()])
             claimed = claims.claim(conn, self.owner, now, self.lease, free, self.queues, running, of_projects)
-            rows, are_left = claimed
-            self._tell_starts(conn, rows, utc(now))
-        is_all = len(rows) < free and not are_left
+            self._tell_starts(conn, claimed.rows, utc(now))
+        else:
+            claimed = claims.Claimed([], False, claims.next_due(conn, now))
+        is_all = len(claimed.rows) < free and not claimed.are_left
         oldest = claims.oldest_due(conn, now) if sweep and not is_all else None
-        return Found(rows, is_all, now, claims.next_due(conn, now), oldest)
+        return Found(claimed.rows, is_all, now, claimed.next_due, oldest)
 
     def _claim_within(self, conn: Connection) -> Found | None:
         """Claim in the transaction that announced work, in the writer's thread: what it submits commits as claimed.

@@ -458,7 +458,7 @@ async def test_a_claim_reads_neither_the_history_nor_the_whole_queue(databases: 
         with asked() as seen:
             # As it is done at each poll: the claim itself would leave nothing to claim.
             assert claims.has_work(conn, 2.0)
-            assert len(claims.claim(conn, "me", 2.0, 30.0, 8)[0]) == 8
+            assert len(claims.claim(conn, "me", 2.0, 30.0, 8).rows) == 8
         looks = [(text, values) for text, values in seen if text.startswith("SELECT")]
         assert len(looks) == 2
         return str([conn.driver.execute(explain + text, values).fetchall() for text, values in looks])

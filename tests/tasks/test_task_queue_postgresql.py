@@ -25,7 +25,7 @@ def wish(conn: Connection) -> int | None:
 
 
 def claim(conn: Connection) -> list[int]:
-    return [row.id for row in claims.claim(conn, "another", conn.now(), 60.0, 10)[0]]
+    return [row.id for row in claims.claim(conn, "another", conn.now(), 60.0, 10).rows]
 
 
 def test_a_task_that_is_being_claimed_does_not_stand_for_a_newer_wish(db: Database) -> None:
