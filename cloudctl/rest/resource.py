@@ -13,7 +13,7 @@ service makes its Operations from them, in the manner of its API.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import cache, partial
 from itertools import repeat
@@ -57,11 +57,13 @@ class Mark(Enum):
     REQUIRED = "required"  # a create body without it is refused
     REFUSED = "refused"  # a body with it is refused
     COLUMN = "column"  # what the column holds
+    READ = "read"  # as its view reads it
 
 
 REQUIRED: Final = Mark.REQUIRED
 REFUSED: Final = Mark.REFUSED
 COLUMN: Final = Mark.COLUMN
+READ: Final = Mark.READ
 
 
 @frozen
@@ -87,6 +89,7 @@ class Attribute:
     named: str = ""
     span: Span = ALWAYS
     needs: type[Interface] | None = None  # what a driver must be capable of; otherwise there is no such attribute
+    at_first: Any = READ  # shown of a record made just now, unless its body asked for more: nothing is read then
 
     @property
     def field(self) -> str:
@@ -208,8 +211,13 @@ def passed(call: Call, attributes: Attributes) -> frozenset[str]:
     return frozenset(rule for rule in {each.rule for each in attributes} if rule is not None and call.may(rule))
 
 
-def views(conn: Connection, call: Call, attributes: Attributes, records: Sequence[Any]) -> list[Json]:
-    """Records as the caller may see them, in their order; their attributes in the order of their declaration."""
+def views(
+    conn: Connection, call: Call, attributes: Attributes, records: Sequence[Any], unasked: Collection[str] = ()
+) -> list[Json]:
+    """Records as the caller may see them, in their order; their attributes in the order of their declaration.
+
+    `unasked`: the attributes that are shown as they are `at_first`.
+    """
     shown = [
         each
         for each in attributes
@@ -218,7 +226,10 @@ def views(conn: Connection, call: Call, attributes: Attributes, records: Sequenc
     names = [each.name for each in shown]
     # Column by column: a page of a thousand records costs little more than its queries.
     beside: dict[Read, Any] = {}
-    columns = [_values(conn, call, each, records, beside) for each in shown]
+    columns = [
+        repeat(each.at_first, len(records)) if each.name in unasked else _values(conn, call, each, records, beside)
+        for each in shown
+    ]
     found = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
     return [_present(each) if MISSING in each.values() else each for each in found]
 

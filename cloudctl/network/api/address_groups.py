@@ -62,7 +62,7 @@ ADDRESS_GROUPS = Declared(
         Attribute("name", _c.name, Text, post="", put=True, filter=any_of, sort=True),
         Attribute("description", _c.description, LongText, post="", put=True, filter=any_of, sort=True),
         Attribute("addresses", _c.addresses, Addresses, post=MISSING),
-        Attribute("shared", view=shared),
+        Attribute("shared", view=shared, at_first=False),
         *owners(AddressGroup),
     ),
     of_caller=sharing.filters(_c.id, shares.ADDRESS_GROUP),

@@ -44,7 +44,7 @@ ADDRESS_SCOPES = Declared(
         Attribute("id", _c.id, filter=any_of, sort=True),
         Attribute("name", _c.name, Text, post="", put=True, filter=any_of, sort=True),
         Attribute("ip_version", _c.ip_version, Family, post=REQUIRED, filter=number, sort=True),
-        Attribute("shared", None, Flag, post=False, put=True, view=shared),
+        Attribute("shared", None, Flag, post=False, put=True, view=shared, at_first=False),
         *owners(AddressScope),
     ),
     of_caller=sharing.filters(_c.id, shares.ADDRESS_SCOPE),

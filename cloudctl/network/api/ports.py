@@ -415,7 +415,7 @@ PORTS = Declared(
         Attribute("dns_domain", c.dns_domain, Domain, post=MISSING, put=True, filter=any_of),
         Attribute("dns_assignment", view=Beside(addresses, assignments)),
         Attribute("ip_allocation", c.ip_allocation, filter=any_of, sort=True),
-        Attribute("trunk_details", view=trunk_details, needs=ITrunks),
+        Attribute("trunk_details", view=trunk_details, needs=ITrunks, at_first=MISSING),
         Attribute("data_plane_status", c.data_plane_status, Literal["ACTIVE", "DOWN"] | None, put=True, filter=any_of),
         Attribute("propagate_uplink_status", c.propagate_uplink_status, Flag, post=MISSING, put=True),
         Attribute("numa_affinity_policy", c.numa_affinity_policy, Affinity | None, post=MISSING, put=True),

@@ -49,7 +49,7 @@ QOS_POLICIES = Declared(
     attributes=(
         Attribute("id", QosPolicy.id, filter=any_of, sort=True),
         Attribute("name", QosPolicy.name, Name, post=REQUIRED, put=True, filter=any_of, sort=True),
-        Attribute("shared", None, Flag, post=False, put=True, view=shared),
+        Attribute("shared", None, Flag, post=False, put=True, view=shared, at_first=False),
         Attribute("is_default", QosPolicy.is_default, Flag, post=False, put=True, filter=lists.truths, sort=True),
         Attribute("rules", view=rules),
         *standard(QosPolicy),

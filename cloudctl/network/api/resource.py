@@ -13,7 +13,7 @@ If-Match, links of pages. An Operation whose function is missing is not offered.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
@@ -122,6 +122,19 @@ class Declared(Generic[R]):
         return lists.Collection(self.plural, described, self.not_found, self.of_caller)
 
     @cached_property
+    def _known(self) -> Sequence[tuple[str, str]]:
+        """Names and fields of the attributes of which it is known what a new record shows."""
+        return [(each.name, each.field) for each in self.attributes if each.at_first is not resource.READ]
+
+    def unasked(self, wanted: Sequence[Wanted]) -> Collection[str]:
+        """The names of those that these bodies ask nothing of."""
+        return [
+            name
+            for name, field in self._known
+            if not any(each.tags if name == "tags" else each.values.get(field) for each in wanted)
+        ]
+
+    @cached_property
     def by_ids(self) -> Select[R]:
         # Built once: building a statement costs more than running it.
         return select(self.record).where(self.record.id.in_(bindparam("wanted", expanding=True)))
@@ -183,7 +196,7 @@ def standard(
             "updated_at", c.updated_at, filter=lists.times, sort=True, view=of_each(lambda r: zulu(r.updated_at))
         ),
         Attribute("revision_number", c.revision, filter=number, sort=True),
-        Attribute("tags", None, Tags, post=MISSING if tagged else resource.REFUSED, view=_tags),
+        Attribute("tags", None, Tags, post=MISSING if tagged else resource.REFUSED, view=_tags, at_first=()),
     )
 
 
@@ -268,8 +281,10 @@ class Resource(Generic[R]):
         return enveloped(body, self.declared.name, self.declared.plural, views)
 
     def _create(self, conn: Connection, call: Call, wanted: Sequence[Wanted]) -> Sequence[Json]:
+        # Before anything is made: what makes it may take the values apart.
+        unasked = self.declared.unasked(wanted)
         if self.declared.create_all is not None:
-            return self.views(conn, call, self.declared.create_all(conn, call, wanted))
+            return self.views(conn, call, self.declared.create_all(conn, call, wanted), unasked)
         create = resource.offered(self.declared.create)
         records = []
         for each in wanted:
@@ -277,7 +292,7 @@ class Resource(Generic[R]):
             if each.tags:
                 tags.replace(conn, record.id, each.tags)
             records.append(record)
-        return self.views(conn, call, records)
+        return self.views(conn, call, records, unasked)
 
     async def show(self, call: Call, **path: str) -> Json:
         found = await self.db.read(self._show, call, path[self.declared.id])
@@ -317,8 +332,10 @@ class Resource(Generic[R]):
         check_match(call, record)
         resource.offered(declared.remove)(conn, call, record)
 
-    def views(self, conn: Connection, call: Call, records: Sequence[R]) -> Sequence[Json]:
-        return resource.views(conn, call, self.declared.attributes, records)
+    def views(
+        self, conn: Connection, call: Call, records: Sequence[R], unasked: Collection[str] = ()
+    ) -> Sequence[Json]:
+        return resource.views(conn, call, self.declared.attributes, records, unasked)
 
 
 def _wanted(body: Any) -> Wanted:

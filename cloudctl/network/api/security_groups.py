@@ -34,7 +34,7 @@ ATTRIBUTES = (
     Attribute("id", SecurityGroup.id, filter=any_of, sort=True),
     Attribute("name", SecurityGroup.name, Text, post="", put=True, filter=any_of, sort=True),
     Attribute("stateful", SecurityGroup.stateful, Flag, post=True, put=True, filter=lists.truths, sort=True),
-    Attribute("shared", view=shared),
+    Attribute("shared", view=shared, at_first=False),
     Attribute("security_group_rules", view=rules),
     *standard(SecurityGroup),
 )

@@ -71,7 +71,7 @@ SUBNET_POOLS = Declared(
         Attribute("default_quota", _c.default_quota, Quota | None, post=None, put=True, filter=number, sort=True),
         Attribute("address_scope_id", _c.address_scope_id, Id | None, post=None, put=True, filter=any_of, sort=True),
         Attribute("is_default", _c.is_default, Flag, post=False, put=True, filter=lists.truths, sort=True),
-        Attribute("shared", None, Flag, post=False, view=shared),
+        Attribute("shared", None, Flag, post=False, view=shared, at_first=False),
         *standard(SubnetPool),
     ),
     of_caller=sharing.filters(_c.id, shares.SUBNET_POOL),
