@@ -106,8 +106,8 @@ def follow(conn: Connection, network_id: str, now: datetime) -> None:
         return
     wanted = sorted(served, key=lambda each: (each.created_at, each.id))
     if port is None:
-        _take(conn, _create(conn, network, host, now), wanted)
-    elif _give_back(conn, port, subnets, kept=wanted) | _take(conn, port, wanted):
+        _take(conn, _create(conn, network, host, now), wanted, ())
+    elif _give_back(conn, port, subnets, kept=wanted) | _take(conn, port, wanted, _addresses(conn, port)):
         standard.change(conn, Port.table, port.id, now)
 
 
@@ -141,9 +141,12 @@ def _create(conn: Connection, network: Network, host: str, now: datetime) -> Por
     return made
 
 
-def _take(conn: Connection, port: Port, subnets: Sequence[Subnet]) -> bool:
-    """Take an address of each subnet that has one left, and say whether any was taken."""
-    present = ipam.of_ports(conn, [port.id]).get(port.id, [])
+def _addresses(conn: Connection, port: Port) -> Sequence[IpAllocation]:
+    return ipam.of_ports(conn, [port.id]).get(port.id, [])
+
+
+def _take(conn: Connection, port: Port, subnets: Sequence[Subnet], present: Sequence[IpAllocation]) -> bool:
+    """Take an address of each subnet that has one left and of which none is present, and say whether any was taken."""
     has, position = {each.subnet_id for each in present}, max((each.position + 1 for each in present), default=0)
     lacking = [each for each in subnets if each.id not in has]
     taken = [ipam.take_highest(conn, each, port.id, position + count) for count, each in enumerate(lacking)]
@@ -153,7 +156,7 @@ def _take(conn: Connection, port: Port, subnets: Sequence[Subnet]) -> bool:
 def _give_back(conn: Connection, port: Port, subnets: Sequence[Subnet], kept: Sequence[Subnet] = ()) -> bool:
     """Give back its addresses, except those on the subnets `kept`, and say whether there were any."""
     by_id, ids = {each.id: each for each in subnets}, {each.id for each in kept}
-    left = [row for row in ipam.of_ports(conn, [port.id]).get(port.id, []) if row.subnet_id not in ids]
+    left = [row for row in _addresses(conn, port) if row.subnet_id not in ids]
     for row in left:
         ipam.give_back(conn, by_id[row.subnet_id], int(row.address))
     return bool(left)
@@ -164,7 +167,7 @@ def leave(conn: Connection, subnet: Subnet, now: datetime) -> None:
     port = idle(conn, subnet.network_id)
     if port is None:
         return
-    there = [row for row in ipam.of_ports(conn, [port.id]).get(port.id, []) if row.subnet_id == subnet.id]
+    there = [row for row in _addresses(conn, port) if row.subnet_id == subnet.id]
     for row in there:
         ipam.give_back(conn, subnet, int(row.address))
     if conn.execute(_others, {"network": subnet.network_id, "but": subnet.id}).first() is None:

@@ -67,11 +67,8 @@ class NewSubnet:
 # Built once: building a statement costs more than running it.
 _by_id = select(Subnet).where(Subnet.id == bindparam("wanted"))
 _locked_by_id = _by_id.with_for_update()
-_others = select(Subnet.cidr, Subnet.segment_id).where(Subnet.network_id == bindparam("network"))
-_pools = (
-    select(Subnet.subnetpool_id)
-    .where(Subnet.network_id == bindparam("network"), Subnet.ip_version == bindparam("version"))
-    .limit(1)
+_others = select(Subnet.cidr, Subnet.segment_id, Subnet.ip_version, Subnet.subnetpool_id).where(
+    Subnet.network_id == bindparam("network")
 )
 _allocations = select(IpAllocation.port_id).where(IpAllocation.subnet_id == bindparam("subnet")).limit(1)
 _delete = delete(Subnet).where(Subnet.id == bindparam("wanted"))
@@ -131,9 +128,9 @@ def not_found(subnet_id: str) -> NotFound:
 def create(conn: Connection, network: Network, project_id: str, wanted: NewSubnet, now: datetime, by: Origin) -> Subnet:
     """Add a subnet to a locked network. Raises OverQuota, Invalid, Conflict."""
     others = conn.execute(_others, {"network": network.id}).all()
-    cidr = _checked_cidr(network, wanted, [each for each, _ in others])
-    network_segments.check_new_subnet(conn, network, [segment for _, segment in others], wanted.segment_id)
-    _check_pool(conn, network, cidr.version, wanted.subnetpool_id)
+    cidr = _checked_cidr(network, wanted, [each for each, _, _, _ in others])
+    network_segments.check_new_subnet(conn, network, [segment for _, segment, _, _ in others], wanted.segment_id)
+    _check_pool(network, wanted.subnetpool_id, [pool for _, _, version, pool in others if version == cidr.version])
     addresses.check_modes(wanted.ipv6_ra_mode, wanted.ipv6_address_mode, cidr, wanted.enable_dhcp)
     networks.check_mtu_of_family(network.mtu, cidr.version, network.id)
     gateway = _gateway(wanted.gateway_ip, cidr)
@@ -262,10 +259,9 @@ def _checked_cidr(network: Network, wanted: NewSubnet, others: Iterable[str]) ->
     return cidr
 
 
-def _check_pool(conn: Connection, network: Network, version: int, pool_id: str | None) -> None:
+def _check_pool(network: Network, pool_id: str | None, others: Sequence[str | None]) -> None:
     """Raises Invalid unless the network's other subnets of the family are of the same pool, or all of none."""
-    others = conn.execute(_pools, {"network": network.id, "version": version}).first()
-    if others is not None and others[0] != pool_id:
+    if others and others[0] != pool_id:
         message = f"Subnets hosted on the same network {network.id} must be allocated from the same subnet pool."
         raise Invalid(message, type="NetworkSubnetPoolAffinityError")
 
