@@ -135,7 +135,8 @@ def take_growth(conn: Connection, project_id: str, user_id: str, vcpus: int, mem
 
 def _balances(conn: Connection, project_id: str, user_id: str) -> Iterator[tuple[Mapping[str, int], Mapping[str, int]]]:
     """(limits, usage) of the project, and of the user if they have limits of their own."""
-    yield quota.take(conn, QUOTAS, project_id, {}), counted(conn, project_id)
+    quota.turn(conn, QUOTAS, project_id)
+    yield quota.balance(conn, QUOTAS, project_id, ("instances", "cores", "ram"))
     if own := user_limits(conn, project_id, user_id):
         yield own, counted(conn, project_id, user_id)
 

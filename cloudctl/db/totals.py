@@ -11,7 +11,7 @@ names.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -120,15 +120,21 @@ def hold(conn: Connection, names: Sequence[str], project_ids: Sequence[str]) -> 
         conn.execute(_held, {"total": name, "projects": list(project_ids)}).all()
 
 
-def total(name: str, tables: MetaData = metadata) -> Callable[[Connection, str], int]:
-    """A function that reads one sum of a project. Raises LookupError if no table declares it."""
+@frozen
+class Sum:
+    """Reads one sum of a project."""
+
+    name: str
+
+    def __call__(self, conn: Connection, project_id: str) -> int:
+        return conn.scalar(_mine, {"total": self.name, "project": project_id}) or 0
+
+
+def total(name: str, tables: MetaData = metadata) -> Sum:
+    """What reads a declared sum. Raises LookupError if no table declares it."""
     if all(each.name != name for each in _declared(tables.tables.values())):
         raise LookupError(f"there is no Total called {name}")
-
-    def read(conn: Connection, project_id: str) -> int:
-        return conn.scalar(_mine, {"total": name, "project": project_id}) or 0
-
-    return read
+    return Sum(name)
 
 
 def totals(conn: Connection, project_id: str, names: Sequence[str]) -> dict[str, int]:

@@ -7,15 +7,16 @@ row (SQLite has one writer anyway).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from attrs import frozen
-from sqlalchemy import Integer, String, bindparam, delete, insert, select, update
+from sqlalchemy import Integer, String, bindparam, delete, false, insert, select, true, union_all, update
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection, Database, totals
 from cloudctl.db.columns import Field, column
 from cloudctl.db.records import Record
+from cloudctl.db.totals import Kept, Sum
 from cloudctl.errors import OverQuota
 from cloudctl.tasks.audit import Finding, Well
 
@@ -40,14 +41,23 @@ class QuotaLock(Record, table="quota_locks"):
 
 
 # Built once: building a statement costs more than running it.
-_limits = (
-    select(QuotaLimit.resource, QuotaLimit.limit)
-    .where(
-        QuotaLimit.service == bindparam("service"),
-        QuotaLimit.project_id.in_((EVERYBODY, bindparam("project", type_=String()))),
-    )
-    .order_by(QuotaLimit.project_id)  # what is for everybody comes first, and a project's own limit replaces it
+_whose = (
+    QuotaLimit.service == bindparam("service"),
+    QuotaLimit.project_id.in_((EVERYBODY, bindparam("project", type_=String()))),
 )
+# What is for everybody comes first, and a project's own limit replaces it.
+_limits = select(QuotaLimit.resource, QuotaLimit.limit).where(*_whose).order_by(QuotaLimit.project_id)
+_limits_and_sums = union_all(
+    select(
+        true().label("is_limit"),
+        QuotaLimit.resource.label("name"),
+        QuotaLimit.limit.label("amount"),
+        QuotaLimit.project_id.label("project_id"),
+    ).where(*_whose),
+    select(false(), Kept.name, Kept.amount, Kept.project_id).where(
+        Kept.name.in_(bindparam("sums", expanding=True)), Kept.project_id == bindparam("project", type_=String())
+    ),
+).order_by("project_id")
 _turn = (
     update(QuotaLock)
     .where(QuotaLock.service == bindparam("of_service"), QuotaLock.project_id == bindparam("of_project"))
@@ -87,11 +97,33 @@ class Quotas:
 def limits(conn: Connection, quotas: Quotas, project_id: str) -> dict[str, int]:
     """Resource → limit of one project; -1 is no limit."""
     found = conn.execute(_limits, {"service": quotas.service, "project": project_id})
+    return _limits_of(conn, quotas, project_id, dict(found))
+
+
+def balance(
+    conn: Connection, quotas: Quotas, project_id: str, names: Iterable[str]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """The limits of one project; and what it uses of those of the resources `names` whose sums the database keeps."""
+    kept = {each.used.name: each.name for each in map(quotas.__getitem__, names) if isinstance(each.used, Sum)}
+    if not kept:
+        return limits(conn, quotas, project_id), {}
+    # In one statement: it costs more to send than to run.
+    own, used = dict[str, int](), dict.fromkeys(kept.values(), 0)
+    given = {"service": quotas.service, "project": project_id, "sums": list(kept)}
+    for is_limit, name, amount, _ in conn.execute(_limits_and_sums, given):
+        if is_limit:
+            own[name] = amount
+        else:
+            used[kept[name]] = amount
+    return _limits_of(conn, quotas, project_id, own), used
+
+
+def _limits_of(conn: Connection, quotas: Quotas, project_id: str, own: dict[str, int]) -> dict[str, int]:
     allowed = {resource.name: resource.default for resource in quotas.resources}
     if quotas.unified is not None:
         said = quotas.unified(conn, project_id)
         allowed |= {name: said[name] for name in allowed if name in said}
-    return allowed | dict(found)
+    return allowed | own
 
 
 def defaults(conn: Connection, quotas: Quotas) -> dict[str, int]:
@@ -120,12 +152,12 @@ def take(conn: Connection, quotas: Quotas, project_id: str, wanted: Mapping[str,
 
 def check(conn: Connection, quotas: Quotas, project_id: str, wanted: Mapping[str, int]) -> dict[str, int]:
     """As `take`, but only a question: others may count meanwhile."""
-    allowed = limits(conn, quotas, project_id)
+    allowed, sums = balance(conn, quotas, project_id, wanted)
     for name, amount in wanted.items():
         limit, resource = allowed[name], quotas[name]
         if limit == UNLIMITED or amount <= 0:
             continue
-        used = resource.used(conn, project_id) if resource.used else 0
+        used = sums[name] if name in sums else resource.used(conn, project_id) if resource.used else 0
         if used + amount > limit:
             raise OverQuota(quotas.told(name, amount, used, limit))
     return allowed
