@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from attrs import frozen
@@ -161,9 +161,15 @@ def conditions(conn: Connection, call: Call) -> list[Condition]:
     return found
 
 
+@lru_cache(maxsize=1024)
+def _of_project(project_id: str) -> Condition:
+    """Built once for each project, since nearly every list has it."""
+    return Server.project_id == project_id
+
+
 def _scope(call: Call) -> Iterator[Condition]:
     if not call.query.flag("all_tenants"):
-        yield Server.project_id == call.project_id
+        yield _of_project(call.project_id)
         return
     if not call.may(LIST_ALL):
         raise forbidden(LIST_ALL)
