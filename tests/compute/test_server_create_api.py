@@ -240,6 +240,7 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"name": " vm"}, 400, "whitespace"),
     ({"name": "x" * 256}, 400, "too long"),
     ({"name": "a\tb"}, 400, "non-printable"),
+    ({"name": "a\u2028b"}, 400, "non-printable"),
     ({"metadata": {"k": "v" * 256}}, 400, "too long"),
     ({"metadata": {"": "v"}}, 400, "letters"),
     ({"metadata": {"k": 1}}, 400, "not of type 'string'"),
@@ -262,6 +263,12 @@ def test_a_wrong_wish_is_refused_and_nothing_is_written(
     assert said in message
     assert demo.names() == []
     assert demo.ports == []
+
+
+@pytest.mark.parametrize("space", ["\u3000", "\u00a0", "\u2009"])
+def test_a_name_has_any_space_between_its_words(demo: Asking, space: str) -> None:
+    name = f"\u30b5\u30fc\u30d0\u30fc{space}\uff11"
+    assert demo.server(demo.boot(name=name))["name"] == name
 
 
 def test_too_many_metadata_items_are_over_quota(demo: Asking) -> None:

@@ -6,6 +6,7 @@ import base64
 import binascii
 import ipaddress
 import re
+import unicodedata
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -41,7 +42,8 @@ def printable(value: str) -> str:
     """No control characters, and no white space around it."""
     if value != value.strip():
         raise ValueProblem(f"{shown(value)} has leading or trailing whitespace")
-    if not all(char.isprintable() for char in value):
+    # Of all spaces, Python takes only ASCII's as printable; East Asian names are written with another one.
+    if not all(char.isprintable() or unicodedata.category(char) == "Zs" for char in value):
         raise ValueProblem(f"{shown(value)} contains non-printable characters")
     return value
 
