@@ -97,6 +97,10 @@ def test_a_host_is_in_one_zone(admin: Asking) -> None:
         ({"name": "rack"}, 409),
         ({"name": ""}, 400),
         ({"name": "x" * 256}, 400),
+        ({"name": " x"}, 400),
+        ({"name": "x\ny"}, 400),
+        ({"name": "x", "availability_zone": "east "}, 400),
+        ({"name": "x", "availability_zone": "ea\tst"}, 400),
         ({"name": "x", "availability_zone": "a:b"}, 400),
         ({"name": "x", "availability_zone": ""}, 400),
         ({"name": "x", "metadata": {}}, 400),
@@ -105,6 +109,12 @@ def test_a_host_is_in_one_zone(admin: Asking) -> None:
 def test_a_wrong_aggregate_is_refused(admin: Asking, body: dict[str, Any], status: int) -> None:
     made(admin)
     assert admin.post("/os-aggregates", {"aggregate": body}).status == status
+
+
+def test_a_change_takes_the_spaces_off_a_name(admin: Asking) -> None:
+    path = f"/os-aggregates/{made(admin)['id']}"
+    assert admin.put(path, {"aggregate": {"name": " other "}}).json()["aggregate"]["name"] == "other"
+    assert admin.put(path, {"aggregate": {"name": "an\tother"}}).status == 400
 
 
 def test_unknown_aggregates_and_hosts_are_not_there(admin: Asking) -> None:

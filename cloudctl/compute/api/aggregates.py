@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from attrs import frozen
 
+from cloudctl.compute.api.server_bodies import ServerName, printable
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.image import images
@@ -14,7 +15,7 @@ from cloudctl.placement import aggregates, hosts
 from cloudctl.placement.aggregates import ZONE, Aggregate, InUse, NewAggregate
 from cloudctl.placement.hosts import Host
 from cloudctl.rest import body as bodies
-from cloudctl.rest.body import MISSING, Body, BodyError, Length, Missing, Name, Pattern, Problem, Uuid
+from cloudctl.rest.body import MISSING, Body, BodyError, Check, Length, Missing, Pattern, Problem, Uuid
 from cloudctl.rest.call import Call
 from cloudctl.rest.formats import micros
 from cloudctl.rest.route import Routes
@@ -22,20 +23,22 @@ from cloudctl.rest.versions import since
 from cloudctl.rest.views import Fields
 
 # `zone:host` names a host in other calls.
-Zone = Annotated[str, Length(1, 255, blank=False), Pattern(r"[^:]*", "the name of a zone: it has no colon")]
+Zone = Annotated[ServerName, Pattern(r"[^:]*", "the name of a zone: it has no colon")]
+# A change takes off what a new name may not have around it.
+NewName = Annotated[str, Length(1, 255, blank=False), Check(str.strip), Check(printable)]
 Key = Annotated[str, Length(1, 255), Pattern(r"[a-zA-Z0-9\-_:. ]+", "a key of metadata")]
 ACTION = "/os-aggregates/<aggregate_id>/action"
 
 
 @frozen
 class CreateAggregate:
-    name: Name
+    name: ServerName
     availability_zone: Zone | Missing | None = MISSING
 
 
 @frozen
 class ChangeAggregate:
-    name: Name | Missing = MISSING
+    name: NewName | Missing = MISSING
     availability_zone: Zone | Missing | None = MISSING
 
 
