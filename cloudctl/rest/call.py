@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred
 from twisted.web.http_headers import Headers
 
 from cloudctl.errors import Invalid
-from cloudctl.rest.body import truth
+from cloudctl.rest.body import INTEGER_MOST, truth
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.identity import Identity
 from cloudctl.rest.versions import Version
@@ -79,13 +79,13 @@ class Query:
         return found
 
     def integer(self, name: str, minimum: int = 0) -> int | None:
-        """Raises Invalid."""
+        """At most INTEGER_MOST: clients that want all items ask for more than there can be. Raises Invalid."""
         value = self.get(name)
         if value is None:
             return None
-        if re.fullmatch(r"[+-]?\d{1,9}", value, re.ASCII) is None:
+        if re.fullmatch(r"[+-]?\d{1,64}", value, re.ASCII) is None:
             raise Invalid(f"Invalid value {value[:64]!r} for the query parameter {name!r}: an integer is expected.")
-        number = int(value)
+        number = min(int(value), INTEGER_MOST)
         if number < minimum:
             raise Invalid(f"Invalid value {number} for the query parameter {name!r}: it must be at least {minimum}.")
         return number

@@ -46,7 +46,7 @@ def test_limit_zero_is_an_empty_list(demo: Asking, three: list[str]) -> None:
     assert demo.get("/servers?limit=0").json() == {"servers": []}
 
 
-@pytest.mark.parametrize("query", ["limit=-1", "limit=x", "limit=99999999999", "marker=nobody", "sort_dir=up"])
+@pytest.mark.parametrize("query", ["limit=-1", "limit=x", "marker=nobody", "sort_dir=up"])
 def test_a_wrong_page_is_refused(demo: Asking, query: str) -> None:
     assert demo.get(f"/servers?{query}").status == 400
 
