@@ -152,10 +152,15 @@ class Interface:
     port: Port
 
 
-def attach_interface(conn: Connection, caller: Caller, server_id: str, wish: NewInterface | None) -> Interface:
-    """`wish` None: the only network that the project can use. Raises NotFound, Invalid, Conflict, OverQuota."""
+def attach_interface(conn: Connection, caller: Caller, server_id: str, wish: NewInterface) -> Interface:
+    """Without a port and a network in the wish it is the only network that the project can use.
+
+    Raises NotFound, Invalid, Conflict, OverQuota.
+    """
     server = power.placed(servers.allowed(conn, caller, server_id, "attach_interface", lock=True))
-    (checked,) = networking.chosen(conn, caller, "auto" if wish is None else _findable(conn, caller, wish))
+    named = wish.port_id or wish.network_id
+    (checked,) = networking.chosen(conn, caller, _findable(conn, caller, wish) if named else "auto")
+    checked = evolve(checked, tag=wish.tag)
     position = networking.next_position(conn, server.id)
     port_id = networking.add(conn, server, checked, position, caller.now, caller, None)
     ports.bind(conn, port_id, server.id, server.host or "", networking.owner(server.zone), caller.now)

@@ -37,10 +37,12 @@ def test_an_interface_is_made_shown_and_taken_away(demo: Asking, hypervisor: Fak
     assert demo.delete(f"{path}/{made['port_id']}").status == 404
 
 
-def test_without_a_body_it_is_the_only_network(demo: Asking) -> None:
+@pytest.mark.parametrize("body", [None, {"interfaceAttachment": {}}, {"interfaceAttachment": {"tag": "nic"}}])
+def test_without_a_wish_it_is_the_only_network(demo: Asking, body: dict[str, Any] | None) -> None:
     server_id = demo.boot("2.37", networks="none")
-    answer = demo.post(f"/servers/{server_id}/os-interface")
-    assert answer.json()["interfaceAttachment"]["net_id"] == demo.network
+    made = demo.post(f"/servers/{server_id}/os-interface", body, LATEST).json()["interfaceAttachment"]
+    tag = (body or {}).get("interfaceAttachment", {}).get("tag")
+    assert (made["net_id"], made["tag"]) == (demo.network, tag)
 
 
 def test_a_given_port_is_kept(demo: Asking) -> None:

@@ -79,14 +79,12 @@ class ServerInterfaces:
         await self.db.run(attaching.detach_interface, call.caller, server_id, port_id)
 
 
-def _wish(body: Attach) -> NewInterface | None:
+def _wish(body: Attach) -> NewInterface:
     """Raises Invalid."""
     if body.port_id and body.net_id:
         raise Invalid("Must not input both network_id and port_id")
     if body.fixed_ips and not body.net_id:
         raise Invalid("Must input network_id when request IP address")
-    if not body.port_id and not body.net_id:
-        return None
     return NewInterface(
         network_id=body.net_id or None,
         port_id=body.port_id or None,
@@ -95,7 +93,7 @@ def _wish(body: Attach) -> NewInterface | None:
     )
 
 
-def _attach(conn: Connection, call: Call, server_id: str, wish: NewInterface | None) -> dict[str, Any]:
+def _attach(conn: Connection, call: Call, server_id: str, wish: NewInterface) -> dict[str, Any]:
     return _shown(conn, call, [attaching.attach_interface(conn, call.caller, server_id, wish)])[0]
 
 
