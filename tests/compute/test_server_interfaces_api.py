@@ -37,7 +37,7 @@ def test_an_interface_is_made_shown_and_taken_away(demo: Asking, hypervisor: Fak
     assert demo.delete(f"{path}/{made['port_id']}").status == 404
 
 
-@pytest.mark.parametrize("body", [None, {"interfaceAttachment": {}}, {"interfaceAttachment": {"tag": "nic"}}])
+@pytest.mark.parametrize("body", [None, {}, {"interfaceAttachment": {}}, {"interfaceAttachment": {"tag": "nic"}}])
 def test_without_a_wish_it_is_the_only_network(demo: Asking, body: dict[str, Any] | None) -> None:
     server_id = demo.boot("2.37", networks="none")
     made = demo.post(f"/servers/{server_id}/os-interface", body, LATEST).json()["interfaceAttachment"]

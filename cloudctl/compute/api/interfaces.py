@@ -36,6 +36,11 @@ class Attach:
     tag: DeviceTag | Missing = gated(since(2, 49))
 
 
+@frozen
+class AttachRequest:
+    interfaceAttachment: Attach | Missing = MISSING
+
+
 LATER = Fields[[Interface]]("an interface", {"tag": (since(2, 70), lambda interface: interface.row.tag)})
 
 
@@ -68,10 +73,11 @@ class ServerInterfaces:
         """Show one interface."""
         return {"interfaceAttachment": await self.db.read(_one, call, server_id, port_id)}
 
-    @routes.post(PATH, policy="compute:interfaces:create", body=Body(Attach, key="interfaceAttachment", optional=True))
-    async def attach(self, call: Call, server_id: str, body: Attach | None) -> dict[str, Any]:
+    @routes.post(PATH, policy="compute:interfaces:create", body=Body(AttachRequest, optional=True))
+    async def attach(self, call: Call, server_id: str, body: AttachRequest | None) -> dict[str, Any]:
         """Attach an interface to a server."""
-        return {"interfaceAttachment": await self.db.run(_attach, call, server_id, _wish(body or Attach()))}
+        wanted = (body and body.interfaceAttachment) or Attach()
+        return {"interfaceAttachment": await self.db.run(_attach, call, server_id, _wish(wanted))}
 
     @routes.delete(f"{PATH}/<port_id>", policy="compute:interfaces:delete", status=202)
     async def detach(self, call: Call, server_id: str, port_id: str) -> None:
