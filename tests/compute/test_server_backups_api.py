@@ -172,7 +172,9 @@ def test_a_protected_backup_stays(demo: Asking, server_id: str) -> None:
     assert images(demo) == {made}
 
 
-@pytest.mark.parametrize("wrong", [{"rotation": -1}, {"rotation": "x"}, {"name": ""}, {"backup_type": None}, {"x": 1}])
+@pytest.mark.parametrize(
+    "wrong", [{"rotation": -1}, {"rotation": "x"}, {"name": "x "}, {"backup_type": None}, {"x": 1}]
+)
 def test_a_wrong_backup_is_refused(demo: Asking, server_id: str, wrong: dict[str, Any]) -> None:
     body = {"name": "x", "backup_type": "daily", "rotation": 1, **wrong}
     assert refusal(demo.act(server_id, {"createBackup": body}))[:2] == (400, "badRequest")

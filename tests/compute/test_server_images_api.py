@@ -161,7 +161,10 @@ def test_a_protected_image_that_fails_stays_without_data(
     assert demo.server(server_id)["OS-EXT-STS:task_state"] is None
 
 
-@pytest.mark.parametrize("body", [None, {}, {"name": ""}, {"name": "x" * 256}, {"name": "x", "metadata": {"a": 1}}])
+WRONG_NAMES = [{"name": name} for name in ("", " ", " x", "x ", "x\ny", "x" * 256)]
+
+
+@pytest.mark.parametrize("body", [None, {}, *WRONG_NAMES, {"name": "x", "metadata": {"a": 1}}])
 def test_a_wrong_image_body_is_refused(demo: Asking, server_id: str, body: Any) -> None:
     assert refusal(demo.act(server_id, {"createImage": body}))[:2] == (400, "badRequest")
 

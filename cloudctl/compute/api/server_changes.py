@@ -42,13 +42,13 @@ Password = Annotated[str, Length(0, 255)]
 
 @frozen
 class CreateImage:
-    name: Annotated[str, Length(1, 255, blank=False)]
+    name: ServerName
     metadata: Metadata | Missing = MISSING
 
 
 @frozen
 class CreateBackup:
-    name: Annotated[str, Length(1, 255, blank=False)]
+    name: ServerName
     backup_type: Annotated[str, Length(0, 255)]
     rotation: Annotated[LooseInt, Range(0)]
     metadata: Metadata | Missing = MISSING
