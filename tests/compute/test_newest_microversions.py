@@ -133,6 +133,7 @@ def test_a_parameter_that_a_call_does_not_have_is_refused(demo: Asking, path: st
 def test_a_parameter_of_later_versions_is_no_parameter_yet(demo: Asking) -> None:
     """Below 2.75 none is refused, and what is not known is not heeded."""
     assert len(demo.get("/flavors?name=^m1.t", "2.74").json()["flavors"]) > 1
+    assert demo.get("/flavors?name=^m1.t", "2.101").status == 400
 
 
 # -- 2.103

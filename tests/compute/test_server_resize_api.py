@@ -353,6 +353,14 @@ def test_migrations_are_listed_newest_first(demo: Asking, admin: Asking, server_
     rest = admin.get(f"/os-migrations?marker={found[0]['uuid']}", LATEST).json()["migrations"]
     assert [each["uuid"] for each in rest] == [found[1]["uuid"]]
     assert refusal(admin.get("/os-migrations?marker=x", LATEST))[:2] == (400, "badRequest")
+    for name, version, status in (
+        ("colour", "2.58", 200),
+        ("colour", "2.59", 400),
+        ("changes-before", "2.65", 400),
+        ("user_id", "2.79", 400),
+        ("user_id", "2.80", 200),
+    ):
+        assert admin.get(f"/os-migrations?{name}=x", version).status == status, name
     assert {"uuid", "migration_type", "project_id"} & admin.get("/os-migrations").json()["migrations"][
         0
     ].keys() == set()

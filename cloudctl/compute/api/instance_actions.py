@@ -100,7 +100,7 @@ class InstanceActions:
     @routes.get("/servers/<server_id>/os-instance-actions", policy="compute:actions:list", query=QUERY)
     async def list(self, call: Call, server_id: str) -> dict[str, Any]:
         """List what was done to a server, the newest first."""
-        query.only(call, QUERY.keys() - call.query.hidden, gates.ACTION_PAGES)
+        query.only(call, QUERY, gates.ACTION_PAGES)
         rows, server = await self.db.scan(_rows, call, server_id)
         if call.version not in gates.ACTION_PAGES:
             return {"instanceActions": [action(call, row, server) for row in rows]}

@@ -98,7 +98,7 @@ class Migrations:
     @routes.get("/os-migrations", policy="compute:migrations:list", query=QUERY)
     async def list(self, call: Call) -> dict[str, Any]:
         """List migrations, the newest first."""
-        query.only(call, QUERY)
+        query.only(call, QUERY, gates.MIGRATION_PAGES)
         page = await self.db.scan(self._page, call)
         links = query.links(call, page, "migrations_links") if call.version in gates.MIGRATION_PAGES else {}
         return {"migrations": [view(call, row) for row in page.rows], **links}

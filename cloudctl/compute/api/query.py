@@ -17,8 +17,8 @@ PAGING = frozenset({"limit", "marker"})
 
 
 def only(call: Call, known: Iterable[str], strict: Span = gates.STRICT_QUERY) -> None:
-    """Refuse unknown parameters, at these microversions. Raises Invalid."""
-    if call.version in strict and (unknown := sorted(set(call.query) - set(known))):
+    """Refuse unknown parameters, at these microversions; those of later ones are unknown, too. Raises Invalid."""
+    if call.version in strict and (unknown := sorted(set(call.query) - (set(known) - call.query.hidden))):
         raise Invalid(unexpected(unknown))
 
 
