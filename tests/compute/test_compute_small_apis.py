@@ -174,7 +174,12 @@ def test_a_group_has_quotas(demo: Asking, admin: Asking) -> None:
     assert refusal(demo.post("/servers", body)) == (413, "entityTooLarge", "Quota exceeded, too many servers in group")
 
 
-@pytest.mark.parametrize("hints", [{"group": "11111111-1111-4111-8111-111111111111"}, {"group": "x"}, {"group": 1}, []])
+OTHERS = ("same_host", "different_host")
+WRONG_OTHERS: list[Any] = [{hint: other} for hint in OTHERS for other in ("vm", ["vm"], [1], 1)]
+WRONG_HINTS: list[Any] = [{"group": "11111111-1111-4111-8111-111111111111"}, {"group": "x"}, {"group": 1}, []]
+
+
+@pytest.mark.parametrize("hints", [*WRONG_HINTS, *WRONG_OTHERS])
 def test_a_wrong_hint_is_refused(demo: Asking, hints: Any) -> None:
     assert demo.post("/servers", {**demo.body(), "os:scheduler_hints": hints}).status == 400
 
@@ -183,7 +188,7 @@ def test_other_servers_are_followed_or_avoided(demo: Asking, admin: Asking) -> N
     first = demo.boot()
     host = admin.server(first)["OS-EXT-SRV-ATTR:host"]
     for hint, same in (("same_host", True), ("different_host", False)):
-        body = {**demo.body(), "os:scheduler_hints": {hint: [first]}}
+        body = {**demo.body(), "os:scheduler_hints": {hint: [first.upper()]}}
         server_id = demo.post("/servers", body).json()["server"]["id"]
         demo.cloud.settle()
         assert (admin.server(server_id)["OS-EXT-SRV-ATTR:host"] == host) is same

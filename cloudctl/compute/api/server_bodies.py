@@ -35,6 +35,8 @@ from cloudctl.rest.versions import Span, since, until
 USER_DATA_LENGTH = 65535
 # Of a file injected into a guest: more than any quota allows, and less than a request may hold.
 CONTENTS_LENGTH = 1 << 20
+# Hints that name other servers.
+OTHERS = ("same_host", "different_host")
 METADATA_KEY = re.compile(r"[A-Za-z0-9\-_:. ]{1,255}")
 
 
@@ -139,6 +141,15 @@ def _hint(value: Any) -> Any:
     raise ValueProblem("it is not a string, a number or a list of these")
 
 
+def _others(value: Any) -> Any:
+    """The id of a server, or a list of them: a server that was named in another way would be avoided in vain."""
+    if isinstance(value, str):
+        return canonical(value)
+    if isinstance(value, list) and len(value) <= 100 and all(isinstance(each, str) for each in value):
+        return [canonical(each) for each in value]
+    raise ValueProblem(f"{shown(value)} is not the id of a server or a list of ids")
+
+
 def _hints(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise ValueProblem(f"{shown(value)} is not of type 'object'", "type")
@@ -147,7 +158,7 @@ def _hints(value: Any) -> Mapping[str, Any]:
     group = value.get("group", "")
     if group != "" and not isinstance(group, str):
         raise ValueProblem(f"group: {shown(group)} is not of type 'string'")
-    made = {key: _hint(item) for key, item in value.items()}
+    made = {key: (_others if key in OTHERS else _hint)(item) for key, item in value.items()}
     if group:
         made["group"] = canonical(group)
     return made
