@@ -101,6 +101,8 @@ def test_a_server_keeps_the_flavor_it_was_made_with(admin: Asking, demo: Asking)
         ({"ram": "lots"}, 400),
         ({"id": "a/b"}, 400),
         ({"id": ""}, 400),
+        ({"id": "1 "}, 400),
+        ({"id": " x"}, 400),
         ({"name": ""}, 400),
         ({"rxtx_factor": 0}, 400),
         ({"rxtx_factor": "nan"}, 400),

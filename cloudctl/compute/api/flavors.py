@@ -48,7 +48,7 @@ QUERY = dict.fromkeys(KNOWN, ALWAYS) | {"name": NAMED}
 
 Size = Annotated[LooseInt, Range(0)]
 Amount = Annotated[LooseInt, Range(1)]
-FlavorId = Annotated[str, Length(1, 255), Pattern(r"[A-Za-z0-9._\- ]*[A-Za-z0-9._\-][A-Za-z0-9._\- ]*", "a flavor id")]
+FlavorId = Annotated[str, Length(1, 255), Pattern(r"(?! )[A-Za-z0-9._\- ]+(?<! )", "a flavor id")]
 Description = Annotated[str, Length(0, 65535)]
 
 
@@ -62,7 +62,7 @@ class CreateFlavor:
     ram: Amount
     vcpus: Amount
     disk: Size
-    id: FlavorId | LooseInt | Missing | None = MISSING
+    id: FlavorId | int | Missing | None = MISSING
     ephemeral: Size | Missing = wire("OS-FLV-EXT-DATA:ephemeral", default=MISSING)
     swap: Size | Missing = MISSING
     rxtx_factor: Annotated[Any, Check(extra_specs.factor)] | Missing = gated(until(2, 101))
