@@ -31,6 +31,7 @@ from cattrs.cols import is_sequence, list_structure_factory
 from cattrs.errors import ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn, mapping_structure_factory, override
 
+from cloudctl.rest.known import known
 from cloudctl.rest.members import structured
 from cloudctl.rest.standing import as_sent, shown, standing, unexpected
 from cloudctl.rest.versions import Span, Version
@@ -393,8 +394,13 @@ def _told(error: BaseException, type_: Any) -> str:
     return f"value\t{error}"
 
 
-def structure(value: Any, type_: Any, path: str = "$", version: Version | None = None) -> Any:
-    """A parsed JSON value as `type_`, of this microversion. Raises BodyError with every problem found."""
+def structure(value: Any, type_: Any, path: str = "$", version: Version | None = None, loose: bool = False) -> Any:
+    """A parsed JSON value as `type_`, of this microversion. Raises BodyError with every problem found.
+
+    `loose`: keys that are not known are left out.
+    """
+    if loose:
+        value = known(value, type_, version)
     try:
         made = converter().structure(value, type_)
     except Exception as error:  # cattrs raises groups as well as what the hooks raise
@@ -446,10 +452,10 @@ def _untimely(made: Any, path: str, version: Version) -> Iterator[Problem]:
         yield from _untimely(value, f"{path}.{key}", version)
 
 
-def read(body: Body, value: Any, version: Version | None = None) -> Any:
+def read(body: Body, value: Any, version: Version | None = None, loose: bool = False) -> Any:
     """A parsed body as the value that the handler gets; a list of them if it came in bulk. Raises BodyError."""
     if body.key is None:
-        return structure(value, body.type, "$", version)
+        return structure(value, body.type, "$", version, loose)
     if not isinstance(value, dict):
         raise BodyError([Problem("$", f"{shown(value)} is not of type 'object'", "type")])
     if body.bulk is not None and body.bulk in value and body.key not in value:
@@ -458,9 +464,9 @@ def read(body: Body, value: Any, version: Version | None = None) -> Any:
         return structure(some, types.GenericAlias(list, (body.type,)), f"$.{body.bulk}", version)
     if body.key not in value:
         raise BodyError([Problem("$", f"'{body.key}' is a required property", "required")])
-    if others := sorted(key for key in value if key != body.key):
+    if not loose and (others := sorted(key for key in value if key != body.key)):
         raise BodyError([Problem("$", unexpected(others), "unknown")])
-    return structure(value[body.key], body.type, f"$.{body.key}", version)
+    return structure(value[body.key], body.type, f"$.{body.key}", version, loose)
 
 
 def given(value: Any, *names: str) -> dict[str, Any]:

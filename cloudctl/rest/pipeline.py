@@ -407,11 +407,11 @@ class Pipeline:
 
     def _body(self, request: Any, wanted: bodies.Body, version: Version, operation: Operation, action: Any) -> Any:
         if operation.action is not None:
-            return bodies.structure(action, wanted.type, f"$.{operation.action}", version)
+            return bodies.structure(action, wanted.type, f"$.{operation.action}", version, request.where.plain)
         raw = self._content(request, wanted.types or JSON_TYPES)
         if not raw and wanted.optional:
             return None
-        return bodies.read(wanted, decoding.parse(raw), version)
+        return bodies.read(wanted, decoding.parse(raw), version, request.where.plain)
 
     def _content(self, request: Any, types: Sequence[str]) -> bytes:
         content = request.content

@@ -47,6 +47,20 @@ def test_paths_of_old_have_no_microversions(demo: Asking) -> None:
     assert demo.client.get("/compute/v2/servers/", headers=newest).status == 404
 
 
+def test_paths_of_old_do_not_mind_what_they_do_not_know(demo: Asking) -> None:
+    """Nor what only later microversions know: none of it has an effect."""
+    body = {**demo.body(tags=["later"], networks=[{"uuid": demo.network, "colour": "red"}]), "more": 1}
+    made = demo.client.post("/compute/v2/servers", body)
+    assert made.status == 202
+    demo.cloud.settle()
+    path = f"/servers/{made.json()['server']['id']}"
+    assert demo.get(path, LATEST).json()["server"]["tags"] == []
+    reboot = {"reboot": {"type": "HARD", "colour": "red"}}
+    assert demo.client.post(f"/compute/v2{path}/action", reboot).status == 202
+    assert demo.client.post("/compute/v2/servers", demo.body(name="")).status == 400
+    assert demo.post("/servers", body).status == 400
+
+
 def test_the_highest_microversion_can_be_lowered() -> None:
     cloud = MemoryCloud({"compute": {"max_microversion": "2.60"}})
     assert cloud.anonymous().get("/compute").json()["versions"][1]["version"] == "2.60"

@@ -11,7 +11,7 @@ from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import Microversions, text
 
 DOCS = "https://docs.openstack.org/"
-# Its paths lead to those of v2.1, at the first microversion whatever the request says.
+# Its paths lead to those of v2.1, at the first microversion whatever the request says; unknown fields are let through.
 OLD = "v2"
 
 
