@@ -162,9 +162,10 @@ def add(
     by: Origin,
     groups: tuple[str, ...] | None,
 ) -> str:
-    """Give a server the port, or make one for it; the port's id. `server`: id, project_id and zone are read.
+    """Give a server the port, or make one for it, of the server's name in DNS; the port's id.
 
-    `groups` are ids, None is the default group. Raises Invalid, Conflict, OverQuota.
+    `server`: id, project_id, zone and hostname are read. `groups` are ids, None is the default group. Raises Invalid,
+    Conflict, OverQuota.
     """
     if wish.port_id:
         with worded(wish):
@@ -179,6 +180,7 @@ def add(
             device_id=server.id,
             device_owner=owner(server.zone),
             security_groups=groups,
+            kept={"dns_name": server.hostname.lower()},
         )
         with worded(wish):
             port_id = str(ports.create(conn, server.project_id, new, now, by).id)

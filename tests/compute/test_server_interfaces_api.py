@@ -37,6 +37,14 @@ def test_an_interface_is_made_shown_and_taken_away(demo: Asking, hypervisor: Fak
     assert demo.delete(f"{path}/{made['port_id']}").status == 404
 
 
+def test_ports_that_are_made_for_a_server_have_its_name_in_dns(demo: Asking) -> None:
+    server_id = demo.boot(name="Web 1")
+    attached = attach(demo, server_id, net_id=demo.network).json()["interfaceAttachment"]["port_id"]
+    made = demo.client.get(f"/networking/v2.0/ports?device_id={server_id}&dns_name=web-1").json()["ports"]
+    assert len(made) == 2 and attached in {port["id"] for port in made}
+    assert {name["fqdn"] for port in made for name in port["dns_assignment"]} == {"web-1.openstacklocal."}
+
+
 @pytest.mark.parametrize("body", [None, {}, {"interfaceAttachment": {}}, {"interfaceAttachment": {"tag": "nic"}}])
 def test_without_a_wish_it_is_the_only_network(demo: Asking, body: dict[str, Any] | None) -> None:
     server_id = demo.boot("2.37", networks="none")
