@@ -24,17 +24,24 @@ DOMAIN = "openstacklocal."
 
 
 def check_label(text: str) -> str:
-    """A name of one label or several, or none. Raises ValueError."""
+    """A name of one label or several, or none; in lower case, since DNS knows no other. Raises ValueError."""
     labels = text.removesuffix(".").split(".")
     if text and not all(map(LABEL.fullmatch, labels)):
         raise ValueError(f"{text[:64]!r} is not a valid DNS name")
     if len(labels) > 1 and labels[-1].isdigit():
         raise ValueError(f"{text[:64]!r} is not a valid DNS name: the last label must not be all numeric")
-    return text
+    return text.lower()
+
+
+def check_relative(text: str) -> str:
+    """As `check_label`, for a name to which a domain is always added. Raises ValueError."""
+    if text.endswith("."):
+        raise ValueError(f"{text[:64]!r} is a fully qualified domain name: a relative one is expected")
+    return check_label(text)
 
 
 def check_domain(text: str) -> str:
-    """A domain with its final dot, or none. Raises ValueError."""
+    """A domain with its final dot, or none; in lower case. Raises ValueError."""
     if text and not text.endswith("."):
         raise ValueError(f"{text[:64]!r} is not a fully qualified domain name: it does not end in a dot")
     return check_label(text)

@@ -71,6 +71,11 @@ class TestAllocation:
         assert show(neutron, made) == made
         assert floating(neutron, external)["floating_ip_address"] == "203.0.113.3"
 
+    def test_its_name_is_one_within_its_domain(self, neutron: Neutron, external: Any) -> None:
+        made = floating(neutron, external, dns_name="Web", dns_domain="Example.org.")
+        assert (made["dns_name"], made["dns_domain"]) == ("web", "example.org.")
+        refused(neutron, 400, "HTTPBadRequest", external, dns_name="web.example.org.")
+
     def test_the_network_may_have_automatic_ipv6_addresses_too(self, neutron: Neutron, external: Any) -> None:
         automatic = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
         six = {"network_id": external["id"], "ip_version": 6, "cidr": "2001:db8::/64", **automatic}

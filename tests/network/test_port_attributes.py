@@ -81,6 +81,7 @@ class TestNames:
             {"dns_name": "x.1"},
             {"dns_domain": "example.org"},
             {"dns_domain": "example.1234."},
+            {"dns_domain": "a." * 127},
         ],
     )
     def test_what_is_no_name(self, neutron: Neutron, port: Any, fields: Any) -> None:
@@ -88,6 +89,12 @@ class TestNames:
 
     def test_networks_have_a_domain(self, neutron: Neutron) -> None:
         assert neutron.network(None, dns_domain="example.org.")["dns_domain"] == "example.org."
+
+    def test_they_are_kept_in_lower_case(self, neutron: Neutron, port: Any) -> None:
+        assert neutron.network(None, dns_domain="Example.ORG.")["dns_domain"] == "example.org."
+        named = changed(neutron, port, dns_name="Web", dns_domain="Example.ORG.")
+        assert (named["dns_name"], named["dns_domain"]) == ("web", "example.org.")
+        assert named["dns_assignment"][0]["fqdn"] == "web.example.org."
 
 
 class TestKept:

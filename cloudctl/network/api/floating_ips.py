@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from sqlalchemy import Column, ColumnElement, func
 
 from cloudctl.db import Connection
 from cloudctl.drivers.interfaces import IGatewayLimits, IPortForwarding
 from cloudctl.errors import Conflict
-from cloudctl.network import associations, floating_ips, networks, ports, qos_policies, subnets
+from cloudctl.network import associations, floating_ips, names, networks, ports, qos_policies, subnets
 from cloudctl.network.api.attributes import Id, IpText, Json
 from cloudctl.network.api.port_forwardings import within
-from cloudctl.network.api.ports import Domain, Label
+from cloudctl.network.api.ports import Domain
 from cloudctl.network.api.resource import Declared, standard
 from cloudctl.network.associations import Target
 from cloudctl.network.floating_ips import NewFloatingIp
 from cloudctl.network.standard import owner_of_new
 from cloudctl.network.tables import FloatingIp
+from cloudctl.rest.body import Check, Length
 from cloudctl.rest.call import Call
 from cloudctl.rest.listing import any_of
 from cloudctl.rest.resource import REQUIRED, Attribute
 
+# A domain of a letter, with dots before and after it, fits in behind it.
+RelativeName = Annotated[str, Length(0, 252), Check(names.check_relative)]
 # What is shown of the port that one leads to.
 DETAILS = ("name", "network_id", "mac_address", "admin_state_up", "status", "device_id", "device_owner")
 
@@ -125,7 +128,7 @@ FLOATING_IPS = Declared(
         Attribute("port_id", _ip.port_id, Id | None, post=None, put=True, filter=any_of, sort=_or_empty(_ip.port_id)),
         Attribute("router_id", _ip.router_id, filter=any_of, sort=_or_empty(_ip.router_id)),
         Attribute("port_details", view=port_details),
-        Attribute("dns_name", _ip.dns_name, Label, post="", filter=any_of),
+        Attribute("dns_name", _ip.dns_name, RelativeName, post="", filter=any_of),
         Attribute("dns_domain", _ip.dns_domain, Domain, post="", filter=any_of),
         Attribute(
             "qos_policy_id", _ip.qos_policy_id, Id | None, post=None, put=True, filter=any_of, needs=IGatewayLimits

@@ -181,7 +181,8 @@ class DhcpOption:
 
 DhcpOptions = Annotated[list[DhcpOption], Items(0, 50)]
 Label = Annotated[str, Length(0, 255), Check(names.check_label)]
-Domain = Annotated[str, Length(0, 255), Check(names.check_domain)]
+# A label and a dot fit in before it.
+Domain = Annotated[str, Length(0, 253), Check(names.check_domain)]
 
 
 def requests(wanted: Sequence[FixedIp] | None) -> tuple[FixedIpRequest, ...]:
