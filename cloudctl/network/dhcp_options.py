@@ -21,7 +21,7 @@ def merged(present: Sequence[Option], wanted: Sequence[Option]) -> list[Option]:
         value = each["opt_value"]
         if value is None:
             found.pop(_key(each), None)
-        elif not value and each["opt_name"] not in MAY_BE_EMPTY:
+        elif not value.strip() and each["opt_name"] not in MAY_BE_EMPTY:
             message = f"Invalid data format for extra-dhcp-opt: {each['opt_name']} needs a value."
             raise Invalid(message, type="HTTPBadRequest")
         else:

@@ -37,6 +37,12 @@ class TestDhcpOptions:
         neutron.expect(400, "PUT", f"/ports/{port['id']}", {"port": {"extra_dhcp_opts": [option("x", "")]}})
         assert changed(neutron, port, extra_dhcp_opts=[option("router", "")])["extra_dhcp_opts"][-1]["opt_value"] == ""
 
+    @pytest.mark.parametrize("name", ["tftp-server", "router"])
+    def test_they_are_single_lines(self, neutron: Neutron, port: Any, name: str) -> None:
+        for bad in option(name, "a\noption:router,10.0.0.66"), option(f"{name}\n6", "a"), option(" ", "a"):
+            neutron.expect(400, "PUT", f"/ports/{port['id']}", {"port": {"extra_dhcp_opts": [bad]}})
+        neutron.expect(400, "PUT", f"/ports/{port['id']}", {"port": {"extra_dhcp_opts": [option("mtu", " ")]}})
+
     def test_the_driver_has_them(self, neutron: Neutron) -> None:
         wanted = [{"opt_name": "mtu", "opt_value": "1400", "ip_version": "4"}]
         made = neutron.create("port", network_id=neutron.network()["id"], extra_dhcp_opts=wanted)

@@ -172,10 +172,17 @@ def _check_levels(value: Any, left: int) -> None:
 Profile = Annotated[dict[str, Any], Check(_check_profile)]
 
 
+def _check_line(text: str) -> str:
+    """A second line would be an option of its own to a server that reads lines, perhaps of every port."""
+    if not text.isprintable():
+        raise ValueProblem("it is not one line of text")
+    return text
+
+
 @frozen
 class DhcpOption:
-    opt_name: Annotated[str, Length(1, 64)]
-    opt_value: Text | None = None
+    opt_name: Annotated[str, Length(1, 64, blank=False), Check(_check_line)]
+    opt_value: Annotated[str, Length(0, 255), Check(_check_line)] | None = None
     ip_version: Family = 4
 
 
