@@ -26,6 +26,7 @@ def test_their_addresses_are_added_and_removed(neutron: Neutron) -> None:
     neutron.refused(404, "AddressesNotFound", "PUT", f"{path}/remove_addresses", {"addresses": ["10.0.1.35/32"]})
     changed = neutron.expect(200, "PUT", f"{path}/remove_addresses", {"addresses": ["10.0.1.34", "10.9.0.0/16"]})
     assert changed["address_group"]["addresses"] == ["192.168.100.0/24", "2001:db8::1/128"]
+    assert group(neutron, addresses=None)["addresses"] == []
     bad: dict[str, Any]
     for bad in (
         {"addresses": ["x"]},

@@ -15,8 +15,8 @@ def make(neutron: Neutron, network: Any, cidr: str = "10.0.0.0/24", **fields: An
     )
 
 
-def put(neutron: Neutron, subnet: Any, **fields: Any) -> Any:
-    return neutron.expect(200, "PUT", f"/subnets/{subnet['id']}", {"subnet": fields})["subnet"]
+def put(neutron: Neutron, subnet: Any, user: str = "demo", **fields: Any) -> Any:
+    return neutron.expect(200, "PUT", f"/subnets/{subnet['id']}", {"subnet": fields}, user)["subnet"]
 
 
 def test_a_new_subnet_looks_as_documented(neutron: Neutron) -> None:
@@ -158,10 +158,22 @@ def test_what_a_subnet_is_cannot_change(neutron: Neutron, field: str) -> None:
 def test_other_fields_can_change(neutron: Neutron) -> None:
     subnet = make(neutron, neutron.network(None))
     routes = [{"destination": "192.0.2.0/24", "nexthop": "10.0.0.9"}]
-    wanted = {"name": "x", "enable_dhcp": False, "dns_nameservers": ["1.1.1.1"], "host_routes": routes}
+    wanted: dict[str, Any] = {"name": "x", "enable_dhcp": False, "dns_nameservers": ["1.1.1.1"], "host_routes": routes}
     changed = put(neutron, subnet, **wanted)
     assert {name: changed[name] for name in wanted} == wanted
     assert changed["revision_number"] > subnet["revision_number"]
+
+
+def test_a_list_that_is_null_is_empty(neutron: Neutron) -> None:
+    lists = ("dns_nameservers", "host_routes", "service_types")
+    empty: dict[str, Any] = dict.fromkeys(lists)
+    made = make(neutron, neutron.network(None), user="admin", allocation_pools=None, **empty)
+    assert [made[name] for name in lists] == [[], [], []]
+    assert made["allocation_pools"] == [{"start": "10.0.0.2", "end": "10.0.0.254"}]
+    routes = [{"destination": "192.0.2.0/24", "nexthop": "10.0.0.9"}]
+    put(neutron, made, "admin", dns_nameservers=["1.1.1.1"], host_routes=routes, service_types=["compute:nova"])
+    cleared = put(neutron, made, "admin", **empty)
+    assert [cleared[name] for name in lists] == [[], [], []]
 
 
 def test_a_subnet_in_use_is_not_deleted(neutron: Neutron) -> None:

@@ -40,7 +40,8 @@ def visible(conn: Connection, caller: Caller, id: str, lock: bool = False) -> Ad
 
 
 def create(conn: Connection, call: Call, owner: str | None, values: dict[str, Any]) -> AddressGroup:
-    return address_groups.create(conn, owner_of_new(call.caller, owner), NewAddressGroup(**values), call.now)
+    wanted = NewAddressGroup(**{**values, "addresses": values["addresses"] or ()})
+    return address_groups.create(conn, owner_of_new(call.caller, owner), wanted, call.now)
 
 
 def change(conn: Connection, call: Call, group: AddressGroup, changes: dict[str, Any]) -> AddressGroup:
@@ -61,7 +62,7 @@ ADDRESS_GROUPS = Declared(
         Attribute("id", _c.id, filter=any_of, sort=True),
         Attribute("name", _c.name, Text, post="", put=True, filter=any_of, sort=True),
         Attribute("description", _c.description, LongText, post="", put=True, filter=any_of, sort=True),
-        Attribute("addresses", _c.addresses, Addresses, post=MISSING),
+        Attribute("addresses", _c.addresses, Addresses | None, post=None),
         Attribute("shared", view=shared, at_first=False),
         *owners(AddressGroup),
     ),

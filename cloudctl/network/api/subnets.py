@@ -60,6 +60,7 @@ Mode = Literal["slaac", "dhcpv6-stateful", "dhcpv6-stateless"]
 Pools = Annotated[list[Pool], Items(0, POOLS_MOST)]
 Servers = Annotated[list[IpText], SOME]
 HostRoutes = Annotated[list[HostRoute], SOME]
+LISTS = ("dns_nameservers", "host_routes", "service_types")
 
 
 def external(conn: Connection, call: Call, records: Sequence[Subnet]) -> list[bool]:
@@ -81,7 +82,7 @@ def create(conn: Connection, call: Call, owner: str | None, values: dict[str, An
     if values.get("ip_version", 4) not in (4, 6):
         raise Invalid(f"Invalid input for ip_version. Reason: '{values['ip_version']}' is not in [4, 6].")
     values = _given_cidr(conn, call, network, project, _paired(values))
-    new = NewSubnet(pools=values.pop("allocation_pools", None), **values)
+    new = NewSubnet(pools=values.pop("allocation_pools"), **values)
     return subnets.create(conn, network, project, new, call.now, call.caller)
 
 
@@ -116,7 +117,7 @@ def _given_cidr(conn: Connection, call: Call, network: Network, project: str, va
         raise _bad("prefix delegation is not supported")
     if length is not None and "cidr" in values:
         raise _bad("cidr and prefixlen cannot both be specified")
-    if "cidr" not in values and "allocation_pools" in values:
+    if "cidr" not in values and values["allocation_pools"] is not None:
         raise _bad("allocation_pools can only be specified with a cidr")
     pool = subnet_pools.visible(conn, call.caller, pool_id, lock=True)
     if values.setdefault("ip_version", pool.ip_version) != pool.ip_version:
@@ -153,9 +154,9 @@ def remove(conn: Connection, call: Call, subnet: Subnet) -> None:
 
 
 def _paired(values: dict[str, Any]) -> dict[str, Any]:
-    """Pools and routes as pairs of texts."""
-    found = dict(values)
-    if "allocation_pools" in found:
+    """Pools and routes as pairs of texts. A list that is null, which is how it is cleared, is empty."""
+    found = {name: () if name in LISTS and value is None else value for name, value in values.items()}
+    if found.get("allocation_pools") is not None:
         found["allocation_pools"] = tuple((pool.start, pool.end) for pool in found["allocation_pools"])
     if "host_routes" in found:
         found["host_routes"] = tuple((route.destination, route.nexthop) for route in found["host_routes"])
@@ -173,14 +174,14 @@ SUBNETS = Declared(
         Attribute("ip_version", _subnet.ip_version, Version, post=MISSING, filter=number, sort=True),
         Attribute("cidr", _subnet.cidr, IpText, post=MISSING, filter=any_of, sort=True),
         Attribute("gateway_ip", _subnet.gateway_ip, IpText | None, post=MISSING, put=True, filter=any_of, sort=True),
-        Attribute("allocation_pools", _subnet.allocation_pools, Pools, post=MISSING, put=True),
+        Attribute("allocation_pools", _subnet.allocation_pools, Pools | None, post=None, put=Pools),
         Attribute("enable_dhcp", _subnet.enable_dhcp, Flag, post=True, put=True, filter=lists.truths, sort=True),
-        Attribute("dns_nameservers", _subnet.dns_nameservers, Servers, post=MISSING, put=True),
-        Attribute("host_routes", _subnet.host_routes, HostRoutes, post=MISSING, put=True),
+        Attribute("dns_nameservers", _subnet.dns_nameservers, Servers | None, post=MISSING, put=True),
+        Attribute("host_routes", _subnet.host_routes, HostRoutes | None, post=MISSING, put=True),
         Attribute("ipv6_ra_mode", _subnet.ipv6_ra_mode, Mode | None, post=None, filter=any_of, sort=True),
         Attribute("ipv6_address_mode", _subnet.ipv6_address_mode, Mode | None, post=None, filter=any_of, sort=True),
         Attribute("subnetpool_id", _subnet.subnetpool_id, PoolId | None, post=MISSING, filter=any_of, sort=True),
-        Attribute("service_types", _subnet.service_types, Types, post=MISSING, put=True),
+        Attribute("service_types", _subnet.service_types, Types | None, post=MISSING, put=True),
         Attribute("segment_id", _subnet.segment_id, Id | None, post=MISSING, put=True, filter=any_of, sort=True),
         Attribute("dns_publish_fixed_ip", _subnet.dns_publish_fixed_ip, Flag, post=MISSING, put=True),
         Attribute("leak_routes", _subnet.leak_routes, Flag, put=True, needs=IRouteLeaks),
