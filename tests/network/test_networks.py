@@ -128,6 +128,7 @@ def test_sharing_ends_only_when_nobody_else_is_on_it(neutron: Neutron) -> None:
         ({"provider:network_type": "vxlan", "provider:segmentation_id": 0}, 400, "InvalidInput"),
         ({"mtu": 1501, "provider:network_type": "vlan"}, 400, "InvalidInput"),
         ({"availability_zone_hints": ["moon"]}, 404, "AvailabilityZoneNotFound"),
+        ({"availability_zone_hints": ["nova", "nova"]}, 400, "HTTPBadRequest"),
     ],
 )
 def test_a_wire_that_cannot_be_is_refused(neutron: Neutron, fields: dict[str, Any], status: int, type: str) -> None:

@@ -45,7 +45,16 @@ Mtu = Annotated[int, Loose(), Range(0)]
 Version = Annotated[int, Loose()]
 Tag = Annotated[str, Length(1, LENGTH)]
 Tags = Annotated[list[Tag], Items(0, MOST)]
-Hints = Annotated[list[Text], Items(0, 10)]
+
+
+def each_once(texts: list[str]) -> list[str]:
+    twice = sorted({text for text in texts if texts.count(text) > 1})
+    if twice:
+        raise ValueProblem(f"Duplicate items in the list: '{', '.join(twice)}'")
+    return texts
+
+
+Hints = Annotated[list[Text], Items(0, 10), Check(each_once)]
 
 
 def owner_named(tenant_id: str | Missing, project_id: str | Missing) -> str | None:

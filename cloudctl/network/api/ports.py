@@ -28,7 +28,7 @@ from cloudctl.network import (
 )
 from cloudctl.network.addresses import parse_address
 from cloudctl.network.api import lists
-from cloudctl.network.api.attributes import Family, Flag, Id, IpText, MacText, Text
+from cloudctl.network.api.attributes import Family, Flag, Id, IpText, MacText, Text, each_once
 from cloudctl.network.api.resource import Declared, standard
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
@@ -115,14 +115,7 @@ FixedIps = Annotated[list[FixedIp], Items(0, 100)]
 AddressPairs = Annotated[list[AddressPair], Items(0, 100)]
 
 
-def _each_once(ids: list[str]) -> list[str]:
-    twice = sorted({id for id in ids if ids.count(id) > 1})
-    if twice:
-        raise ValueProblem(f"Duplicate items in the list: '{', '.join(twice)}'")
-    return ids
-
-
-Groups = Annotated[list[Id], Items(0, 100), Check(_each_once)]
+Groups = Annotated[list[Id], Items(0, 100), Check(each_once)]
 VnicType = Literal[
     "normal",
     "direct",
