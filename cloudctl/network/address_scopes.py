@@ -51,6 +51,12 @@ def of_networks(conn: Connection, network_ids: Sequence[str]) -> dict[tuple[str,
     return found
 
 
+def torn(network_id: str) -> Invalid:
+    """The refusal of what would leave a network's subnets of one family in several scopes."""
+    message = f"Subnets of the same address family on network {network_id} must be in the same address scope."
+    return Invalid(message, type="NetworkAddressScopeAffinityError")
+
+
 def create(conn: Connection, project_id: str, new: NewAddressScope, now: datetime) -> AddressScope:
     made = AddressScope(**standard.new(project_id, now), name=new.name, ip_version=new.ip_version)
     standard.insert(conn, made)

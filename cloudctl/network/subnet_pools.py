@@ -12,7 +12,7 @@ from ipaddress import ip_network
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import bindparam, select
+from sqlalchemy import and_, bindparam, select
 
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid
@@ -40,6 +40,17 @@ _default = select(SubnetPool).where(SubnetPool.is_default.is_(True), SubnetPool.
 _taken = select(Subnet.cidr, Subnet.project_id).where(Subnet.subnetpool_id == bindparam("pool"))
 _in_scope = select(SubnetPool.id, SubnetPool.prefixes).where(SubnetPool.address_scope_id == bindparam("scope"))
 _on_network = select(Subnet).where(Subnet.network_id == bindparam("network"), Subnet.ip_version == bindparam("version"))
+_of_pool, _beside = Subnet.table.alias("of_pool"), Subnet.table.alias("beside")
+_shared_with_others = (
+    select(_of_pool.c.network_id)
+    .join_from(
+        _of_pool,
+        _beside,
+        and_(_beside.c.network_id == _of_pool.c.network_id, _beside.c.ip_version == _of_pool.c.ip_version),
+    )
+    .where(_of_pool.c.subnetpool_id == bindparam("pool"), _beside.c.subnetpool_id != bindparam("pool"))
+    .limit(1)
+)
 
 
 @frozen
@@ -120,6 +131,8 @@ def change(conn: Connection, caller: Caller, pool: SubnetPool, changes: Mapping[
     if columns.get("is_default") and not pool.is_default:
         _check_default(conn, pool.ip_version)
     scope_id = columns.get("address_scope_id", pool.address_scope_id)
+    if scope_id != pool.address_scope_id:
+        _check_leaves(conn, pool, scope_id)
     if scope_id is not None and (scope_id != pool.address_scope_id or wanted != present):
         _check_scope(conn, caller, scope_id, pool, wanted)
     return standard.changed(conn, pool, caller.now, **columns)
@@ -240,6 +253,16 @@ def _check_default(conn: Connection, version: int) -> None:
             "Invalid input for operation: A default subnetpool for this IP family has already been set. Only one "
             "default may exist per IP family."
         )
+
+
+def _check_leaves(conn: Connection, pool: SubnetPool, scope_id: str | None) -> None:
+    """Raises Invalid if a network's subnets would be in several scopes once the pool is in this one, or in none."""
+    # Whoever puts a subnet of another pool beside the pool's has the turn of their scope.
+    for each in sorted({id for id in (pool.address_scope_id, scope_id) if id is not None}):
+        queue.lock_resource(conn, "address_scope", each)
+    network_id = conn.scalar(_shared_with_others, {"pool": pool.id})
+    if network_id is not None:
+        raise address_scopes.torn(network_id)
 
 
 def _check_scope(

@@ -14,6 +14,7 @@ from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.network import (
+    address_scopes,
     addresses,
     dhcp_ports,
     fixed_ips,
@@ -29,12 +30,12 @@ from cloudctl.network import (
     tags,
 )
 from cloudctl.network.addresses import Cidr, Range, parse_address, written
-from cloudctl.network.tables import IpAllocation, Network, Subnet
+from cloudctl.network.tables import IpAllocation, Network, Subnet, SubnetPool
 from cloudctl.rest import quota
 from cloudctl.rest.body import MISSING, Missing
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Condition
-from cloudctl.tasks import Origin
+from cloudctl.tasks import Origin, queue
 
 NAMESERVERS_MOST = 5
 ROUTES_MOST = 20
@@ -70,6 +71,8 @@ _locked_by_id = _by_id.with_for_update()
 _others = select(Subnet.cidr, Subnet.segment_id, Subnet.ip_version, Subnet.subnetpool_id).where(
     Subnet.network_id == bindparam("network")
 )
+_scope = select(SubnetPool.address_scope_id).where(SubnetPool.id == bindparam("pool"))
+_scopes = select(SubnetPool.address_scope_id).where(SubnetPool.id.in_(bindparam("pools", expanding=True)))
 _allocations = select(IpAllocation.port_id).where(IpAllocation.subnet_id == bindparam("subnet")).limit(1)
 _delete = delete(Subnet).where(Subnet.id == bindparam("wanted"))
 
@@ -130,7 +133,8 @@ def create(conn: Connection, network: Network, project_id: str, wanted: NewSubne
     others = conn.execute(_others, {"network": network.id}).all()
     cidr = _checked_cidr(network, wanted, [each for each, _, _, _ in others])
     network_segments.check_new_subnet(conn, network, [segment for _, segment, _, _ in others], wanted.segment_id)
-    _check_pool(network, wanted.subnetpool_id, [pool for _, _, version, pool in others if version == cidr.version])
+    pools_beside = [pool for _, _, version, pool in others if version == cidr.version]
+    _check_pool(conn, network, wanted.subnetpool_id, pools_beside)
     addresses.check_modes(wanted.ipv6_ra_mode, wanted.ipv6_address_mode, cidr, wanted.enable_dhcp)
     networks.check_mtu_of_family(network.mtu, cidr.version, network.id)
     gateway = _gateway(wanted.gateway_ip, cidr)
@@ -259,11 +263,21 @@ def _checked_cidr(network: Network, wanted: NewSubnet, others: Iterable[str]) ->
     return cidr
 
 
-def _check_pool(network: Network, pool_id: str | None, others: Sequence[str | None]) -> None:
-    """Raises Invalid unless the network's other subnets of the family are of the same pool, or all of none."""
-    if others and others[0] != pool_id:
+def _check_pool(conn: Connection, network: Network, pool_id: str | None, others: Sequence[str | None]) -> None:
+    """Raises Invalid unless the network's other subnets of the family, which are of these pools, go together with it.
+
+    They do if they are of the same pool, of pools in the same address scope, or all of none.
+    """
+    if not others or pool_id in others:
+        return
+    scope_id = conn.scalar(_scope, {"pool": others[0]})
+    if pool_id is None or scope_id is None:
         message = f"Subnets hosted on the same network {network.id} must be allocated from the same subnet pool."
         raise Invalid(message, type="NetworkSubnetPoolAffinityError")
+    # Whoever takes a pool out of the scope has this turn, too.
+    queue.lock_resource(conn, "address_scope", scope_id)
+    if set(conn.scalars(_scopes, {"pools": [others[0], pool_id]})) != {scope_id}:
+        raise address_scopes.torn(network.id)
 
 
 def _check_gateway_unused(conn: Connection, row: Subnet, wanted: str | None) -> None:

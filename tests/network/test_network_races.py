@@ -18,6 +18,7 @@ from cloudctl.db.driver import create
 from cloudctl.db.threads import Inline
 from cloudctl.errors import CloudError
 from cloudctl.network import (
+    address_scopes,
     associations,
     floating_ips,
     networks,
@@ -28,9 +29,11 @@ from cloudctl.network import (
     routers,
     rule_templates,
     security_groups,
+    subnet_pools,
     subnets,
     tables,
 )
+from cloudctl.network.address_scopes import NewAddressScope
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.floating_ips import NewFloatingIp
 from cloudctl.network.networks import NewNetwork
@@ -40,6 +43,7 @@ from cloudctl.network.router_gateways import Gateway
 from cloudctl.network.routers import NewRouter
 from cloudctl.network.rules import NewRule
 from cloudctl.network.security_groups import NewGroup
+from cloudctl.network.subnet_pools import NewSubnetPool
 from cloudctl.network.subnets import NewSubnet
 from cloudctl.network.tables import IpAllocation, Network, Port, SecurityGroup
 from cloudctl.rest import policy, quota
@@ -413,3 +417,30 @@ def test_security_groups_their_rules_and_ports_come_and_go_at_once(
     come_and_go(
         db, (new_group, group_goes), (new_rule, rule_goes), (new_port(id, security_groups=(shared,)), port_goes)
     )
+
+
+def test_a_pool_leaves_a_scope_while_a_network_gets_a_subnet_of_another_pool_there(db: Database) -> None:
+    scope_id = db.transact(False, lambda conn: address_scopes.create(conn, "p", NewAddressScope("s", 4), NOW).id)
+
+    def new_pool(conn: Connection, prefix: str) -> Any:
+        return subnet_pools.create(conn, ME, "p", NewSubnetPool("p", [prefix], address_scope_id=scope_id))
+
+    def new_subnet(pool: Any, network_id: str, cidr: str) -> Callable[[Connection], Any]:
+        def act(conn: Connection) -> Any:
+            wanted = NewSubnet(cidr, 4, subnetpool_id=pool.id)
+            return subnets.create(conn, held(conn, network_id), "p", wanted, NOW, BY)
+
+        return act
+
+    def leave(pool: Any) -> Callable[[Connection], Any]:
+        return lambda conn: subnet_pools.change(
+            conn, ME, subnet_pools.get(conn, pool.id, lock=True), {"address_scope_id": None}
+        )
+
+    for n in range(0, 60, 2):
+        one, two = (db.transact(False, new_pool, f"10.{n + more}.0.0/16") for more in (0, 1))
+        id = db.transact(False, network, None)
+        db.transact(False, new_subnet(one, id, f"10.{n}.0.0/24"))
+        done = at_once(db, new_subnet(two, id, f"10.{n + 1}.0.0/24"), leave(one))
+        (refused,) = [each for each in done if isinstance(each, str)]
+        assert refused in ("NetworkAddressScopeAffinityError", "NetworkSubnetPoolAffinityError")

@@ -210,6 +210,31 @@ class TestScopes:
         assert (shown["ipv4_address_scope"], shown["ipv6_address_scope"]) == (made["id"], None)
         neutron.refused(409, "AddressScopeInUse", "DELETE", f"/address-scopes/{made['id']}")
 
+    def test_a_networks_subnets_are_of_pools_in_one(self, neutron: Neutron) -> None:
+        made, other = scope(neutron), scope(neutron)
+        one, two = (pool(neutron, address_scope_id=made["id"], prefixes=[f"10.{n}.0.0/16"]) for n in (1, 2))
+        foreign = pool(neutron, address_scope_id=other["id"], prefixes=["10.3.0.0/16"])
+        network = neutron.network(None)
+
+        def put(scope_id: str | None) -> Any:
+            body = {"subnetpool": {"address_scope_id": scope_id}}
+            return neutron.ask("PUT", f"/subnetpools/{two['id']}", body)
+
+        for each in one, two, one:
+            subnet(neutron, network=network, subnetpool_id=each["id"], prefixlen=24)
+        assert neutron.get(f"/networks/{network['id']}")["network"]["ipv4_address_scope"] == made["id"]
+        beside = {"network_id": network["id"], "ip_version": 4}
+        apart = {"subnet": {**beside, "subnetpool_id": foreign["id"], "prefixlen": 24}}
+        neutron.refused(400, "NetworkAddressScopeAffinityError", "POST", "/subnets", apart)
+        of_none = {"subnet": {**beside, "cidr": "192.0.2.0/24"}}
+        neutron.refused(400, "NetworkSubnetPoolAffinityError", "POST", "/subnets", of_none)
+        for scope_id in other["id"], None:
+            refused = put(scope_id)
+            assert (refused.status, refused.json()["NeutronError"]["type"]) == (400, "NetworkAddressScopeAffinityError")
+        (second,) = neutron.get(f"/subnets?subnetpool_id={two['id']}")["subnets"]
+        neutron.expect(204, "DELETE", f"/subnets/{second['id']}")
+        assert put(other["id"]).status == 200
+
     def test_pools_within_one_do_not_overlap(self, neutron: Neutron) -> None:
         made = scope(neutron)
         pool(neutron, address_scope_id=made["id"])
