@@ -104,7 +104,7 @@ def check_differ(wanted: Sequence[Segment]) -> None:
     """Raises Invalid for a wire that is requested twice."""
     exact = [each for each in wanted if each.segmentation_id is not None or each.network_type == "flat"]
     if len(set(exact)) < len(exact):
-        raise Invalid("Invalid input for operation: Duplicate segment entry in request.", type="InvalidInput")
+        raise Invalid("Duplicate segment entry in request.", type="SegmentsContainDuplicateEntry")
 
 
 def _check_id(wanted: Segment, least: int, most: int) -> None:

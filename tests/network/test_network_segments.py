@@ -62,7 +62,7 @@ def test_a_network_is_on_several_wires(neutron: Neutron) -> None:
     "said, status, type",
     [
         ({"segments": VLANS, "provider:network_type": "vxlan"}, 400, "SegmentsSetInConjunctionWithProviders"),
-        ({"segments": [VLANS[0], VLANS[0]]}, 400, "InvalidInput"),
+        ({"segments": [VLANS[0], VLANS[0]]}, 400, "SegmentsContainDuplicateEntry"),
         ({"segments": [{"provider:network_type": "token-ring"}]}, 400, "InvalidInput"),
         ({"segments": [{"provider:network_type": "geneve", "provider:physical_network": "public"}]}, 400, None),
         ({"segments": VLANS, "mtu": 9000}, 400, None),
