@@ -70,6 +70,8 @@ def test_administrators_say_something_of_them(neutron: Neutron) -> None:
     path, body = f"/agents/{agent['id']}", {"agent": {"admin_state_up": False, "description": "closed"}}
     changed = neutron.expect(200, "PUT", path, body, "admin")["agent"]
     assert (changed["admin_state_up"], changed["description"]) == (False, "closed")
+    cleared = neutron.expect(200, "PUT", path, {"agent": {"description": None}}, "admin")["agent"]
+    assert (cleared["admin_state_up"], cleared["description"]) == (False, "")
     outside = neutron.external()
     for _ in range(3):
         neutron.router(external=outside)

@@ -106,6 +106,8 @@ def configurations(kinds: Sequence[Kind]) -> View:
 
 
 def change(conn: Connection, call: Call, agent: Agent, changes: dict[str, Any]) -> Agent:
+    if "description" in changes:
+        changes = {**changes, "description": changes["description"] or ""}
     return agents.change(conn, agent, changes, call.now)
 
 
