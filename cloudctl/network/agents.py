@@ -119,6 +119,8 @@ def serving(conn: Connection, network: Network) -> list[Agent]:
 
 
 def networks_of(conn: Connection, agent: Agent) -> Sequence[Network]:
+    if agent.agent_type != ADDRESSES.name:
+        return ()
     taken = select(AgentAbsence.network_id).where(AgentAbsence.agent_id == agent.id)
     return conn.execute(select(Network).where(Network.id.not_in(taken)).order_by(Network.id)).all()
 

@@ -159,6 +159,7 @@ def test_addresses_are_given_out_everywhere_but_where_not(neutron: Neutron) -> N
     assert neutron.driver.networks.get(network["id"]).no_dhcp_on == ()
     wrong = one(neutron, "L3 agent", "h1")["id"]
     neutron.refused(404, "InvalidDHCPAgent", "POST", f"/agents/{wrong}/dhcp-networks", body, "admin")
+    assert neutron.get(f"/agents/{wrong}/dhcp-networks", "admin") == {"networks": []}
     neutron.expect(204, "DELETE", f"/networks/{network['id']}", user="admin")
 
 
