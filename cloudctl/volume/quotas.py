@@ -199,6 +199,8 @@ def set_limits(conn: Connection, options: VolumeOptions, project_id: str, wanted
     unknown = sorted(wanted.keys() - {resource.name for resource in counters.resources})
     if unknown:
         raise Invalid(f"Bad key(s) in quota set: {', '.join(name[:64] for name in unknown)}")
+    # Nobody counts what is below the old limits while this compares what is used with the new ones.
+    quota.turn(conn, counters, project_id)
     for name, limit in wanted.items():
         used = counters[name].used
         if limit != UNLIMITED and used is not None and limit < used(conn, project_id):

@@ -256,6 +256,8 @@ def _update(
         raise Invalid(f"Project ID {project_id[:64]} is not a valid project.")
     if user_id is not None and len(user_id) > USER_ID:
         raise Invalid(f"User ID {user_id[:64]} is not a valid user: it is longer than {USER_ID} characters.")
+    # Nobody counts what is below the old limit while this compares what is used with the new one.
+    quota.turn(conn, QUOTAS, project_id)
     of_project = quota.limits(conn, QUOTAS, project_id)
     used = quotas.used(conn, project_id, user_id or None)
     for name, limit in values.items():

@@ -116,6 +116,8 @@ def _details(conn: Connection, project_id: str) -> Json:
 def _update(conn: Connection, project_id: str, body: Any) -> Json:
     wanted = given(body, *(resource.name for resource in QUOTAS.resources))
     if not body.force and body.check_limit:
+        # Nobody counts what is below the old limit meanwhile.
+        quota.turn(conn, QUOTAS, project_id)
         used = quota.usage(conn, QUOTAS, project_id)
         below = [name for name, limit in wanted.items() if limit != quota.UNLIMITED and limit < used[name]]
         if below:
