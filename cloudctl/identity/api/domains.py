@@ -96,8 +96,8 @@ class Domains:
         return {"domain": await self.db.run(self._update, call, domain_id, changes(body))}
 
     def _update(self, conn: Connection, call: Call, domain_id: str, values: dict[str, Any]) -> dict[str, Any]:
-        tags = values.pop("tags", None)
-        row = domains.change(conn, domain_id, values, call.now)
+        tags = values.get("tags")
+        row = domains.change(conn, domain_id, {name: values[name] for name in values if name != "tags"}, call.now)
         if tags is not None:
             projects.set_tags(conn, domain_id, tags)
         return self._shown(conn, call, row)

@@ -168,7 +168,8 @@ class Resource(Generic[R]):
         return await self.db.run(self._create, call, values)
 
     def _create(self, conn: Connection, call: Call, values: Json) -> Json:
-        return self._shown(conn, call, resource.offered(self.declared.create)(conn, call, values))
+        # A copy, of which a maker may take things out: the transaction may be run again.
+        return self._shown(conn, call, resource.offered(self.declared.create)(conn, call, dict(values)))
 
     async def show(self, call: Call, **path: str) -> Json:
         return await self.db.read(self._show, call, path[self.declared.id])
@@ -186,7 +187,7 @@ class Resource(Generic[R]):
         return await self.db.run(self._update, call, id, without_id(changes(body), id))
 
     def _update(self, conn: Connection, call: Call, id: str, values: Json) -> Json:
-        return self._shown(conn, call, resource.offered(self.declared.change)(conn, call, id, values))
+        return self._shown(conn, call, resource.offered(self.declared.change)(conn, call, id, dict(values)))
 
     async def delete(self, call: Call, **path: str) -> None:
         await self.db.run(resource.offered(self.declared.remove), call, path[self.declared.id])

@@ -288,7 +288,8 @@ class Resource(Generic[R]):
         create = resource.offered(self.declared.create)
         records = []
         for each in wanted:
-            record = create(conn, call, each.owner, each.values)
+            # A copy, of which a maker may take things out: the transaction may be run again.
+            record = create(conn, call, each.owner, dict(each.values))
             if each.tags:
                 tags.replace(conn, record.id, each.tags)
             records.append(record)
@@ -308,6 +309,7 @@ class Resource(Generic[R]):
 
     def _update(self, conn: Connection, call: Call, id: str, changes: dict[str, Any]) -> Json:
         declared = self.declared
+        changes = dict(changes)  # as above
         record = declared.visible(conn, call.caller, id, lock=not declared.locks_first)
         _require_owner(call, record)
         if declared.check is not None:
