@@ -281,7 +281,6 @@ class Resource(Generic[R]):
         return enveloped(body, self.declared.name, self.declared.plural, views)
 
     def _create(self, conn: Connection, call: Call, wanted: Sequence[Wanted]) -> Sequence[Json]:
-        # Before anything is made: what makes it may take the values apart.
         unasked = self.declared.unasked(wanted)
         if self.declared.create_all is not None:
             return self.views(conn, call, self.declared.create_all(conn, call, wanted), unasked)
