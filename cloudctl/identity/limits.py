@@ -12,8 +12,8 @@ from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Forbidden, Invalid
 from cloudctl.identity import projects, records
-from cloudctl.identity.tables import Endpoint, ProjectLimit, Region, RegisteredLimit, Service
-from cloudctl.rest.listing import Listing, equals
+from cloudctl.identity.tables import Endpoint, Project, ProjectLimit, Region, RegisteredLimit, Service
+from cloudctl.rest.listing import Condition, Listing, equals
 
 T = TypeVar("T")
 
@@ -115,6 +115,18 @@ def _check_place(conn: Connection, values: dict[str, Any]) -> None:
 def get(conn: Connection, id: str) -> ProjectLimit:
     """Raises NotFound."""
     return records.get(conn, ProjectLimit, id, "limit")
+
+
+def are_of_domain(domain_id: str) -> Condition:
+    """Limits of the domain and of the projects in it."""
+    within = select(Project.id).where(Project.domain_id == domain_id)
+    return or_(ProjectLimit.domain_id == domain_id, ProjectLimit.project_id.in_(within))
+
+
+def domain_of(conn: Connection, limit: ProjectLimit) -> str:
+    """The domain that the limit's project is in; empty if the project has just been deleted."""
+    found = records.find(conn, Project, limit.project_id)
+    return found.domain_id if found else ""
 
 
 def create(conn: Connection, values: dict[str, Any], now: datetime) -> ProjectLimit:

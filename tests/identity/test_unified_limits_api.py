@@ -128,6 +128,20 @@ def test_a_project_sees_its_own_limits(keystone: Any, admin: str, service: str, 
     assert post(keystone, demo, "limits", {**good, "project_id": ids[0]}).status == 403
 
 
+def test_a_domain_sees_the_limits_of_its_projects(keystone: Any, admin: str, service: str, registered: Any) -> None:
+    good = {"service_id": service, "resource_name": "cores", "resource_limit": 10}
+    domain = keystone.make(admin, "domains", "domain", name="other")["id"]
+    project = keystone.make(admin, "projects", "project", name="p", domain_id=domain)["id"]
+    owners = ({"domain_id": domain}, {"project_id": project}, {"project_id": keystone.made.demo_project_id})
+    made = post(keystone, admin, "limits", *({**good, **owner} for owner in owners)).json()["limits"]
+    keystone.make_user("reads", "reader", "domains", domain)
+    token = keystone.login("reads", scope={"domain": {"id": domain}})
+    seen = keystone.ask("GET", "/limits", token=token).json()["limits"]
+    assert sorted(one["id"] for one in seen) == sorted(one["id"] for one in made[:2])
+    assert keystone.ask("GET", f"/limits?project_id={project}", token=token).json()["limits"] == [made[1]]
+    assert [keystone.ask("GET", f"/limits/{one['id']}", token=token).status for one in made] == [200, 200, 403]
+
+
 def test_policies_are_kept_as_they_are(keystone: Any, admin: str) -> None:
     made = keystone.make(admin, "policies", "policy", type="application/json", blob='{"a": "b"}', note=1)
     path = f"/policies/{made['id']}"

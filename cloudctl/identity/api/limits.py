@@ -140,14 +140,14 @@ class Limits:
 
     @routes.get("/limits", policy="identity:list_limits", query=tuple(limits.LIMITS.filters))
     async def list(self, call: Call) -> dict[str, Any]:
-        """List the limits of the caller's project or domain, or all"""
+        """List the limits of the caller's project, or of the caller's domain and its projects, or all"""
         return await self.db.scan(self._list, call)
 
     def _list(self, conn: Connection, call: Call) -> dict[str, Any]:
         limit, identity, own = ProjectLimit, call.identity, []
         if not call.may("identity:list_all_limits"):
             mine = (limit.project_id == identity.project_id) & (limit.project_id != "")
-            own = [mine | (limit.domain_id == identity.domain_id) & (limit.domain_id != "")]
+            own = [mine | limits.are_of_domain(identity.domain_id)] if identity.domain_id else [mine]
         found = page(conn, call, limits.LIMITS, *own)
         registered = limits.registered_of(conn, found.rows)
         # One that is deleted between these two reads, with what it was registered by, is not there.
@@ -184,7 +184,7 @@ class Limits:
     def _show(self, conn: Connection, call: Call, limit_id: str) -> dict[str, Any]:
         with unknown_as_foreign(call):
             row = limits.get(conn, limit_id)
-        call.require(project_id=row.project_id, domain_id=row.domain_id)
+        call.require(project_id=row.project_id, domain_id=row.domain_id or limits.domain_of(conn, row))
         return self._view(conn, call, row)
 
     @routes.patch("/limits/<limit_id>", policy="identity:update_limit", body=Body(UpdateLimit, key="limit"))
