@@ -73,6 +73,8 @@ def test_the_rules_of_a_mapping_are_checked(keystone: Any, admin: str) -> None:
         assert put(keystone, admin, "mappings/rules", "mapping", rules=wrong).status == 400, wrong
     assert put(keystone, admin, "mappings/rules", "mapping", rules=RULES, schema_version="9").status == 400
     assert put(keystone, admin, "mappings/rules", "mapping", rules=RULES).json()["mapping"]["rules"] == RULES
+    empty = [{"local": [], "remote": [{"type": "UserName"}]}]
+    assert put(keystone, admin, "mappings/empty", "mapping", rules=empty).json()["mapping"]["rules"] == empty
     assert put(keystone, admin, "mappings/a", "mapping", id="b", rules=RULES).status == 400
     assert put(keystone, admin, "mappings/a", "mapping", id="a", rules=RULES).status == 201
     change = {"mapping": {"schema_version": "2.0"}}

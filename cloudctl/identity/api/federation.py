@@ -57,7 +57,7 @@ class Remote:
 
 @frozen
 class MappingRule:
-    local: Annotated[list[dict[str, Any]], Items(1, 100)]
+    local: Annotated[list[dict[str, Any]], Items(0, 100)]
     remote: Annotated[list[Remote], Items(1, 100)]
 
 
