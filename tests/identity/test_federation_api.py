@@ -51,6 +51,8 @@ def test_ids_and_remote_ids_are_taken_once(keystone: Any, admin: str) -> None:
     assert put(keystone, admin, "identity_providers/one", "identity_provider", **fields).status == 201
     assert put(keystone, admin, "identity_providers/one", "identity_provider", domain_id="default").status == 409
     assert put(keystone, admin, "identity_providers/two", "identity_provider", **fields).status == 409
+    twice = put(keystone, admin, "identity_providers/three", "identity_provider", remote_ids=["mine", "mine"])
+    assert twice.status == 400 and "repeated" in twice.json()["error"]["message"]
     assert put(keystone, admin, "identity_providers/three", "identity_provider", domain_id="unknown").status == 404
     assert put(keystone, admin, f"identity_providers/{'x' * 65}", "identity_provider").status == 404
 

@@ -11,7 +11,7 @@ from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.identity import epoch, federation, records
 from cloudctl.identity.api.collection import link, page, paged
-from cloudctl.identity.api.fields import Description, Id
+from cloudctl.identity.api.fields import Description, Id, distinct
 from cloudctl.identity.api.fields import changes as sent
 from cloudctl.identity.api.resource import Declared, linked
 from cloudctl.identity.federation_tables import FederationMapping, FederationProtocol, IdentityProvider, ServiceProvider
@@ -38,7 +38,7 @@ def web_address(text: str) -> str:
 
 Url = Annotated[str, Length(1, 2048), Check(web_address)]
 RemoteId = Annotated[str, Length(1, 255)]
-RemoteIds = Annotated[list[RemoteId], Items(0, 200)]
+RemoteIds = Annotated[list[RemoteId], Items(0, 200), Check(distinct)]
 Ttl = Annotated[int, Range(0)]
 Version = Literal["1.0", "2.0", "3.0"]
 

@@ -19,6 +19,13 @@ ProjectTitle = Annotated[str, Length(1, 64, blank=False)]
 Description = Annotated[str, Length(0, 65_535)]
 
 
+def distinct(values: list[Any]) -> list[Any]:
+    """Raises ValueError."""
+    if any(values.count(value) > 1 for value in values):
+        raise ValueError("an item is repeated")
+    return values
+
+
 @frozen
 class Immutable:
     """Options of projects, domains and roles."""

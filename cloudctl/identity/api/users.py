@@ -10,7 +10,7 @@ from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.identity import groups, holdings, lockout, password_rules, reachable, users
 from cloudctl.identity.api.collection import link, listed, page, paged
-from cloudctl.identity.api.fields import Description, Id, changes, domain_of, unknown_as_foreign
+from cloudctl.identity.api.fields import Description, Id, changes, distinct, domain_of, unknown_as_foreign
 from cloudctl.identity.api.projects import views as project_views
 from cloudctl.identity.api.resource import Resource
 from cloudctl.identity.assignments import Actor
@@ -28,15 +28,7 @@ from cloudctl.rest.listing import Condition, Page
 from cloudctl.rest.resource import Json
 from cloudctl.rest.route import Routes
 
-
-def _distinct(values: list[Any]) -> list[Any]:
-    """Raises ValueError."""
-    if any(values.count(value) > 1 for value in values):
-        raise ValueError("an item is repeated")
-    return values
-
-
-Rule = Annotated[list[Annotated[str, Length(1, 255)]], Items(1, 16), Check(_distinct)]
+Rule = Annotated[list[Annotated[str, Length(1, 255)]], Items(1, 16), Check(distinct)]
 
 
 @frozen
@@ -49,7 +41,7 @@ class UserOptions:
     lock_password: bool | Missing | None = MISSING
     ignore_user_inactivity: bool | Missing | None = MISSING
     multi_factor_auth_enabled: bool | Missing | None = MISSING
-    multi_factor_auth_rules: Annotated[list[Rule], Items(0, 64), Check(_distinct)] | Missing | None = MISSING
+    multi_factor_auth_rules: Annotated[list[Rule], Items(0, 64), Check(distinct)] | Missing | None = MISSING
 
 
 @frozen
