@@ -9,10 +9,13 @@ from sqlalchemy import select
 from cloudctl.db import Connection
 from cloudctl.identity.effective import SYSTEM_TARGET, is_actor
 from cloudctl.identity.tables import Assignment, Project
+from cloudctl.rest.listing import Condition
 
 
-def projects_of(conn: Connection, user_id: str) -> Sequence[Project]:
-    """Enabled projects of enabled domains in which the user has a role, direct, through a group or inherited."""
+def projects_of(conn: Connection, user_id: str, *where: Condition) -> Sequence[Project]:
+    """Enabled projects of enabled domains in which the user has a role, direct, through a group or inherited. Of these,
+    the ones that meet `where`.
+    """
     direct, above = set[str](), set[str]()
     query = select(Assignment.target_kind, Assignment.target_id, Assignment.inherited).where(is_actor(user_id))
     for kind, id, inherited in conn.execute(query):
@@ -20,7 +23,7 @@ def projects_of(conn: Connection, user_id: str) -> Sequence[Project]:
             above.add(id)
         elif kind == "project":
             direct.add(id)
-    return _enabled(conn, direct | _below(conn, above))
+    return _enabled(conn, direct | _below(conn, above), *where)
 
 
 def _below(conn: Connection, ids: set[str]) -> set[str]:
@@ -31,11 +34,11 @@ def _below(conn: Connection, ids: set[str]) -> set[str]:
     return found
 
 
-def _enabled(conn: Connection, ids: set[str]) -> Sequence[Project]:
+def _enabled(conn: Connection, ids: set[str], *where: Condition) -> Sequence[Project]:
     # Domains are the rows without a domain: a condition that uses the index.
     domains = select(Project.id).where(Project.domain_id == "", Project.enabled).scalar_subquery()
     query = select(Project).where(
-        Project.id.in_(ids), Project.is_domain.is_(False), Project.enabled, Project.domain_id.in_(domains)
+        Project.id.in_(ids), Project.is_domain.is_(False), Project.enabled, Project.domain_id.in_(domains), *where
     )
     return conn.execute(query.order_by(Project.name, Project.id)).all()
 

@@ -268,3 +268,20 @@ def test_a_reader_of_the_system_reads_everything_and_changes_nothing(keystone: A
         assert keystone.ask("GET", f"/{path}", token=token).status == 200, path
     assert keystone.ask("POST", "/users", {"user": {"name": "x"}}, token).status == 403
     assert keystone.ask("DELETE", f"/users/{keystone.made.demo_user_id}", token=token).status == 403
+
+
+def test_the_projects_of_a_user_are_filtered_as_projects_are(keystone: Any) -> None:
+    admin, user_id = keystone.admin(), keystone.made.demo_user_id
+    other = keystone.make(admin, "projects", "project", name="other", tags=["blue"])["id"]
+    keystone.grant(admin, f"/projects/{other}/users/{user_id}", "reader")
+    for query, names in (
+        ("", ["demo", "other"]),
+        ("?name=other", ["other"]),
+        ("?name=nobody", []),
+        ("?name__startswith=de", ["demo"]),
+        ("?tags=blue", ["other"]),
+        ("?domain_id=elsewhere", []),
+        ("?colour=red", ["demo", "other"]),
+    ):
+        found = keystone.ask("GET", f"/users/{user_id}/projects{query}", token=admin).json()["projects"]
+        assert [project["name"] for project in found] == names, query

@@ -8,7 +8,7 @@ from attrs import frozen
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
-from cloudctl.identity import groups, holdings, lockout, password_rules, reachable, users
+from cloudctl.identity import groups, holdings, lockout, password_rules, projects, reachable, users
 from cloudctl.identity.api.collection import link, listed, page, paged
 from cloudctl.identity.api.fields import Description, Id, changes, distinct, domain_of, unknown_as_foreign
 from cloudctl.identity.api.projects import views as project_views
@@ -20,11 +20,11 @@ from cloudctl.identity.options import PasswordOptions
 from cloudctl.identity.passwords import Hasher
 from cloudctl.identity.records import check_id
 from cloudctl.identity.subject import invalid
-from cloudctl.identity.tables import Group, User
+from cloudctl.identity.tables import Group, Project, User
 from cloudctl.rest import formats
 from cloudctl.rest.body import MISSING, Body, Check, Items, Length, Missing, Name, extra
 from cloudctl.rest.call import Call
-from cloudctl.rest.listing import Condition, Page
+from cloudctl.rest.listing import Condition, Page, conditions
 from cloudctl.rest.resource import Json
 from cloudctl.rest.route import Routes
 
@@ -175,17 +175,17 @@ class Users:
 
     # -- what belongs to a user
 
-    @routes.get("/users/<user_id>/projects", policy="identity:list_user_projects")
+    @routes.get("/users/<user_id>/projects", policy="identity:list_user_projects", query=tuple(projects.FILTERS))
     async def list_projects(self, call: Call, user_id: str) -> dict[str, Any]:
         """List the projects in which a user has a role"""
         return listed(call, "projects", await self.db.scan(self._projects, call, user_id))
 
     def _projects(self, conn: Connection, call: Call, user_id: str) -> Any:
         self._required(conn, call, user_id)
-        domain_id, found = call.identity.domain_id, reachable.projects_of(conn, user_id)
-        if domain_id and user_id != call.user_id:
-            found = [row for row in found if row.domain_id == domain_id]
-        return project_views(conn, call, found)
+        where = conditions(projects.LISTING, call)
+        if call.identity.domain_id and user_id != call.user_id:
+            where.append(Project.domain_id == call.identity.domain_id)
+        return project_views(conn, call, reachable.projects_of(conn, user_id, *where))
 
     @routes.get("/users/<user_id>/groups", policy="identity:list_groups_for_user")
     async def list_groups(self, call: Call, user_id: str) -> dict[str, Any]:
