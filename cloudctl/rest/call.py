@@ -83,7 +83,7 @@ class Query:
         value = self.get(name)
         if value is None:
             return None
-        if re.fullmatch(r"[+-]?\d{1,64}", value, re.ASCII) is None:
+        if re.fullmatch(r"[+-]?\d{1,20}", value, re.ASCII) is None:
             raise Invalid(f"Invalid value {value[:64]!r} for the query parameter {name!r}: an integer is expected.")
         number = min(int(value), INTEGER_MOST)
         if number < minimum:

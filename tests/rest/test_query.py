@@ -17,7 +17,7 @@ def test_a_number_beyond_all_is_the_largest_one(digits: str) -> None:
         query.integer("least")
 
 
-@pytest.mark.parametrize("text", ["", "a", "1.5", "1e3", " 5", "9" * 65, "\u0665"])
+@pytest.mark.parametrize("text", ["", "a", "1.5", "1e3", " 5", "9" * 21, "\u0665"])
 def test_what_is_no_number_is_refused(text: str) -> None:
     with pytest.raises(Invalid, match="an integer is expected"):
         Query([("limit", text)]).integer("limit")
