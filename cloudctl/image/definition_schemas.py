@@ -29,9 +29,9 @@ LINKS = {"self": _served("Path of this record"), "schema": _served("Path of this
 
 # The keywords that define a property: a part of JSON schema, and a few of OpenStack's.
 KEYWORDS: Mapping[str, Schema] = {
-    "title": {"type": "string", "maxLength": 80, "description": "What people are shown"},
+    "title": {"type": "string", "description": "What people are shown"},
     "type": {"type": "string", "enum": TYPES, "description": "The type of its values"},
-    "description": {"type": "string", "maxLength": 500},
+    "description": {"type": "string"},
     "operators": {**STRINGS, "description": "Words that may stand before a value"},
     "readonly": {"type": "boolean"},
     "confidential": {"type": "boolean"},
@@ -64,7 +64,7 @@ OBJECT: Schema = {
     "required": ["name"],
     "properties": {
         "name": NAME,
-        "description": _maybe(500, "What the object is"),
+        "description": {"type": ["null", "string"], "description": "What the object is"},
         "required": {**STRINGS, "description": "Properties that it cannot be without"},
         "properties": PROPERTIES,
         **TIMES,

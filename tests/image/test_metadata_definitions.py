@@ -241,6 +241,22 @@ def test_a_property_is_made_shown_replaced_and_deleted(admin: Client, demo: Clie
     assert demo.get(f"{ns}/properties").json() == {"properties": {}}
 
 
+def test_objects_and_properties_are_described_at_length(admin: Client, ns: str) -> None:
+    """Published definitions have paragraphs of more than 500 characters, and only a namespace's has a limit."""
+    long = "It is said at length. " * 50
+    wheel = {"name": "wheel", "description": long, "properties": {"color": {**COLOR, "description": long}}}
+    made = admin.post(f"{ns}/objects", wheel)
+    assert made.status == 201, made
+    assert made.json()["description"] == made.json()["properties"]["color"]["description"] == long
+    made = admin.post(f"{ns}/properties", {"name": "color", **COLOR, "title": long, "description": long})
+    assert made.status == 201, made
+    assert (made.json()["title"], made.json()["description"]) == (long, long)
+    whole = {"namespace": "x", "objects": [{"name": "x", "description": long}], "description": long}
+    refused = admin.post(NAMESPACES, whole)
+    assert refused.status == 400
+    assert "$.objects" not in refused.json()["message"]
+
+
 def test_what_no_answer_could_hold_is_no_default(admin: Client, ns: str) -> None:
     def defined(depth: int) -> int:
         body = f'{{"name": "x", "title": "X", "type": "array", "default": {"[" * depth}{"]" * depth}}}'

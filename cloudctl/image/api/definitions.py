@@ -51,6 +51,8 @@ def _segment(value: str) -> str:
 Word = Annotated[str, Length(1, 80, blank=False)]
 Name = Annotated[Word, Check(_segment)]
 Text = Annotated[str, Length(0, 500)]
+# What people read about objects and properties: whole paragraphs in the definitions that are published.
+Prose = Annotated[str, Length(0, 65535)]
 Words = Annotated[list[Word], Items(0, 1000)]
 Type = Literal["array", "boolean", "integer", "number", "object", "string"]
 Count = Annotated[int, Range(0)]
@@ -79,9 +81,9 @@ def _keyword(name: str, type_: Any, post: Any = MISSING) -> Attribute:
 
 
 KEYWORDS = (
-    _keyword("title", Annotated[str, Length(0, 80)], REQUIRED),
+    _keyword("title", Prose, REQUIRED),
     _keyword("type", Type, REQUIRED),
-    _keyword("description", Text),
+    _keyword("description", Prose),
     _keyword("operators", Words),
     _keyword("readonly", bool),
     _keyword("confidential", bool),
@@ -91,7 +93,7 @@ KEYWORDS = (
     _keyword("maximum", int | float),
     _keyword("minLength", Count),
     _keyword("maxLength", Count),
-    _keyword("pattern", Text),
+    _keyword("pattern", Prose),
     _keyword("items", ListItems),
     _keyword("additionalItems", bool),
     _keyword("uniqueItems", bool),
@@ -319,7 +321,7 @@ OBJECTS = Declared(
     record=ObjectDefinition,
     attributes=(
         Attribute("name", ObjectDefinition.name, Name, post=REQUIRED, sort=True),
-        Attribute("description", ObjectDefinition.description, Text | None, post=MISSING),
+        Attribute("description", ObjectDefinition.description, Prose | None, post=MISSING),
         Attribute("required", ObjectDefinition.required, Words, post=MISSING),
         Attribute("properties", ObjectDefinition.properties, Parts, post=MISSING),
         *_times(ObjectDefinition),
