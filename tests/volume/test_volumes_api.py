@@ -175,6 +175,16 @@ def test_hints_may_stand_beside_the_volume(demo: Any) -> None:
     assert demo.post(f"{V3}/volumes", body, headers=LATEST).status == 202
 
 
+@pytest.mark.parametrize("version", ["3.0", "3.71"])
+def test_everything_but_the_size_may_be_null(demo: Any, version: str) -> None:
+    optional = ["name", "description", "display_name", "display_description", "volume_type", "availability_zone",
+                "imageRef", "image_id", "snapshot_id", "source_volid", "consistencygroup_id", "metadata",
+                "multiattach"]  # fmt: skip
+    body = {"volume": dict.fromkeys(optional) | {"size": 1}, "OS-SCH-HNT:scheduler_hints": None}
+    answer = demo.post(f"{V3}/volumes", body, headers=at(version))
+    assert answer.status == 202, answer
+
+
 # -- update, metadata
 
 

@@ -85,7 +85,7 @@ class CreateVolume:
     group_id: Uuid | None = None
     consistencygroup_id: Uuid | None = None
     metadata: Metadata | None = None
-    multiattach: LooseBool = False
+    multiattach: LooseBool | None = None
 
     def wanted(self, call: Call) -> NewVolume:
         """Raises Invalid for two sources, for a flag that types decide, or for a group without a type.
@@ -137,14 +137,14 @@ class Create:
     """Hints choose between backends; they have no effect here."""
 
     volume: CreateVolume
-    hints: Object | Missing = wire("OS-SCH-HNT:scheduler_hints", default=MISSING)
-    old_hints: Object | Missing = wire("scheduler_hints", default=MISSING)
+    hints: Object | Missing | None = wire("OS-SCH-HNT:scheduler_hints", default=MISSING)
+    old_hints: Object | Missing | None = wire("scheduler_hints", default=MISSING)
 
 
 @frozen
 class LooseCreate:
     volume: LooseCreateVolume
-    hints: Object | Missing = wire("OS-SCH-HNT:scheduler_hints", default=MISSING)
+    hints: Object | Missing | None = wire("OS-SCH-HNT:scheduler_hints", default=MISSING)
     others: dict[str, Any] = extra()
 
 
