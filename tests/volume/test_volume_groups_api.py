@@ -66,6 +66,17 @@ def test_group_types_live_and_go(admin: Any, demo: Any, together: str) -> None:
     assert ask(admin, "GET", one).status == 404
 
 
+def test_null_leaves_a_group_type_as_it_is(admin: Any, together: str) -> None:
+    """The stock client sends both, and null for the one that it does not change."""
+    one = f"{TYPES}/{together}"
+    for sent in ({"name": None, "description": "near"}, {"name": "beside", "description": None, "is_public": True}):
+        answer = ask(admin, "PUT", one, {"group_type": sent})
+        assert answer.status == 200, answer
+    shown = ask(admin, "GET", one).json()["group_type"]
+    assert (shown["name"], shown["description"]) == ("beside", "near")
+    assert ask(admin, "PUT", one, {"group_type": {"name": None, "description": None}}).status == 400
+
+
 def test_specs_of_group_types(admin: Any, together: str) -> None:
     every = f"{TYPES}/{together}/group_specs"
     assert ask(admin, "POST", every, {"group_specs": {"c": "d"}}).json() == {"group_specs": {"c": "d"}}

@@ -65,6 +65,20 @@ def test_a_type_is_changed_and_deleted(admin: Any, ssd: Any) -> None:
     assert admin.delete(one).status == 404
 
 
+def test_null_leaves_a_type_as_it_is(admin: Any, ssd: Any) -> None:
+    """The stock client sends both, and null for the one that it does not change."""
+    one = f"{URL}/{ssd['id']}"
+    renamed = admin.put(one, {"volume_type": {"name": "nvme", "description": None}})
+    assert (renamed.status, renamed.json()["volume_type"]["description"]) == (200, "fast")
+    described = admin.put(one, {"volume_type": {"name": None, "description": "faster", "is_public": True}})
+    assert described.status == 200, described
+    assert (described.json()["volume_type"]["name"], described.json()["volume_type"]["description"]) == (
+        "nvme",
+        "faster",
+    )
+    assert admin.put(one, {"volume_type": {"name": None, "description": None}}).status == 400
+
+
 def test_quotas_of_a_type_follow_its_name(admin: Any, ssd: Any) -> None:
     sets = f"{V3}/os-quota-sets/someone"
     admin.put(sets, {"quota_set": {"volumes_ssd": 3}})

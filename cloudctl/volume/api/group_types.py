@@ -48,6 +48,8 @@ def create(conn: Connection, call: Call, values: dict[str, Any]) -> GroupType:
 
 
 def change(conn: Connection, call: Call, type_: GroupType, changes: dict[str, Any]) -> GroupType:
+    # What a client does not change, it sends as null.
+    changes = {name: value for name, value in changes.items() if value is not None}
     if not changes:
         raise Invalid("Specify group type name, description, is_public or a combination thereof.")
     return group_types.change(conn, type_, changes, call.now)
@@ -62,7 +64,7 @@ GROUP_TYPES = Declared(
     record=GroupType,
     attributes=(
         Attribute("id", GroupType.id, sort=True),
-        Attribute("name", GroupType.name, Name, post=REQUIRED, put=True, sort=True),
+        Attribute("name", GroupType.name, Name, post=REQUIRED, put=Name | None, sort=True),
         Attribute("description", GroupType.description, Text | None, post=None, put=True),
         Attribute("is_public", GroupType.is_public, LooseBool, post=True, put=True, sort=True),
         Attribute("group_specs", GroupType.group_specs, Specs | None, post=None, rule="volume:group_types:all"),

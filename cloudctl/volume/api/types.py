@@ -152,7 +152,7 @@ def _shown(call: Call, type_: VolumeType) -> dict[str, Any]:
 
 ATTRIBUTES = (
     Attribute("id", VolumeType.id, sort=True),
-    Attribute("name", VolumeType.name, Name, post=REQUIRED, put=True, sort=True),
+    Attribute("name", VolumeType.name, Name, post=REQUIRED, put=Name | None, sort=True),
     Attribute("description", VolumeType.description, Text | None, post=None, put=True),
     Attribute("is_public", VolumeType.is_public, LooseBool, put=True, sort=True),
     Attribute(PUBLIC, VolumeType.is_public, LooseBool, post=True),
@@ -179,6 +179,8 @@ def volume_types(options: VolumeOptions) -> Declared[VolumeType]:
         return types.create(conn, NewType(**wanted), call.now)
 
     def change(conn: Connection, call: Call, type_: VolumeType, changes: dict[str, Any]) -> VolumeType:
+        # What a client does not change, it sends as null.
+        changes = {name: value for name, value in changes.items() if value is not None}
         if not changes:
             raise Invalid("Specify volume type name, description, is_public or a combination thereof.")
         if "name" in changes:
