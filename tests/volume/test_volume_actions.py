@@ -93,6 +93,13 @@ def test_image_metadata_is_set_shown_and_unset(make: Any, demo: Any) -> None:
     assert act(demo, id, "os-show_image_metadata").json() == {"metadata": {"b": "2"}}
 
 
+def test_image_metadata_is_as_long_as_properties_of_images(make: Any, demo: Any) -> None:
+    """The signature of an image by a key of 2048 bits has 344 characters."""
+    id, signed = make()["id"], {"img_signature": "x" * 344}
+    assert act(demo, id, "os-set_image_metadata", {"metadata": signed}).json() == {"metadata": signed}
+    assert act(demo, id, "os-set_image_metadata", {"metadata": {"k": "x" * 65536}}).status == 400
+
+
 # -- statuses set by hand
 
 

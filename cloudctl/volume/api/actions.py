@@ -13,7 +13,7 @@ from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
 from cloudctl.volume import operations, states, volumes
 from cloudctl.volume.api import gates
-from cloudctl.volume.api.fields import Key, ReplaceMetadata, Size, Word, resettable
+from cloudctl.volume.api.fields import ImageMetadata, Key, Size, Word, resettable
 from cloudctl.volume.api.volumes import delete
 from cloudctl.volume.operations import Reset
 from cloudctl.volume.options import VolumeOptions
@@ -57,6 +57,11 @@ class ResetStatus:
 
 
 @frozen
+class SetImageMetadata:
+    metadata: ImageMetadata
+
+
+@frozen
 class UnsetImageMetadata:
     key: Key
 
@@ -95,9 +100,9 @@ class VolumeActions:
         await self.db.run(delete, call, volume_id, True)
 
     @routes.action(
-        ACTION, "os-set_image_metadata", policy="volume:volumes:update", status=200, body=Body(ReplaceMetadata)
+        ACTION, "os-set_image_metadata", policy="volume:volumes:update", status=200, body=Body(SetImageMetadata)
     )
-    async def set_image_metadata(self, call: Call, volume_id: str, body: ReplaceMetadata) -> Any:
+    async def set_image_metadata(self, call: Call, volume_id: str, body: SetImageMetadata) -> Any:
         """Add to the image metadata of a volume."""
         found = await self.db.run(operations.set_image_metadata, call.caller, volume_id, body.metadata)
         return {"metadata": found}

@@ -13,6 +13,8 @@ from cloudctl.rest.body import Check, Items, Length, Loose, Pattern, Range
 Label = Annotated[str, Check(str.strip), Length(0, 255)]
 Key = Annotated[str, Length(1, 255), Pattern(r"[a-zA-Z0-9\-_:. /]+", "made of letters, digits and -_:. /")]
 Metadata = dict[Key, Annotated[str, Length(0, 255)]]
+# Values come from properties of images, which may be long: the signature of one is.
+ImageMetadata = dict[Key, Annotated[str, Length(0, 65535)]]
 OneMetadatum = Annotated[Metadata, Items(1, 1)]
 SpecKey = Annotated[str, Length(1, 255), Pattern(r"[a-zA-Z0-9\-_:.]+", "made of letters, digits and -_:.")]
 Specs = dict[SpecKey, Annotated[str, Length(0, 255)] | None]
