@@ -216,6 +216,21 @@ def test_filters_of_pools_and_types_are_told_too(demo: Any) -> None:
     assert (told("volume_type", "3.51"), told("volume_type", "3.52")) == ([], ["extra_specs"])
 
 
+def test_every_list_that_refuses_unknown_filters_tells_which_it_knows(demo: Any) -> None:
+    """Each of them is accepted by the list itself."""
+    paths = {"volume": "volumes", "snapshot": "snapshots", "backup": "backups", "attachment": "attachments",
+             "transfer": "volume-transfers", "message": "messages", "group": "groups",
+             "group_snapshot": "group_snapshots"}  # fmt: skip
+    told = demo.get(f"{V3}/resource_filters", headers=LATEST).json()["resource_filters"]
+    filters = {each["resource"]: each["filters"] for each in told}
+    assert filters.keys() == {*paths, "pool", "volume_type"}
+    for resource, path in paths.items():
+        assert demo.get(f"{V3}/{path}?no_such_filter=1", headers=LATEST).status == 400
+        for name in filters[resource]:
+            answer = demo.get(f"{V3}/{path}?{name}=1", headers=LATEST)
+            assert "Invalid filters" not in answer.body.decode(), (resource, name)
+
+
 # -- what fails later
 
 

@@ -95,7 +95,7 @@ def build(
         Pools(db, pools),
         Zones(options),
         Extensions(),
-        ResourceFilters(),
+        ResourceFilters(options),
     )
     pipeline = Pipeline(http, "volume", FAULTS, VERSIONS, legacy_request_id=True, types=TYPES)
     mounts = [("", VersionDocuments()), *((VERSION, resource) for resource in resources)]

@@ -11,7 +11,18 @@ from cloudctl.errors import NotFound
 from cloudctl.rest.call import Call
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import Span
-from cloudctl.volume.api import attachments, backups, gates, lists, messages, pools, snapshots, transfers, volumes
+from cloudctl.volume.api import (
+    attachments,
+    backups,
+    gates,
+    groups,
+    lists,
+    messages,
+    pools,
+    snapshots,
+    transfers,
+    volumes,
+)
 from cloudctl.volume.api.lists import By
 from cloudctl.volume.options import VolumeOptions
 
@@ -101,18 +112,29 @@ FILTERS: Mapping[str, Mapping[str, Span]] = {
 }
 
 
+def _filters(options: VolumeOptions) -> Mapping[str, Mapping[str, Span]]:
+    """Resource → filter → the versions that accept it."""
+    of_groups = _of_members(groups.volume_groups(options).collection.filters or {})
+    of_copies = _of_members(groups.group_snapshots_of(options).collection.filters or {})
+    # What `list_volume` asks for is how groups are shown.
+    of_groups = {name: span for name, span in of_groups.items() if name != "list_volume"}
+    return {**FILTERS, "group": of_groups, "group_snapshot": of_copies}
+
+
 @frozen
 class ResourceFilters:
     """Which filters members may use."""
 
     routes = Routes("Filters")
 
+    options: VolumeOptions
+
     @routes.get("/resource_filters", policy="volume:extensions:list", since=(3, 33), query=("resource",))
     async def list(self, call: Call) -> Any:
         """List the filters of each list."""
         asked = call.query.get("resource")
         found = []
-        for resource, known in FILTERS.items():
+        for resource, known in _filters(self.options).items():
             if asked in (None, resource):
                 names = [name for name, span in known.items() if call.version in span]
                 found.append({"resource": resource, "filters": names})
