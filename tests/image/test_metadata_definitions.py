@@ -313,6 +313,14 @@ def test_a_namespace_is_for_resource_types(admin: Client, demo: Client, ns: str)
     assert admin.delete(f"{ns}/resource_types/My::Type").status == 404
 
 
+def test_a_resource_type_may_have_an_empty_prefix(admin: Client, ns: str) -> None:
+    """A form that was left empty is sent as such; it means the same as none."""
+    answer = admin.post(f"{ns}/resource_types", {"name": "My::Type", "prefix": "", "properties_target": ""})
+    assert answer.status == 201, answer
+    assert admin.post(f"{ns}/properties", {"name": "color", **COLOR}).status == 201
+    assert admin.get(f"{ns}/properties/color?resource_type=My::Type").json()["name"] == "color"
+
+
 @pytest.mark.parametrize("kind", ["objects", "properties", "tags"])
 def test_what_is_not_there_is_404(admin: Client, ns: str, kind: str) -> None:
     assert admin.get(f"{ns}/{kind}/none").status == 404

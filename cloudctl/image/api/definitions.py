@@ -50,6 +50,7 @@ def _segment(value: str) -> str:
 
 Word = Annotated[str, Length(1, 80, blank=False)]
 Name = Annotated[Word, Check(_segment)]
+Affix = Annotated[str, Length(0, 80)]
 Text = Annotated[str, Length(0, 500)]
 # What people read about objects and properties: whole paragraphs in the definitions that are published.
 Prose = Annotated[str, Length(0, 65535)]
@@ -348,8 +349,8 @@ ASSOCIATIONS = Declared(
     record=Association,
     attributes=(
         Attribute("name", Association.name, Name, post=REQUIRED),
-        Attribute("prefix", Association.prefix, Word | None, post=MISSING),
-        Attribute("properties_target", Association.properties_target, Word | None, post=MISSING),
+        Attribute("prefix", Association.prefix, Affix | None, post=MISSING),
+        Attribute("properties_target", Association.properties_target, Affix | None, post=MISSING),
         *_times(Association),
     ),
     envelope="resource_type_associations",
