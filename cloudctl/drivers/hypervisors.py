@@ -116,7 +116,7 @@ class Hypervisors:
             if IGuestEvents.providedBy(each):
                 try:
                     await cast(Any, each).watch_guests(changed)
-                except DriverError as error:
+                except Exception as error:  # whatever one driver meets, guests of the others are watched
                     failures.append(error)
         if failures:
             raise failures[0]

@@ -139,12 +139,13 @@ def spec(id: str, host: str) -> GuestSpec:
     return GuestSpec(id, id, host, 1, 64, 1)
 
 
-async def test_guests_of_the_others_are_watched_if_one_does_not_answer() -> None:
+@pytest.mark.parametrize("error", [Unreachable("it hangs"), OSError("it is odd")])
+async def test_guests_of_the_others_are_watched_if_one_cannot_watch(error: Exception) -> None:
     at, told = drivers(a=FakeHypervisor, b=FakeHypervisor), list[str]()
-    at["a"].behaviour.fail("watch_guests")
+    at["a"].behaviour.fail("watch_guests", error=error)
     both: Any = one_of(at, x="b-1")
     await both.ensure_defined(spec("x", "b-1"))
-    with pytest.raises(Unreachable):
+    with pytest.raises(type(error)):
         await both.watch_guests(told.append)
     at["b"].crash("x")
     assert told == ["x"]
