@@ -139,6 +139,20 @@ def test_a_shelved_server_may_stay_on_its_host(staying: MemoryCloud) -> None:
     assert actions(admin, server_id) == ["shelveOffload", "shelve", "unshelve", "shelve", "create"]
 
 
+def test_shelved_after_a_rescue_that_failed_a_server_comes_back_with_its_own_disk(staying: MemoryCloud) -> None:
+    demo, hypervisor = Asking(staying.client("demo")), staying.cloud.drivers.hypervisor
+    assert isinstance(hypervisor, FakeHypervisor)
+    server_id = demo.boot()
+    hypervisor.behaviour.fail("ensure_rescued", error=DriverError("the answer is lost"), after=True)
+    for action in ("rescue", "os-stop"):
+        assert demo.act(server_id, {action: None}).status in (200, 202)
+        staying.settle()
+    shelve(demo, server_id)
+    assert there(hypervisor.guests.get(server_id)).rescued
+    unshelve(demo, server_id)
+    assert demo.status(server_id) == "ACTIVE" and not there(hypervisor.guests.get(server_id)).rescued
+
+
 def test_a_shelved_server_leaves_its_host_after_a_while() -> None:
     cloud = MemoryCloud({"compute": {"shelved_offload_time": 600}})
     demo = Asking(cloud.client("demo"))

@@ -12,7 +12,7 @@ from datetime import datetime
 from attrs import evolve
 
 from cloudctl.compute import guests, kinds, networking, placing, servers, shelving
-from cloudctl.compute.lifecycle import boot, defining, storage
+from cloudctl.compute.lifecycle import boot, defining, power, storage
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict
@@ -101,7 +101,8 @@ async def disconnect(ctx: Context) -> None:
 
 async def spawn(ctx: Context) -> Memo:
     if ctx.args["here"]:
-        await ctx.drivers.hypervisor.ensure_running(ctx.resource_id)
+        # As a stopped server that is started: it may have been shelved after a rescue that failed.
+        await power.start(ctx)
         await ctx.commit(running, ctx.resource_id, {}, "", ctx.now, ctx.task)
         return None
     plan = await ctx.read(boot.planned, ctx.resource_id, ctx.drivers.image_path)
