@@ -55,11 +55,22 @@ def flag(column: Column[bool]) -> Filter:
 
 
 def number(column: Column[Any]) -> Filter:
+    """Any of the numbers given. No record has one that the database cannot hold."""
+
     def test(values: Sequence[str]) -> Condition:
-        numbers = [int(value) for value in values if value.isascii() and value.isdigit() and len(value) < 10]
-        return _among(column, numbers) if numbers else false()
+        numbers = [_number(column.name, value) for value in values]
+        held = [each for each in numbers if abs(each) < 2**31]
+        return _among(column, held) if held else false()
 
     return test
+
+
+def _number(name: str, text: str) -> int:
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit()):
+        raise Invalid(f"Invalid value {text[:64]!r} for the filter {name!r}: a number is expected.")
+    # Python refuses to read thousands of digits.
+    return 2**31 if len(digits) > 10 else int(text)
 
 
 def contains(column: Column[str]) -> Filter:
