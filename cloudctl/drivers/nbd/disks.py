@@ -51,7 +51,7 @@ class ServedDisks:
         if not self.dry_run:
             self.daemon(None).sockets.open()
             # Guests may be waiting for a daemon that died while this process did not run.
-            for volume in self.records.volumes():
+            for volume in self.records.readable():
                 self.of(volume).soon(0)
 
     async def close(self) -> None:

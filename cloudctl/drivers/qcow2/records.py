@@ -17,12 +17,12 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 from uuid import uuid4
 
 import orjson
@@ -105,16 +105,30 @@ class Records:
         return _read(self.directory(id) / RECORD, Volume)
 
     def volumes(self) -> list[Volume]:
-        """All, sorted by id."""
+        """All, sorted by id. Raises DriverError for a damaged record."""
         found = (_read(file, Volume) for file in (self.root / "volumes").glob(f"*/{RECORD}"))
         return sorted((each for each in found if each is not None), key=lambda each: each.id)
+
+    def each(self) -> Iterator[tuple[str, Volume | None]]:
+        """The id of each volume and its record: None for a damaged one, from which other volumes must not suffer."""
+        for file, volume in _readable((self.root / "volumes").glob(f"*/{RECORD}"), Volume):
+            yield unquote(file.parent.name), volume
+
+    def readable(self) -> list[Volume]:
+        """All but damaged ones, sorted by id."""
+        return sorted((volume for _, volume in self.each() if volume is not None), key=lambda each: each.id)
 
     def snapshot(self, id: str) -> Snapshot | None:
         return _read(self._snapshot_file(id), Snapshot)
 
     def snapshots(self) -> list[Snapshot]:
-        """All, sorted by id."""
+        """All, sorted by id. Raises DriverError for a damaged record."""
         found = (_read(file, Snapshot) for file in (self.root / "snapshots").glob("*.json"))
+        return sorted((each for each in found if each is not None), key=lambda each: each.id)
+
+    def readable_snapshots(self) -> list[Snapshot]:
+        """All but damaged ones, sorted by id."""
+        found = (each for _, each in _readable((self.root / "snapshots").glob("*.json"), Snapshot))
         return sorted((each for each in found if each is not None), key=lambda each: each.id)
 
     def unmanaged(self) -> list[Path]:
@@ -280,6 +294,21 @@ def _read(file: Path, cls: type[T]) -> T | None:
         return _converter.structure(orjson.loads(data), cls)
     except (orjson.JSONDecodeError, BaseValidationError, TypeError) as error:
         raise DriverError(f"{file} is damaged: {error}") from error
+
+
+def _readable(files: Iterable[Path], cls: type[T]) -> Iterator[tuple[Path, T | None]]:
+    """Each file with what it holds; a damaged one is logged."""
+    for file in files:
+        try:
+            found = _read(file, cls)
+        except (NoCapacity, Unreachable):
+            raise  # the file system's trouble: nothing is known of any
+        except DriverError as error:
+            _log.error("it is left out: {error}", error=error)
+            yield file, None
+        else:
+            if found is not None:
+                yield file, found
 
 
 def _written(record: Volume | Snapshot) -> bytes:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from attrs import define, field
 
-from cloudctl.drivers.errors import NoCapacity
-from cloudctl.drivers.qcow2.records import Records
+from cloudctl.drivers.errors import DriverError, NoCapacity
+from cloudctl.drivers.qcow2.images import header
+from cloudctl.drivers.qcow2.records import GIB, Records
 
 
 @define(eq=False)
@@ -19,6 +21,13 @@ class Room:
     overcommit: float
     _coming: dict[str, int] = field(factory=dict)  # the GiB of volumes that are being made or extended
 
+    def sizes(self) -> dict[str, int]:
+        """The GiB of each volume, by its id; of one whose record is damaged those of its file."""
+        return {
+            id: volume.size_gib if volume is not None else _size_of(self.records.disk(id))
+            for id, volume in self.records.each()
+        }
+
     @contextmanager
     def promised(self, id: str, size_gib: int) -> Iterator[None]:
         """The volume may have this size, which nobody else is promised meanwhile. Raises NoCapacity.
@@ -26,7 +35,7 @@ class Room:
         For one call per volume at a time.
         """
         total, _free = self.records.room()
-        there = {volume.id: volume.size_gib for volume in self.records.volumes()}
+        there = self.sizes()
         others = sum(max(there.get(each, 0), self._coming.get(each, 0)) for each in {*there, *self._coming} - {id})
         left = total * self.overcommit - others - there.get(id, 0)
         more = size_gib - there.get(id, 0)
@@ -37,3 +46,10 @@ class Room:
             yield
         finally:
             del self._coming[id]
+
+
+def _size_of(disk: Path) -> int:
+    try:
+        return -(-header(disk).size_bytes // GIB)
+    except DriverError:
+        return 0  # it is damaged, too, or just gone

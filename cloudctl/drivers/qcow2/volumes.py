@@ -88,7 +88,7 @@ class FileVolumes:
 
     async def capacity(self) -> Capacity:
         total, free = self.records.room()
-        allocated = sum(volume.size_gib for volume in self.records.volumes())
+        allocated = sum(self.room.sizes().values())
         return Capacity(
             int(total),
             int(free),
@@ -99,7 +99,7 @@ class FileVolumes:
         )
 
     async def inventory(self) -> tuple[VolumeState, ...]:
-        return tuple(volume.state for volume in self.records.volumes())
+        return tuple(volume.state for volume in self.records.readable())
 
     async def observe(self, id: str) -> VolumeState:
         return self._volume(id).state
@@ -168,7 +168,7 @@ class FileVolumes:
     # -- snapshots
 
     async def snapshots(self) -> tuple[SnapshotState, ...]:
-        return tuple(snapshot.state for snapshot in self.records.snapshots())
+        return tuple(snapshot.state for snapshot in self.records.readable_snapshots())
 
     async def ensure_snapshot(self, spec: SnapshotSpec) -> None:
         async with self.locks.hold("snapshot", spec.id):

@@ -355,3 +355,19 @@ async def test_a_dry_run_starts_no_daemon(open_driver: Callable[..., Any], runti
     assert told["data"]["export"] == "v1/a"
     assert list(runtime_dir.iterdir()) == []
     assert await driver.observe("v1") == VolumeState("v1", 1)
+
+
+async def test_a_damaged_record_keeps_no_other_volume_from_being_served_again(
+    open_driver: Callable[..., Any], client: Any, tmp_path: Path, runtime_dir: Path
+) -> None:
+    driver = await open_driver()
+    await with_volume(driver, tmp_path)
+    one = client(await driver.connect("v1", "a"))
+    assert await one.holds(1)
+    await driver.ensure_created(VolumeSpec("v0", 1))
+    await driver.close()
+    for pid in pids(runtime_dir):
+        os.kill(pid, signal.SIGKILL)
+    (driver.records.directory("v0") / "volume.json").write_bytes(b"{")
+    await open_driver()
+    assert await one.holds(1)
