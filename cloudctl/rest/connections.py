@@ -122,6 +122,8 @@ class Channel(TurnChannel):
     body_looked = (0.0, 0)
     held = 0
     free = FREE
+    # What came is no HTTP; it has been answered.
+    is_refused = False
 
     def connectionMade(self) -> None:
         super().connectionMade()
@@ -161,6 +163,10 @@ class Channel(TurnChannel):
         return True
 
     def allHeadersReceived(self) -> None:
+        if self._version == b"HTTP/1.1" and not self.requests[-1].requestHeaders.hasHeader(b"host"):
+            # RFC 9112, section 3.2.
+            self._respondToBadRequestAndDisconnect()
+            return
         if (named := ABSOLUTE.fullmatch(self._path)) is not None:
             host, path = named.groups()
             self._path = path if path.startswith(b"/") else b"/" + path
@@ -171,9 +177,20 @@ class Channel(TurnChannel):
         super().allHeadersReceived()
 
     def allContentReceived(self) -> None:
+        if self.is_refused:
+            return
         self.began = self.body_began = None
         self._release()
         super().allContentReceived()
+
+    def lineLengthExceeded(self, line: bytes) -> None:
+        self._respondToBadRequestAndDisconnect()
+
+    def _respondToBadRequestAndDisconnect(self) -> None:
+        """It never becomes a request, so it is not in the access log."""
+        self.is_refused = True
+        log.info("refused a bad request of {client}", client=host_of(self.getPeer()) or "a client")
+        super()._respondToBadRequestAndDisconnect()
 
     def timeoutConnection(self) -> None:
         if self._waits:

@@ -10,6 +10,7 @@ from twisted.internet.address import IPv4Address, UNIXAddress
 from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
+from twisted.logger import capturedLogs, formatEvent
 from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 
@@ -28,6 +29,7 @@ LIMITS = AdmissionOptions(
 )
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+MANY = b"GET / HTTP/1.1\r\n" + b"".join(b"X-%d: %s\r\n" % (n, b"x" * 1000) for n in range(20))
 
 
 class Page(Resource):
@@ -181,6 +183,32 @@ def test_a_request_for_two_hosts_is_a_bad_request(clock: Clock, hosts: bytes) ->
     """It was routed to the first of them, and links in its answer led to the last."""
     wire = Wire(CloudSite(Target(), clock, None))
     wire.send(b"GET / HTTP/1.1\r\n%s\r\nX-B: b\r\n\r\n" % hosts)
+    assert wire.transport.value() == b"HTTP/1.1 400 Bad Request\r\n\r\n"
+    assert not wire.is_open
+
+
+def test_a_request_for_no_host_is_a_bad_request(clock: Clock) -> None:
+    """RFC 9112, section 3.2, wants one from whoever speaks HTTP/1.1."""
+    for head in (b"GET / HTTP/1.1\r\n\r\n", b"POST http://a.example/ HTTP/1.1\r\nContent-Length: 0\r\n\r\n"):
+        wire = Wire(CloudSite(Page(), clock, None))
+        wire.send(head)
+        assert wire.transport.value() == b"HTTP/1.1 400 Bad Request\r\n\r\n"
+        assert not wire.is_open
+    older = Wire(CloudSite(Page(), clock, None))
+    older.send(b"GET / HTTP/1.0\r\n\r\n")
+    assert older.transport.value().startswith(b"HTTP/1.0 200 ")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [b"GET\r\n", b"GET / HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\nno header\r\n\r\n", b"GET /" + b"x" * 2**15, MANY],
+    ids=["no-request-line", "no-host", "no-header", "too-long", "too-many"],
+)
+def test_a_bad_request_is_answered_and_logged(clock: Clock, head: bytes) -> None:
+    wire = Wire(CloudSite(Page(), clock, None))
+    with capturedLogs() as lines:
+        wire.send(head)
+    assert [formatEvent(line) for line in lines] == ["refused a bad request of 192.0.2.1"]
     assert wire.transport.value() == b"HTTP/1.1 400 Bad Request\r\n\r\n"
     assert not wire.is_open
 
