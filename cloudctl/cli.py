@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from secrets import token_urlsafe
 from typing import Any
 
 import click
@@ -26,8 +27,9 @@ from cloudctl.drivers.ovn.driver import MISSING
 from cloudctl.drivers.ovn.options import Config as OvnConfig
 from cloudctl.errors import CloudError, ConfigError
 from cloudctl.events import outbox, receivers
-from cloudctl.identity import keys
+from cloudctl.identity import bootstrap, keys
 from cloudctl.identity.options import IdentityOptions
+from cloudctl.identity.passwords import Hashing
 from cloudctl.instance_ha import fencing, notifications
 from cloudctl.log_levels import LogLevels
 from cloudctl.options import structure
@@ -139,6 +141,25 @@ def with_keys(made: config.Config) -> Database:
     if version is None or version[0] < schema.VERSION:
         raise ConfigError(["database: no process of this release has been started with it; its first start makes keys"])
     return found
+
+
+@main.command("let-admin-in")
+@click.option(
+    "--password",
+    envvar="CLOUDCTL_ADMIN_PASSWORD",
+    help="Better given as CLOUDCTL_ADMIN_PASSWORD: others may see the command line. [default: a random one]",
+)
+@click.pass_obj
+def let_admin_in(made: config.Config, password: str | None) -> None:
+    """Give the user admin a new password, and enable it, its project and the default domain, should they be disabled.
+
+    Its roles are given back, too, and its old tokens end.
+    """
+    chosen = password or token_urlsafe(15)
+    hashed = Hashing(made.section(IdentityOptions).argon2).hash(chosen)
+    found = with_keys(made)
+    found.transact(False, bootstrap.let_admin_in, hashed, utc(time.time()))
+    click.echo("done" if password else f"the password of admin: {chosen}")
 
 
 @main.group()

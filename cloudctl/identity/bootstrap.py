@@ -1,6 +1,6 @@
 """The records that a new cloud begins with: the default domain, roles, projects, users, and the catalog.
 
-Repeating it adds what is missing and changes nothing that exists, except a password that is to be reset.
+Repeating it adds what is missing and changes nothing that exists.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ class Seed:
     admin_password_hash: str
     demo_password_hash: str | None = None  # None: no project and user `demo`
     region: str = "RegionOne"
-    reset_admin_password: bool = False
     catalog: tuple[CatalogEntry, ...] = ()
 
 
@@ -55,12 +54,7 @@ def bootstrap(conn: Connection, seed: Seed, now: datetime) -> Bootstrapped:
     role_ids = {name: _role(conn, name, now + timedelta(microseconds=n)) for n, name in enumerate(ROLES)}
     for prior, implied in IMPLICATIONS:
         records.put(conn, ImpliedRole, prior_id=role_ids[prior], implied_id=role_ids[implied])
-    admin_project = _project(conn, "admin", "The administrator's project", now)
-    admin = _user(conn, "admin", seed.admin_password_hash, now)
-    if seed.reset_admin_password:
-        _reset(conn, admin, seed.admin_password_hash, now)
-    for kind, target in (("project", admin_project), ("system", SYSTEM_TARGET), ("domain", DEFAULT_DOMAIN)):
-        _assign(conn, admin, kind, target, role_ids["admin"])
+    admin, admin_project = _admin(conn, seed.admin_password_hash, role_ids["admin"], now)
     demo_project = demo = ""
     if seed.demo_password_hash is not None:
         later = now + timedelta(microseconds=1)
@@ -71,10 +65,28 @@ def bootstrap(conn: Connection, seed: Seed, now: datetime) -> Bootstrapped:
     return Bootstrapped(DEFAULT_DOMAIN, admin_project, admin, demo_project, demo, role_ids)
 
 
+def let_admin_in(conn: Connection, password_hash: str, now: datetime) -> None:
+    """The first administrator can log in with a password that the operator knows, whatever became of the account."""
+    epoch.changed(conn)
+    _domain(conn, now)
+    admin, project = _admin(conn, password_hash, _role(conn, "admin", now), now)
+    conn.execute(update(Project).where(Project.id.in_((DEFAULT_DOMAIN, project))).values(enabled=True))
+    _reset(conn, admin, password_hash, now)
+
+
 def first_project(conn: Connection, name: str) -> str:
     """The id of the project of this name that `bootstrap` made."""
     where = (Project.name_key == name) & (Project.domain_id == DEFAULT_DOMAIN)
     return str(conn.execute(select(Project.id).where(where)).scalar_one())
+
+
+def _admin(conn: Connection, password_hash: str, role_id: str, now: datetime) -> tuple[str, str]:
+    """The ids of the user and of its project."""
+    project = _project(conn, "admin", "The administrator's project", now)
+    admin = _user(conn, "admin", password_hash, now)
+    for kind, target in (("project", project), ("system", SYSTEM_TARGET), ("domain", DEFAULT_DOMAIN)):
+        _assign(conn, admin, kind, target, role_id)
+    return admin, project
 
 
 def _domain(conn: Connection, now: datetime) -> None:
@@ -126,7 +138,6 @@ def _user(conn: Connection, name: str, password_hash: str, now: datetime) -> str
 
 
 def _reset(conn: Connection, user_id: str, password_hash: str, now: datetime) -> None:
-    """Let the user in again with a password that the operator knows, whatever became of the account."""
     conn.execute(
         update(User)
         .where(User.id == user_id)

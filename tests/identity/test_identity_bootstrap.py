@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from attrs import evolve
 from sqlalchemy import text
 
 from cloudctl.app import SERVICES
 from cloudctl.db.columns import utc
 from cloudctl.identity import projects
-from cloudctl.identity.bootstrap import Seed, bootstrap
+from cloudctl.identity.bootstrap import Seed, bootstrap, let_admin_in
+from tests.identity.conftest import password_request
 
 
 def again(keystone: Any, **changes: Any) -> Any:
@@ -46,12 +48,21 @@ def test_a_repetition_puts_back_what_was_lost(keystone: Any) -> None:
     assert rows(keystone) == before
 
 
-def test_a_reset_lets_the_administrator_in_again_and_ends_old_tokens(keystone: Any) -> None:
+@pytest.mark.parametrize(
+    "locked_out", ["/users/{made.admin_user_id}", "/projects/{made.admin_project_id}", "/domains/default"]
+)
+def test_the_operator_lets_the_administrator_in_again(keystone: Any, locked_out: str) -> None:
+    """Who is the only administrator may disable the domain that all users are in."""
     token = keystone.login("admin", scope="admin")
-    keystone.ask("PATCH", f"/users/{keystone.made.admin_user_id}", {"user": {"enabled": False}}, token)
-    again(keystone, reset_admin_password=True)
+    path = locked_out.format(made=keystone.made)
+    kind = path.split("/")[1][:-1]
+    assert keystone.ask("PATCH", path, {kind: {"enabled": False}}, token).status == 200
+    assert keystone.ask("POST", "/auth/tokens", password_request("admin", scope="admin")).status == 401
+    new = keystone.hasher.hashing.hash("other")
+    keystone.db.transact(False, let_admin_in, new, utc(keystone.clock.seconds()))
     assert not keystone.is_valid(token)
-    keystone.login("admin", "other", scope="admin")
+    again = keystone.login("admin", "other", scope="admin")
+    assert keystone.ask("GET", path, token=again).json()[kind]["enabled"]
 
 
 def test_a_cloud_may_offer_fewer_services(keystone: Any) -> None:
