@@ -21,17 +21,12 @@ from sqlalchemy.exc import ArgumentError
 
 from cloudctl import state_dir
 from cloudctl.errors import ConfigError
-from cloudctl.options import structure
+from cloudctl.options import positive, structure
 
 T = TypeVar("T")
 
 # Clients find the version in a URL by the first «v» that a digit or a dot follows: discovery.md, section 1.
 LOOKS_LIKE_A_VERSION = re.compile(r"/[^/]*v[\d.]")
-
-
-def positive(_instance: object, attribute: Any, value: float) -> None:
-    if value <= 0:
-        raise ValueError("must be greater than 0")
 
 
 # The roles that a process can have.

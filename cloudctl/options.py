@@ -132,3 +132,16 @@ def _table(table: Mapping[str, Any], cls: type[T], path: str) -> T:
         return cls(**values)
     except ValueError as error:  # options that are right one by one but do not go together
         raise Wrong(f"{path}: {error}") from None
+
+
+# -- validators of several sections
+
+
+def positive(_instance: object, _attribute: Any, value: float) -> None:
+    if value <= 0:
+        raise ValueError("must be greater than 0")
+
+
+def not_negative(_instance: object, _attribute: Any, value: float) -> None:
+    if value < 0:
+        raise ValueError("must not be negative")

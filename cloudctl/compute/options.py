@@ -9,19 +9,10 @@ from attrs import field, frozen
 from attrs.validators import matches_re
 
 from cloudctl.drivers.forwarded import is_secret
+from cloudctl.options import not_negative, positive
 
 HIGHEST = 104
 PORT = re.compile(r"(tcp6?|ssl):(?:port=)?([0-9]+)(?::|$)", re.ASCII)
-
-
-def not_negative(_instance: object, _attribute: Any, value: float) -> None:
-    if value < 0:
-        raise ValueError("must not be negative")
-
-
-def positive(_instance: object, _attribute: Any, value: float) -> None:
-    if value <= 0:
-        raise ValueError("must be greater than 0")
 
 
 def microversion(_instance: object, _attribute: Any, value: str) -> None:

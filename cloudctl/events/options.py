@@ -12,13 +12,10 @@ from urllib.parse import urlsplit
 
 from attrs import field, frozen
 
+from cloudctl.options import positive
+
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,40}")
 PREFIX = "whsec_"
-
-
-def positive(_instance: object, _attribute: Any, value: float) -> None:
-    if value <= 0:
-        raise ValueError("must be greater than 0")
 
 
 def networks(_instance: object, _attribute: Any, value: tuple[str, ...]) -> None:

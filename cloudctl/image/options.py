@@ -10,19 +10,10 @@ from typing import Any
 from attrs import field, frozen
 
 from cloudctl.image.store import DEFAULT
+from cloudctl.options import not_negative, positive
 
 MAX_SIZE = 2**40
 UPLOAD_BUDGET = 2**37
-
-
-def _positive(_instance: object, _attribute: Any, value: float) -> None:
-    if value <= 0:
-        raise ValueError("must be greater than 0")
-
-
-def _not_negative(_instance: object, _attribute: Any, value: float) -> None:
-    if value < 0:
-        raise ValueError("must not be negative")
 
 
 def _networks(_instance: object, _attribute: Any, value: tuple[str, ...]) -> None:
@@ -64,11 +55,11 @@ class ImageOptions:
     """What an operator may choose about images."""
 
     # Bytes that the data of one image may have.
-    max_size: int = field(default=MAX_SIZE, validator=_positive)
+    max_size: int = field(default=MAX_SIZE, validator=positive)
     # Bytes of all uploads that are under way at once, and so of a single one, too; 0: no limit.
-    upload_budget: int = field(default=UPLOAD_BUDGET, validator=_not_negative)
+    upload_budget: int = field(default=UPLOAD_BUDGET, validator=not_negative)
     # Of those, the bytes of one project; 0: no limit.
-    upload_share: int = field(default=UPLOAD_BUDGET // 2, validator=_not_negative)
+    upload_share: int = field(default=UPLOAD_BUDGET // 2, validator=not_negative)
     # Where an upload is stored while it arrives. Empty: where images are, so that keeping it takes a link, not a copy.
     spool_directory: str = ""
     # Where data is kept besides the store "default", which is in the state directory unless it is one of these. Uploads
@@ -80,7 +71,7 @@ class ImageOptions:
     # Where the copies of images that administrators ask for (`PUT /v2/cache/{image}`) are kept: a disk that is faster
     # than the stores', relative to the data directory. And how many bytes of them; 0: there is no cache.
     cache_directory: str = "image-cache"
-    cache_size: int = field(default=10 * 2**30, validator=_not_negative)
+    cache_size: int = field(default=10 * 2**30, validator=not_negative)
     # Whether images show where their data is: anybody who sees an image learns paths of the host. Patches may then also
     # name addresses of the data, if there is a store "web": it is fetched and checked once somebody needs it.
     show_multiple_locations: bool = False
@@ -91,12 +82,12 @@ class ImageOptions:
     max_tags: int = 128
     max_members: int = 128
     # Threads that hash and copy data.
-    threads: int = field(default=2, validator=_positive)
+    threads: int = field(default=2, validator=positive)
     # Where imports may fetch from: ports, and networks besides the public addresses, such as 10.0.0.0/8.
     import_ports: tuple[int, ...] = (80, 443)
     import_networks: tuple[str, ...] = field(default=(), validator=_networks)
     # Seconds after which an import is given up, and seconds without a byte after which a download is.
-    import_deadline: float = field(default=6 * 3600.0, validator=_positive)
-    import_silence: float = field(default=60.0, validator=_positive)
+    import_deadline: float = field(default=6 * 3600.0, validator=positive)
+    import_silence: float = field(default=60.0, validator=positive)
     # Seconds for which the record of an import that ended is kept.
-    import_kept: float = field(default=48 * 3600.0, validator=_positive)
+    import_kept: float = field(default=48 * 3600.0, validator=positive)

@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from attrs import field, frozen
 
-
-def positive(_instance: object, _attribute: Any, value: float) -> None:
-    if value <= 0:
-        raise ValueError("must be greater than 0")
-
-
-def not_negative(_instance: object, _attribute: Any, value: float) -> None:
-    if value < 0:
-        raise ValueError("must not be negative")
+from cloudctl.options import not_negative, positive
 
 
 @frozen

@@ -7,6 +7,8 @@ from typing import Any
 
 from attrs import field, frozen
 
+from cloudctl.options import not_negative
+
 MAX_OBJECT = 5 * 2**30 + 2
 UPLOAD_BUDGET = 2**37
 
@@ -14,11 +16,6 @@ UPLOAD_BUDGET = 2**37
 def _positive(_instance: object, _attribute: Any, value: float) -> None:
     if value <= 0:
         raise ValueError("must be greater than 0")
-
-
-def _not_negative(_instance: object, _attribute: Any, value: float) -> None:
-    if value < 0:
-        raise ValueError("must not be negative")
 
 
 def _names(given: Sequence[str]) -> tuple[str, ...]:
@@ -30,7 +27,7 @@ class Rate:
     """For containers with at least this many objects: requests per second."""
 
     rate: float = field(validator=_positive)
-    objects: int = field(default=0, validator=_not_negative)
+    objects: int = field(default=0, validator=not_negative)
 
 
 @frozen
@@ -40,9 +37,9 @@ class ObjectStoreOptions:
     # Bytes of one object; larger ones are composed of several (SLO, DLO).
     max_object_size: int = field(default=MAX_OBJECT, validator=_positive)
     # Bytes of all uploads under way at once, and so also of a single one; 0: no limit.
-    upload_budget: int = field(default=UPLOAD_BUDGET, validator=_not_negative)
+    upload_budget: int = field(default=UPLOAD_BUDGET, validator=not_negative)
     # Bytes of all uploads of one project; 0: no limit.
-    upload_share: int = field(default=UPLOAD_BUDGET // 2, validator=_not_negative)
+    upload_share: int = field(default=UPLOAD_BUDGET // 2, validator=not_negative)
     # Threads that write and copy data.
     threads: int = field(default=2, validator=_positive)
     # Host names that serve only S3: it starts at their root, and a bucket has a subdomain: `bucket.s3.example.com`.
@@ -55,9 +52,9 @@ class ObjectStoreOptions:
     # projects.
     ageing_period: float = field(default=3600.0, validator=_positive)
     # Seconds for which the data of a deleted project is kept; 0: for good.
-    orphans_kept: float = field(default=7 * 86_400.0, validator=_not_negative)
+    orphans_kept: float = field(default=7 * 86_400.0, validator=not_negative)
     # Containers made and removed per second in one account; 0: no limit.
-    account_rate: float = field(default=0.0, validator=_not_negative)
+    account_rate: float = field(default=0.0, validator=not_negative)
     # Writes and listings of one container.
     container_rates: tuple[Rate, ...] = ()
     listing_rates: tuple[Rate, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from attrs import field, frozen
 
@@ -11,14 +11,10 @@ from cloudctl.drivers.errors import DriverError, Unreachable, Unusable
 from cloudctl.drivers.power import PowerFencer
 from cloudctl.drivers.programs import ProgramFailed, Programs, require
 from cloudctl.drivers.specs import DriverResources
+from cloudctl.options import positive
 
 IPMITOOL = "ipmitool"
 STATES = {"Chassis Power is on": True, "Chassis Power is off": False}
-
-
-def positive(_instance: object, _attribute: Any, value: float) -> None:
-    if value <= 0:
-        raise ValueError("must be greater than 0")
 
 
 @frozen

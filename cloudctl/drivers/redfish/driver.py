@@ -20,6 +20,7 @@ from cloudctl.drivers.answers import body
 from cloudctl.drivers.errors import DriverError, Unreachable, Unusable
 from cloudctl.drivers.power import PowerFencer
 from cloudctl.drivers.specs import DriverResources
+from cloudctl.options import positive
 
 # A name that does not resolve is an OSError, but not a ConnectError.
 TROUBLE = (
@@ -33,11 +34,6 @@ TROUBLE = (
 )
 RESET = "#ComputerSystem.Reset"
 LIMIT = 1 << 20  # bytes of an answer; what exceeds it is dropped
-
-
-def positive(_instance: object, _attribute: Any, value: float) -> None:
-    if value <= 0:
-        raise ValueError("must be greater than 0")
 
 
 def is_system(_instance: object, _attribute: Any, value: str) -> None:
