@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ovs.db.idl import SchemaHelper
-
-from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.ovn.networks import METADATA
-from cloudctl.drivers.ovn.replica import Copy
+from cloudctl.drivers.ovn.replica import Southbound
 
 CHASSIS, BINDING = "Chassis", "Port_Binding"
 TABLES = {
@@ -19,16 +16,11 @@ TABLES = {
 GUEST, LOCAL = "", "localport"  # types of bindings
 
 
-class Bindings(Copy):
+class Bindings(Southbound):
     """A copy of the rows that show this."""
 
     def __init__(self, remotes: str, schema: dict[str, Any], probe_seconds: int) -> None:
-        helper = SchemaHelper(schema_json=schema)
-        for table, columns in TABLES.items():
-            if table not in schema["tables"]:
-                raise DriverError(f"the southbound database has no table {table}")
-            helper.register_columns(table, list(columns))
-        super().__init__(remotes, helper, probe_interval=probe_seconds * 1000)
+        super().__init__(remotes, schema, TABLES, probe_seconds)
 
     def networks(self, chassis: str) -> dict[str, str]:
         """The networks that have a guest on the chassis and a port for metadata → the MAC address of that port."""

@@ -10,27 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ovs.db.idl import ROW_DELETE, SchemaHelper
+from ovs.db.idl import ROW_DELETE
 
-from cloudctl.drivers.errors import DriverError
-from cloudctl.drivers.ovn.replica import Copy
+from cloudctl.drivers.ovn.replica import Southbound
 
 ASKED, HEARD, CHASSIS, NUMBER = "SB_Global", "Chassis_Private", "Chassis", "nb_cfg"
 TABLES = {ASKED: (NUMBER,), HEARD: ("name", "chassis", NUMBER), CHASSIS: ("name", "hostname")}
 
 
-class Hearing(Copy):
+class Hearing(Southbound):
     """A copy of the rows that show this."""
 
     def __init__(self, seconds: Callable[[], float], remotes: str, schema: dict[str, Any], probe_seconds: int) -> None:
         self.seconds = seconds
         self.asked: list[tuple[int, float]] = []  # the numbers that were passed on, and when we saw each
-        helper = SchemaHelper(schema_json=schema)
-        for table, columns in TABLES.items():
-            if table not in schema["tables"]:
-                raise DriverError(f"the southbound database has no table {table}")
-            helper.register_columns(table, list(columns))
-        super().__init__(remotes, helper, probe_interval=probe_seconds * 1000)
+        super().__init__(remotes, schema, TABLES, probe_seconds)
 
     def notify(self, event: str, row: Any, updates: Any = None) -> None:
         if row._table.name == ASKED and event != ROW_DELETE:

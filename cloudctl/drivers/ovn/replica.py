@@ -6,7 +6,7 @@ writes the rows of an owner as they should be: it adds missing ones, corrects di
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -45,6 +45,20 @@ class Copy(Idl):  # type: ignore[misc]  # ovs has no types
     def is_current(self) -> bool:
         """Whether it currently follows the changes of the database."""
         return bool(self.state == self.IDL_S_MONITORING and self._session.is_connected())
+
+
+class Southbound(Copy):
+    """A copy of some columns of the southbound database. Raises DriverError if it lacks a table."""
+
+    def __init__(
+        self, remotes: str, schema: dict[str, Any], columns: Mapping[str, Sequence[str]], probe_seconds: int
+    ) -> None:
+        helper = SchemaHelper(schema_json=schema)
+        for table, names in columns.items():
+            if table not in schema["tables"]:
+                raise DriverError(f"the southbound database has no table {table}")
+            helper.register_columns(table, list(names))
+        super().__init__(remotes, helper, probe_interval=probe_seconds * 1000)
 
 
 class Replica(Copy):
