@@ -57,8 +57,8 @@ class Worker:
     def die(self) -> None:
         """What kill -9 leaves of it: no connection, and rows that say that it works."""
         self.engine.kill()
-        assert self.peers._calls is not None
-        self.peers._calls.stop()
+        if self.peers._calls is not None and self.peers._calls.running:
+            self.peers._calls.stop()
         self.db.stopService()
 
 
@@ -94,7 +94,9 @@ def stage(postgresql_with_tables: str, reactor: Any, monkeypatch: pytest.MonkeyP
     made = Stage(postgresql_with_tables, reactor)
     yield made
     for worker in made.workers:
-        assert not worker.db.running
+        if worker.db.running:
+            # The test has failed: the threads of what it left would keep pytest from ending.
+            worker.die()
 
 
 def owners(conn: Connection) -> list[str]:
@@ -145,12 +147,10 @@ async def test_one_whose_line_breaks_keeps_its_tasks(stage: Stage, monkeypatch: 
         await worker.stop()
 
 
-async def test_one_is_known_as_soon_as_its_line_is_open(
-    postgresql_with_tables: str, reactor: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_one_is_known_as_soon_as_its_line_is_open(stage: Stage) -> None:
     """It claims tasks from its start: of who is killed in its first second is known, too, whose they were."""
-    monkeypatch.setattr("cloudctl.tasks.peers.PERIOD", 3600.0)
-    stage = Stage(postgresql_with_tables, reactor)
+    for worker in stage.workers:
+        worker.peers.period = 3600.0
     await stage.both_there()
     assert len(await stage.workers[0].db.read(owners)) == 2
     for worker in stage.workers:
