@@ -17,7 +17,7 @@ from typing import Any
 import libvirt
 from twisted.internet.interfaces import IProtocol
 
-from cloudctl.drivers.errors import InvalidPower
+from cloudctl.drivers.errors import HostDown, InvalidPower
 from cloudctl.drivers.libvirt import guests
 from cloudctl.drivers.libvirt.fleet import Fleet
 from cloudctl.drivers.libvirt.host import Host
@@ -43,7 +43,10 @@ async def open_serial(reactor: Any, fleet: Fleet, host: Host, id: str, client: I
     except BaseException:
         line.close()
         raise
-    line.begin(end)
+    try:
+        line.begin(end)
+    except libvirt.libvirtError as error:
+        raise HostDown(f"host {host.name} does not answer") from error
 
 
 class Line:
@@ -74,8 +77,13 @@ class Line:
         with self._lock:
             self._end = end
             self._watch = libvirt.virEventAddHandle(end.fileno(), READABLE, self._on_end, None)
-            self.stream.eventAddCallback(READABLE | OVER, self._on_stream, None)
-            self.connection.registerCloseCallback(self._on_close, None)
+            try:
+                self.stream.eventAddCallback(READABLE | OVER, self._on_stream, None)
+                self.connection.registerCloseCallback(self._on_close, None)
+            except BaseException:
+                # The connection has just broken: nobody would hang up on the client.
+                self._finish()
+                raise
 
     def close(self) -> None:
         """Hangs up in a thread: libvirtd may not answer, or be gone."""

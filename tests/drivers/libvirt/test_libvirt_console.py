@@ -129,3 +129,21 @@ def test_whoever_hangs_up_ends_it(who: str, client: tuple[socket.socket, socket.
     assert own.recv(100) == b""
     # What libvirt says of it later is not heard.
     line._on_stream(guest, READABLE, None)
+
+
+class GoneGuest(Guest):
+    """The connection broke right after the console was opened."""
+
+    def eventAddCallback(self, events: int, _called: Any, _opaque: None) -> None:
+        raise libvirt.libvirtError("the connection is closed")
+
+
+def test_a_line_that_cannot_begin_keeps_nothing_open(
+    client: tuple[socket.socket, socket.socket], watched: list[int]
+) -> None:
+    guest, (own, end) = GoneGuest(), client
+    with pytest.raises(libvirt.libvirtError):
+        begun(guest, end)
+    assert end.fileno() == -1 and watched == []
+    assert guest.hung_up.wait(120)
+    assert own.recv(1) == b""
