@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from sqlalchemy import update
@@ -187,6 +188,15 @@ def test_regions_form_trees_without_cycles(keystone: Any, admin: str) -> None:
 
 
 # -- what a project sees
+
+
+@pytest.mark.parametrize("id", ["a b", "ä", "a?b#c", "100%", "a:b@c"])
+def test_the_link_of_a_region_leads_to_it_whatever_its_id_is(keystone: Any, id: str) -> None:
+    admin = keystone.admin()
+    made = keystone.ask("POST", "/regions", {"region": {"id": id}}, admin).json()["region"]
+    there = urlsplit(made["links"]["self"])
+    assert not (there.query or there.fragment)
+    assert keystone.ask("GET", there.path, token=admin).json() == {"region": made}
 
 
 def test_a_project_with_endpoints_of_its_own_sees_only_those(keystone: Any, admin: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
+from urllib.parse import quote
 
 from cloudctl.db import Connection
 from cloudctl.errors import NotFound
@@ -13,6 +14,7 @@ from cloudctl.rest.call import Call
 from cloudctl.rest.listing import Condition, Listing, Page
 
 View = Callable[[Call, Any], dict[str, Any]]
+OF_SEGMENTS = "!$&'()*+,;=:@"  # what needs no quoting in a segment of a path: RFC 3986, section 3.3
 
 
 def page(conn: Connection, call: Call, what: Listing, *where: Condition) -> Page:
@@ -42,5 +44,5 @@ def listed(call: Call, key: str, views: Iterable[dict[str, Any]]) -> dict[str, A
 
 
 def link(call: Call, *path: str) -> dict[str, str]:
-    """`links` of one record."""
-    return {"self": "/".join((f"{call.root_url}/v3", *path))}
+    """`links` of one record. An id may be anything that a client chose, such as that of a region."""
+    return {"self": "/".join((f"{call.root_url}/v3", *(quote(each, safe=OF_SEGMENTS) for each in path)))}
