@@ -143,14 +143,14 @@ def with_keys(made: config.Config) -> Database:
     return found
 
 
-@main.command("let-admin-in")
+@main.command("reset-admin")
 @click.option(
     "--password",
     envvar="CLOUDCTL_ADMIN_PASSWORD",
     help="Better given as CLOUDCTL_ADMIN_PASSWORD: others may see the command line. [default: a random one]",
 )
 @click.pass_obj
-def let_admin_in(made: config.Config, password: str | None) -> None:
+def reset_admin(made: config.Config, password: str | None) -> None:
     """Give the user admin a new password, and enable it, its project and the default domain, should they be disabled.
 
     Its roles are given back, too, and its old tokens end.
@@ -158,7 +158,7 @@ def let_admin_in(made: config.Config, password: str | None) -> None:
     chosen = password or token_urlsafe(15)
     hashed = Hashing(made.section(IdentityOptions).argon2).hash(chosen)
     found = with_keys(made)
-    found.transact(False, bootstrap.let_admin_in, hashed, utc(time.time()))
+    found.transact(False, bootstrap.reset_admin, hashed, utc(time.time()))
     click.echo("done" if password else f"the password of admin: {chosen}")
 
 

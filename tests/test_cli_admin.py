@@ -1,4 +1,4 @@
-"""`cloudctl let-admin-in`: the way back of an operator whom the API does not know any more."""
+"""`cloudctl reset-admin`: the way back of an operator whom the API does not know any more."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_password_is_printed_unless_it_was_given(tmp_path: Path) -> None:
     for given in (None, "of my own"):
         db.transact(False, lambda conn: conn.execute(update(Project).values(enabled=False)).rowcount)
         done = CliRunner().invoke(
-            main, [f"--state-dir={tmp_path}", "let-admin-in"], env={"CLOUDCTL_ADMIN_PASSWORD": given}
+            main, [f"--state-dir={tmp_path}", "reset-admin"], env={"CLOUDCTL_ADMIN_PASSWORD": given}
         )
         assert done.exit_code == 0, done.output
         assert given is None or given not in done.output

@@ -65,7 +65,7 @@ def bootstrap(conn: Connection, seed: Seed, now: datetime) -> Bootstrapped:
     return Bootstrapped(DEFAULT_DOMAIN, admin_project, admin, demo_project, demo, role_ids)
 
 
-def let_admin_in(conn: Connection, password_hash: str, now: datetime) -> None:
+def reset_admin(conn: Connection, password_hash: str, now: datetime) -> None:
     """The first administrator can log in with a password that the operator knows, whatever became of the account."""
     epoch.changed(conn)
     _domain(conn, now)

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from cloudctl.app import SERVICES
 from cloudctl.db.columns import utc
 from cloudctl.identity import projects
-from cloudctl.identity.bootstrap import Seed, bootstrap, let_admin_in
+from cloudctl.identity.bootstrap import Seed, bootstrap, reset_admin
 from tests.identity.conftest import password_request
 
 
@@ -59,7 +59,7 @@ def test_the_operator_lets_the_administrator_in_again(keystone: Any, locked_out:
     assert keystone.ask("PATCH", path, {kind: {"enabled": False}}, token).status == 200
     assert keystone.ask("POST", "/auth/tokens", password_request("admin", scope="admin")).status == 401
     new = keystone.hasher.hashing.hash("other")
-    keystone.db.transact(False, let_admin_in, new, utc(keystone.clock.seconds()))
+    keystone.db.transact(False, reset_admin, new, utc(keystone.clock.seconds()))
     assert not keystone.is_valid(token)
     again = keystone.login("admin", "other", scope="admin")
     assert keystone.ask("GET", path, token=again).json()[kind]["enabled"]
