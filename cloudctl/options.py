@@ -9,6 +9,7 @@ float.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import UnionType
@@ -60,6 +61,9 @@ def _value(value: Any, kind: Any, path: str, shown: Callable[[Any], str] = repr)
         accepted, name = SCALARS[kind]
         if type(value) not in accepted:
             raise Wrong(f"{path}: {shown(value)} is not {name}")
+        if kind is float and not math.isfinite(value):
+            # TOML has nan and inf. No bound refuses the former, and nothing can wait for as long.
+            raise Wrong(f"{path}: {shown(value)} is not a finite number")
         return kind(value)
     if origin in (Union, UnionType):
         kinds = [each for each in arguments if each is not type(None)]
