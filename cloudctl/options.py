@@ -129,7 +129,8 @@ def _table(table: Mapping[str, Any], cls: type[T], path: str) -> T:
         except Wrong as wrong:
             problems += wrong.lines
         except ValueError as error:
-            problems.append(f"{path}.{name}: {error}")
+            # Some validators of attrs add the whole attribute after their words.
+            problems.append(f"{path}.{name}: {error.args[0] if error.args else error}")
     if problems:
         raise Wrong(*problems)
     try:

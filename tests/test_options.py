@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 from attrs import field, frozen
-from attrs.validators import ge
+from attrs.validators import ge, in_
 
 from cloudctl.errors import ConfigError
 from cloudctl.options import structure
@@ -22,6 +22,7 @@ class Config:
     root: Path | None = None
     names: tuple[str, ...] = ()
     delays: dict[str, float] = field(factory=dict)
+    kept: str = field(default="objects", validator=in_(("objects", "directory")))
 
 
 def problems(table: Any) -> Any:
@@ -40,7 +41,7 @@ def test_a_good_table_is_structured() -> None:
 def test_all_problems_are_told_at_once_with_their_paths() -> None:
     assert problems({"cuont": 1, "count": 0, "enabled": 1, "delays": {"a": "x", "b": True}, "names": ["a", 5]}) == [
         "driver.volume.x.cuont: unknown option; "
-        "valid options: address, count, boot_delay, enabled, root, names, delays",
+        "valid options: address, count, boot_delay, enabled, root, names, delays, kept",
         "driver.volume.x.address: is required",
         "driver.volume.x.count: 'count' must be >= 1: 0",
         "driver.volume.x.enabled: 1 is not a boolean (true or false)",
@@ -66,6 +67,11 @@ def test_all_problems_are_told_at_once_with_their_paths() -> None:
 )
 def test_nothing_is_converted(option: Any, value: Any, message: str) -> None:
     assert problems({"address": "::1", option: value}) == [f"driver.volume.x.{option}: {message}"]
+
+
+def test_a_choice_that_there_is_not_is_told_without_more() -> None:
+    (problem,) = problems({"address": "::1", "kept": "tape"})
+    assert problem == "driver.volume.x.kept: 'kept' must be in ('objects', 'directory') (got 'tape')"
 
 
 @pytest.mark.parametrize("value", ["abc", 5, {"a": 1}])
