@@ -16,8 +16,12 @@ def _within(minimum: int, maximum: int) -> Any:
     return check
 
 
-def _cidr(_instance: object, _attribute: object, value: str) -> None:
-    ip_network(value)
+def _cidr(at_least: int) -> Any:
+    def check(_instance: object, _attribute: object, value: str) -> None:
+        if ip_network(value).num_addresses < at_least:
+            raise ValueError(f"{value} has no room: {at_least} addresses are the fewest")
+
+    return check
 
 
 @frozen
@@ -29,12 +33,15 @@ class NetworkOptions:
     vni_maximum: int = field(default=2**24 - 1, validator=_within(1, 2**24 - 1))
     physical_networks: tuple[str, ...] = ("public",)  # that administrators may name for flat and VLAN networks
     availability_zone: str = "nova"
-    # Of the networks that bootstrap makes: the external one, and that of the demo project.
-    public_cidr: str = field(default="172.24.4.0/24", validator=_cidr)
-    private_cidr: str = field(default="10.0.0.0/24", validator=_cidr)
+    # Of the networks that bootstrap makes: the external one, for a gateway and the router there, and that of the demo
+    # project, whose guests have DHCP.
+    public_cidr: str = field(default="172.24.4.0/24", validator=_cidr(2))
+    private_cidr: str = field(default="10.0.0.0/24", validator=_cidr(4))
     # Of the default subnet pool that bootstrap makes: networks for projects without one are made from it.
-    pool_cidr: str = field(default="10.128.0.0/9", validator=_cidr)
+    pool_cidr: str = field(default="10.128.0.0/9", validator=_cidr(1))
 
     def __attrs_post_init__(self) -> None:
+        if self.vni_minimum > self.vni_maximum:
+            raise ValueError(f"vni_minimum {self.vni_minimum} is above vni_maximum {self.vni_maximum}")
         if ip_network(self.private_cidr).overlaps(ip_network(self.public_cidr)):
             raise ValueError(f"private_cidr {self.private_cidr} overlaps with public_cidr {self.public_cidr}")

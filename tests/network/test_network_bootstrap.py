@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from cloudctl.db.columns import utc
+from cloudctl.errors import ConfigError
 from cloudctl.network.bootstrap import bootstrap
 from cloudctl.network.options import NetworkOptions
+from cloudctl.testing.cloud import MemoryCloud
 from tests.network.conftest import Neutron
 
 
@@ -44,6 +48,38 @@ def test_the_two_networks_are_apart() -> None:
         NetworkOptions(public_cidr="10.0.0.0/8")
     with pytest.raises(ValueError):
         NetworkOptions(private_cidr="x")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"public_cidr": "192.0.2.0/32"},
+        {"public_cidr": "2001:db8::/128"},
+        {"private_cidr": "192.0.2.0/31"},
+        {"private_cidr": "2001:db8::/127"},
+        {"vni_minimum": 10, "vni_maximum": 5},
+    ],
+)
+def test_what_leaves_a_new_cloud_without_room_is_refused_before_it_starts(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=f"network.*{next(iter(options))}|network.*has no room"):
+        MemoryCloud({"network": options})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"public_cidr": "192.0.2.0/31", "private_cidr": "198.51.100.0/30"},
+        {"public_cidr": "2001:db8::/127", "private_cidr": "2001:db8::4/126"},
+        {"vni_minimum": 7, "vni_maximum": 7},
+    ],
+)
+def test_the_smallest_that_has_room_is_enough(options: dict[str, Any]) -> None:
+    cloud = MemoryCloud({"network": options})
+    cloud.settle()
+    assert {each["status"] for each in cloud.client("demo").get("/networking/v2.0/networks").json()["networks"]} == {
+        "ACTIVE"
+    }
+    cloud.close()
 
 
 class TestWithoutAWire:
