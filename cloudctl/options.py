@@ -23,6 +23,8 @@ T = TypeVar("T", bound=attrs.AttrsInstance)
 
 # Metadata of a field that is not an option: its value follows from another section.
 DERIVED = {"derived": True}
+# Of an option that is a Twisted endpoint string, or empty: `twist cloudctl` parses it before anything is started.
+ENDPOINT = {"endpoint": True}
 
 SCALARS: dict[Any, tuple[tuple[type, ...], str]] = {
     str: ((str,), "a string"),

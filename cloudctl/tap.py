@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+import attrs
 from sqlalchemy.exc import DBAPIError
 from twisted.application.service import IService
 from twisted.internet.endpoints import serverFromString
@@ -96,13 +97,16 @@ def check_endpoints(made: config.Config) -> None:
     """Raises ConfigError with a line for each listener that is not an endpoint string."""
     from twisted.internet import reactor
 
+    listeners = [(f"server.{name}", text) for name in ("listen", "ha_listen") for text in getattr(made.server, name)]
+    for section, options in made.services.items():
+        found = [each.name for each in attrs.fields(type(options)) if each.metadata.get("endpoint")]
+        listeners += [(f"{section}.{name}", getattr(options, name)) for name in found if getattr(options, name)]
     problems = []
-    for name in ("listen", "ha_listen"):
-        for text in getattr(made.server, name):
-            try:
-                serverFromString(reactor, text)
-            except Exception as error:  # endpoint parsers are plugins and raise what they like
-                problems.append(f"server.{name}: {text!r} is not a valid endpoint: {error}")
+    for name, text in listeners:
+        try:
+            serverFromString(reactor, text)
+        except Exception as error:  # endpoint parsers are plugins and raise what they like
+            problems.append(f"{name}: {text!r} is not a valid endpoint: {error}")
     if problems:
         raise ConfigError(problems)
 

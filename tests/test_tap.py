@@ -57,6 +57,14 @@ def test_a_public_address_may_end_with_a_slash(tmp_path: Path) -> None:
         ("[server]\nlisen = 1", "server.lisen: unknown option"),
         ("[server]\nlisten = 1", "server.listen: 1 is not a list"),
         ('[server]\nlisten = ["tcp:x:y:z"]', "server.listen: 'tcp:x:y:z' is not a valid endpoint"),
+        (
+            '[compute]\nconsole_listen = "tcp"\nconsole_url = "ws://console.example"',
+            "compute.console_listen: 'tcp' is not a valid endpoint",
+        ),
+        (
+            '[compute]\nmetadata_listen = "8775"\nmetadata_secret = "sixteen bytes and more"',
+            "compute.metadata_listen: '8775' is not a valid endpoint",
+        ),
         ('[database]\nsealing_keys = "the key"', "database.sealing_keys: what is there is not a list"),
         ('[server]\ntrusted_proxies = ["10.0.0.0/8"]', "server.trusted_proxies: '10.0.0.0/8' is not an address"),
         ('[server]\ntrusted_proxies = ["::1", "proxy"]', "server.trusted_proxies: 'proxy' is not an address"),

@@ -9,7 +9,7 @@ from attrs import field, frozen
 from attrs.validators import matches_re
 
 from cloudctl.drivers.forwarded import is_secret
-from cloudctl.options import not_negative, positive
+from cloudctl.options import ENDPOINT, not_negative, positive
 
 HIGHEST = 104
 PORT = re.compile(r"(tcp6?|ssl):(?:port=)?([0-9]+)(?::|$)", re.ASCII)
@@ -72,7 +72,7 @@ class ComputeOptions:
     # Maximum number of volumes of a server.
     max_volumes: int = field(default=26, validator=positive)
     # The endpoint at which consoles of servers are opened by WebSockets; empty: there are no consoles.
-    console_listen: str = ""
+    console_listen: str = field(default="", metadata=ENDPOINT)
     # Where clients find it, as «ws://host:port» or «wss://host:port»; empty: at the host of the API, on its own port.
     console_url: str = field(default="", validator=matches_re(r"(wss?://[^/?#]+(/[^?#]*)?)?"))
     # noVNC's page, wherever it is served: a VNC console is a link to it; empty: the link is the WebSocket's own.
@@ -87,7 +87,7 @@ class ComputeOptions:
     console_share: int = field(default=50, validator=positive)
 
     # The endpoint at which `cloudctl metadata-proxy` of each host asks for guests' metadata; empty: there is none.
-    metadata_listen: str = ""
+    metadata_listen: str = field(default="", metadata=ENDPOINT)
     # What the proxies prove themselves with: the same as `metadata_secret` of their network driver.
     metadata_secret: str = field(default="", validator=is_secret, repr=False)
 
