@@ -22,9 +22,13 @@ def expression(_instance: object, _attribute: Any, value: str) -> None:
 class Argon2:
     """[identity.argon2]: the cost of one password hash. The defaults are OWASP's: 19 MiB, two passes, one lane."""
 
-    time_cost: int = 2
-    memory_cost: int = 19_456  # KiB
-    parallelism: int = 1
+    time_cost: int = field(default=2, validator=gt(0))
+    memory_cost: int = field(default=19_456, validator=ge(8))  # KiB
+    parallelism: int = field(default=1, validator=gt(0))
+
+    def __attrs_post_init__(self) -> None:
+        if self.memory_cost < 8 * self.parallelism:
+            raise ValueError(f"memory_cost must be 8 or more for each lane: {8 * self.parallelism}")
 
 
 @frozen
