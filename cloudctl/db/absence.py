@@ -1,6 +1,10 @@
-"""A database that does not answer: what tells it from a wrong statement, and how little of it belongs into the log."""
+"""A database that does not answer, or has no room: what tells it from a wrong statement, and how little of it belongs
+into the log.
+"""
 
 from __future__ import annotations
+
+import sqlite3
 
 from attrs import define, field
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -9,12 +13,18 @@ from twisted.logger import Logger
 log = Logger()
 
 
+DISK_FULL = "53100"  # SQLSTATE
+
+
 def why_away(error: BaseException | None) -> str:
-    """The first line of what the database's driver says. Empty: the database answers, and the error is another one."""
+    """The first line of what the database's driver says. Empty: the database works, and the error is another one."""
     if not isinstance(error, DBAPIError):
         return ""
     # Without a statement it was the attempt to connect.
     is_away = error.connection_invalidated or (isinstance(error, OperationalError) and error.statement is None)
+    # What was written is rolled back, and can be written again once somebody has made room.
+    is_away |= getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+    is_away |= getattr(error.orig, "sqlstate", None) == DISK_FULL
     return str(error.orig).strip().partition("\n")[0] or type(error.orig).__name__ if is_away else ""
 
 
@@ -29,12 +39,12 @@ class Absence:
         """Whether this is why it failed. Then it is in the log."""
         why = why_away(error)
         if why and not self._is_told:
-            log.error("{what}: the database does not answer: {why}", what=self.what, why=why)
+            log.error("{what}: the database is unavailable: {why}", what=self.what, why=why)
             self._is_told = True
         return bool(why)
 
     def is_over(self) -> None:
         """It has been done."""
         if self._is_told:
-            log.info("{what}: no more, the database answers again", what=self.what)
+            log.info("{what}: no more, the database is available again", what=self.what)
             self._is_told = False

@@ -136,7 +136,7 @@ def test_a_database_that_is_away_is_told_once(
                 cloud.advance(AGAIN)
         cloud.advance(AGAIN)
     told = [formatEvent(line) for line in lines if line["log_namespace"] == "cloudctl.db.absence"]
-    away_, back = "the database does not answer: connection refused", "no more, the database answers again"
+    away_, back = "the database is unavailable: connection refused", "no more, the database is available again"
     assert told == [f"comparing the guests failed: {each}" for each in (away_, back)]
     assert logged_failures.flush() == []
     assert status(demo, server_id) == ("SHUTOFF", 4)

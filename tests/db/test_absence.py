@@ -35,3 +35,26 @@ def test_a_wrong_statement_is_another_matter() -> None:
     with pytest.raises(DBAPIError) as raised:
         Database.in_memory(Clock()).transact(True, lambda conn: conn.execute(text("SELECT nonsense")))
     assert (why_away(raised.value), why_away(ValueError())) == ("", "")
+
+
+def test_a_disk_that_is_full() -> None:
+    db = Database.in_memory(Clock())
+
+    def fill(conn: Connection) -> None:
+        conn.execute(text("PRAGMA max_page_count = 4"))
+        conn.execute(text("CREATE TABLE pages (bytes BLOB)"))
+        conn.execute(text("INSERT INTO pages VALUES (zeroblob(1000000))"))
+
+    with pytest.raises(DBAPIError) as raised:
+        db.transact(False, fill)
+    assert why_away(raised.value) == "database or disk is full"
+
+
+def test_a_disk_of_postgresql_that_is_full(postgresql_url: str) -> None:
+    held = Connections(create(postgresql_url)).get()
+    with pytest.raises(DBAPIError) as raised:
+        Connection(held, Clock(), True, Wishes()).execute(
+            text("DO $$ BEGIN RAISE EXCEPTION 'no space left on device' USING ERRCODE = 'disk_full'; END $$")
+        )
+    held.close()
+    assert why_away(raised.value) == "no space left on device"

@@ -40,5 +40,5 @@ def test_a_database_that_does_not_answer_is_a_503_and_one_line(
     assert (answer.status, answer.headers["retry-after"]) == (503, "30")
     assert b"secret" not in answer.body
     (line,) = (formatEvent(line) for line in lines if line["log_level"] >= LogLevel.warn)
-    assert line.endswith("the database does not answer: connection failed: a secret")
+    assert line.endswith("the database is unavailable: connection failed: a secret")
     assert logged_failures.flush() == []

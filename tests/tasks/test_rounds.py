@@ -81,8 +81,8 @@ def test_a_database_that_is_away_is_told_once_and_so_is_its_return(logged_failur
         for rounds.is_away in (True, False, True):
             run(clock, 20)
     told = [formatEvent(line) for line in lines if line["log_namespace"] == "cloudctl.db.absence"]
-    away = "a slow round failed: the database does not answer: connection refused"
-    assert told == [away, "a slow round failed: no more, the database answers again", away]
+    away = "a slow round failed: the database is unavailable: connection refused"
+    assert told == [away, "a slow round failed: no more, the database is available again", away]
     assert logged_failures.flush() == []
 
 
