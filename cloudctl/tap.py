@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -203,7 +204,9 @@ def makeService(options: Options) -> IService:
             raise
         stop(f"database: {schema.complaint(error)}", os.EX_UNAVAILABLE)
     except OSError as error:
-        if error.filename is None:
+        if error.filename is not None:
+            stop(f"{error.filename}: {error.strerror}")
+        if error.errno not in (ENOSPC, EDQUOT):  # which a write tells, without saying of what file
             raise
-        stop(f"{error.filename}: {error.strerror}")
+        stop(f"cannot write to {options.config.state_dir}: {error.strerror}")
     return cloud

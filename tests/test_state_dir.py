@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -79,6 +80,22 @@ def test_the_process_makes_nothing_that_others_may_read(generous: None, tmp_path
         assert open_to_others == []
     finally:
         service.db.close()
+
+
+def test_a_disk_that_is_full_is_told_in_one_line(
+    generous: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = tap.Options()
+    options.parseOptions(["--state-dir", str(tmp_path / "state")])
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(SystemExit) as raised:
+        tap.makeService(options)
+    assert raised.value.code == 64
+    assert capsys.readouterr().err == f"cloudctl: cannot write to {tmp_path / 'state'}: No space left on device\n"
 
 
 # -- the data directory
