@@ -18,11 +18,6 @@ from cloudctl.identity.tables import Endpoint, ProjectEndpoint, Region, Service
 # -- services
 
 
-def get_service(conn: Connection, service_id: str) -> Service:
-    """Raises NotFound."""
-    return records.get(conn, Service, service_id, "service")
-
-
 def create_service(conn: Connection, values: dict[str, Any], now: datetime) -> Service:
     """`values`: type, name, description, enabled, extra. Raises Invalid."""
     epoch.changed(conn)

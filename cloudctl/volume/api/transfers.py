@@ -24,7 +24,6 @@ from cloudctl.volume.transfers import NewTransfer
 
 SNAPSHOTS = since(3, 55)
 OLD, NEW = "/os-volume-transfer", "/volume-transfers"
-BY_NAME = func.coalesce(Transfer.name, "")
 SUMMARY = ("id", "volume_id", "name", "links")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from urllib.parse import parse_qsl, urlencode
 
 from cloudctl.errors import Invalid
-from cloudctl.object_store import metadata, numbered, objects, tagging
+from cloudctl.object_store import metadata, numbered, tagging
 from cloudctl.object_store.api import headers
 from cloudctl.object_store.api.headers import Headers
 from cloudctl.object_store.api.s3.checksums import ALGORITHMS, HEADER
@@ -188,7 +188,3 @@ def sums_in_xml(kept: Mapping[str, str]) -> dict[str, str]:
 
 def kept_sums(found: Mapping[str, str]) -> dict[str, str]:
     return {f"{PRIVATE}{name.title()}": value for name, value in found.items()}
-
-
-def guessed(name: str) -> str:
-    return objects.guessed_type(name)
