@@ -3,7 +3,8 @@
 Each ends with the id, the order in which pages come, and there are two: one that begins with the project, and one
 without it for callers who see all. SQLite keeps no statistics of its tables and takes the index that covers most of a
 query, so a single one would be taken for both. Where nearly all rows have one value, an index holds only the other
-rows: it costs nothing unless its column is used (see `rest.ways`). What has none, and why: docs/internals.md, «Lists».
+rows: it costs nothing unless its column is used (see `rest.ways`). What has none, and why: docs/internals.md, «A
+request».
 """
 
 from __future__ import annotations
