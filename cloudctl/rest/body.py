@@ -313,6 +313,13 @@ def _literal(type_: Any, converter: Converter) -> Any:
     return structure
 
 
+def _none_lost(made: Any, sent: Any) -> Any:
+    """A UUID can be written in several ways, and of what has the same key only the last would be left."""
+    if len(made) < len(sent):
+        raise ValueProblem("has one key several times")
+    return made
+
+
 def _guarded(container: type, factory: Any) -> Any:
     def make(type_: Any, converter: Converter) -> Any:
         inner = factory(type_, converter)
@@ -320,7 +327,7 @@ def _guarded(container: type, factory: Any) -> Any:
         def structure(value: Any, target: Any) -> Any:
             if not isinstance(value, container):
                 raise wrong_type(value, JSON_NAMES[container])
-            return structured(inner, value, target)
+            return _none_lost(structured(inner, value, target), value)
 
         return structure
 

@@ -331,6 +331,18 @@ def test_mappings_say_something(placing: Placing, mappings: dict[str, list[str]]
     assert placing.ask("PUT", f"/allocations/{me}", body | {"mappings": {"": [pool]}}, "1.34").status == 204
 
 
+def test_nobody_is_named_twice_in_one_body(placing: Placing) -> None:
+    pool, me = placing.provider("pool", VCPU=4), str(uuid4())
+    twice = placing.take(me, of={pool: {"VCPU": 1}, pool.upper(): {"VCPU": 2}})
+    assert twice.status == 400 and "several times" in twice.body.decode()
+    one = {
+        "allocations": {pool: {"resources": {"VCPU": 1}}}, "project_id": "p", "user_id": "u",
+        "consumer_generation": None, "consumer_type": "INSTANCE",
+    }  # fmt: skip
+    assert placing.ask("POST", "/allocations", {me: one, me.replace("-", ""): one}).status == 400
+    assert placing.usages(pool) == {"VCPU": 0}
+
+
 def test_all_that_is_in_use_is_told(placing: Placing) -> None:
     pool = placing.provider("pool", DISK_GB=10, VCPU=4, MEMORY_MB=5)
     assert placing.take(str(uuid4()), of={pool: {"DISK_GB": 1, "VCPU": 1}}).status == 204
