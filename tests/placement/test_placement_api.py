@@ -403,6 +403,9 @@ def test_the_reshaper_moves_inventories_with_what_is_taken_of_them(placing: Plac
     assert placing.ask("POST", "/reshaper", body).status == 204
     assert (placing.usages(root), placing.usages(child)) == ({}, {"VCPU": 4})
     assert code(placing.ask("POST", "/reshaper", body)) == (409, "concurrent_update")
+    taken = {"allocations": {}, "project_id": "p", "user_id": "u", "consumer_generation": 2, "consumer_type": "X"}
+    # Without inventories it has nothing to do.
+    assert placing.ask("POST", "/reshaper", {"inventories": {}, "allocations": {me: taken}}).status == 400
 
 
 def test_answers_are_not_to_be_kept_from_1_15_on(placing: Placing) -> None:

@@ -96,7 +96,7 @@ def many(shares: Any) -> Any:
 
 @frozen(kw_only=True)
 class Reshape_1_30:
-    inventories: dict[Uuid, SetInventories]
+    inventories: Annotated[dict[Uuid, SetInventories], bodies.Items(1, 1000)]
     allocations: dict[Uuid, Shares_1_28]
 
 
