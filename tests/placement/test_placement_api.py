@@ -424,6 +424,14 @@ def test_a_wrong_query_is_refused(placing: Placing, query: str) -> None:
     assert code(placing.ask("GET", f"/resource_providers?{query}"))[0] == 400
 
 
+@pytest.mark.parametrize(
+    ("type", "status"),
+    [("INSTANCE", 200), ("all", 200), ("unknown", 200), ("instance", 400), ("A,B", 400), ("in:A", 400), ("All", 400)],
+)
+def test_usages_are_of_what_can_be_a_type_of_consumers(placing: Placing, type: str, status: int) -> None:
+    assert placing.ask("GET", f"/usages?project_id=p&consumer_type={type}").status == status
+
+
 # -- what the scheduler makes of it
 
 

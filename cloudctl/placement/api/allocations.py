@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -30,7 +31,8 @@ QUERY = {"project_id": ALWAYS, "user_id": ALWAYS, "consumer_type": since(1, 38)}
 
 OwnerId = Annotated[str, Length(1, 255)]
 Resources = Annotated[dict[Annotated[str, Length(1, 255)], Annotated[int, Range(1)]], bodies.Items(1, 100)]
-Type = Annotated[str, Length(1, 255), Pattern(r"[A-Z0-9_]+", "a type of consumers")]
+TYPE = r"[A-Z0-9_]+"
+Type = Annotated[str, Length(1, 255), Pattern(TYPE, "a type of consumers")]
 Suffix = Annotated[str, Pattern(r"[a-zA-Z0-9_-]{0,64}", "the suffix of a group")]
 Mappings = Annotated[dict[Suffix, Annotated[list[Uuid], bodies.Items(1, 1000)]], bodies.Items(1, 1000)]
 
@@ -184,8 +186,16 @@ class Allocations:
             raise Invalid("Required parameter 'project_id' is missing.", type=queries.MISSING_VALUE)
         for name in QUERY:
             queries.short(call, name)
+        _check_type(queries.once(call, "consumer_type"))
         call.require(project_id=project_id)
         return queries.fresh(call, {"usages": await self.db.scan(_usages, call, project_id)})
+
+
+def _check_type(name: str | None) -> None:
+    """Raises Invalid for what no consumer's type can be."""
+    if name not in (None, "all", UNKNOWN) and re.fullmatch(TYPE, name) is None:
+        message = f"Invalid query string parameters: consumer_type {name[:64]!r} is no type of consumers."
+        raise Invalid(message, type=queries.BAD_VALUE)
 
 
 def _as_kept(consumer_id: str) -> str:
