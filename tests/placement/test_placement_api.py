@@ -133,6 +133,7 @@ def test_inventories_are_set_for_one_generation(placing: Placing) -> None:
         ({"total": 5, "allocation_ratio": 0}, "1.39", 400),
         ({"total": 5, "colour": 1}, "1.39", 400),
         ({"total": 5, "resource_class": "CUSTOM_NONE"}, "1.39", 400),
+        ({"total": 5, "resource_provider_generation": None}, "1.39", 400),
     ],
 )
 def test_a_wrong_inventory_is_refused(placing: Placing, wrong: dict[str, Any], version: str, status: int) -> None:

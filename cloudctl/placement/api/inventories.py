@@ -13,7 +13,7 @@ from cloudctl.placement.allocations import Contended
 from cloudctl.placement.api import gates, queries
 from cloudctl.placement.providers import NewInventory
 from cloudctl.placement.tables import Inventory
-from cloudctl.rest.body import Body, Check, Length, Range
+from cloudctl.rest.body import MISSING, Body, Check, Length, Missing, Range
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
 
@@ -47,7 +47,7 @@ class Amounts:
 class AddInventory(Amounts):
     resource_class: ClassName
     # It may be left out: what is added conflicts with nothing but itself.
-    resource_provider_generation: Annotated[int, Range(0)] | None = None
+    resource_provider_generation: Annotated[int, Range(0)] | Missing = MISSING
 
 
 @frozen(kw_only=True)
@@ -155,7 +155,7 @@ def _create(conn: Connection, call: Call, provider_id: str, body: AddInventory) 
     generation = body.resource_provider_generation
     providers.check_classes(conn, [name], lock=True)
     new = wanted(call, name, body)
-    row = providers.advance(conn, row.id, row.generation if generation is None else generation, call.now)
+    row = providers.advance(conn, row.id, row.generation if generation is MISSING else generation, call.now)
     if name in providers.inventories_of(conn, row.id):
         raise Conflict(f"Update conflict: inventory of {name} exists already on {row.id}.", type=Contended.type)
     providers.put_inventory(conn, row.id, name, new, None)
