@@ -90,6 +90,8 @@ def test_a_segment_has_its_fields_and_ends(ha: Ha) -> None:
         ({"name": "edge\n"}, "1.3", 400),
         ({"name": ""}, "1.3", 400),
         ({"surplus": 1}, "1.3", 400),
+        ({"service_type": "COMPUTE "}, "1.3", 400),
+        ({"service_type": "COM\nPUTE"}, "1.3", 400),
         ({"description": None}, "1.0", 201),
         ({"name": "taken"}, "1.0", 409),
     ],

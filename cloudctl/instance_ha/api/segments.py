@@ -22,7 +22,6 @@ from cloudctl.rest.versions import since
 PRINTABLE = r"[^\s\x00-\x1f\x7f]([^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f])?"
 Printable = Annotated[str, Length(1, 255), Pattern(PRINTABLE, "a name")]
 Method = Literal["auto", "reserved_host", "auto_priority", "rh_priority"]
-ServiceType = Annotated[str, Length(1, 255)]
 Description = Annotated[str, Length(0, 65535)] | None
 
 
@@ -55,7 +54,7 @@ SEGMENTS = Declared(
             filter=one_of(*METHODS),
             sort=True,
         ),
-        Attribute("service_type", Segment.service_type, ServiceType, post=REQUIRED, put=True, filter=equals, sort=True),
+        Attribute("service_type", Segment.service_type, Printable, post=REQUIRED, put=True, filter=equals, sort=True),
         Attribute(
             "enabled", Segment.enabled, LooseBool, post=MISSING, put=True, filter=flag, sort=True, span=since(1, 2)
         ),
