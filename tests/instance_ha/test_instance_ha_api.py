@@ -143,6 +143,7 @@ def test_a_host_has_its_fields(ha: Ha, segment: str, host: str) -> None:
         ({"name": "nowhere"}, 400),
         ({"type": "a b"}, 400),
         ({"reserved": "x"}, 400),
+        ({"type": "", "control_attributes": ""}, 201),
         ({"name": "fake-1"}, 409),
         ({}, 201),
     ],

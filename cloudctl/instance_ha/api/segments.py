@@ -94,8 +94,8 @@ def _segments_of(conn: Connection, call: Call, found: Sequence[Member]) -> Itera
     return [shown[each.segment_id] for each in found]
 
 
-HostType = Annotated[str, Length(1, 255), Pattern(r"[A-Za-z0-9]+", "letters and digits")]
-Control = Annotated[str, Length(1, 65535)]
+HostType = Annotated[str, Length(0, 255), Pattern(r"[A-Za-z0-9]*", "letters and digits")]
+Control = Annotated[str, Length(0, 65535)]
 
 
 def _flag(name: str, column: Any) -> Attribute:
