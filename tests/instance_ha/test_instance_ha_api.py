@@ -112,6 +112,10 @@ def test_lists_are_filtered_sorted_and_paged(ha: Ha) -> None:
     assert names("recovery_method=auto&sort_key=name&sort_dir=desc") == ["c", "a"]
     assert names(f"sort_key=id&sort_dir=asc&limit=1&marker={ids[0]}") == ["b"]
     assert names("enabled=False") == []
+    assert ha.ask("PUT", f"/segments/{ids[1]}", {"segment": {"description": "the second"}}).status == 200
+    for key in ("updated_at", "description"):  # what has none comes first
+        assert names(f"sort_key={key}&sort_dir=asc&sort_key=name&sort_dir=asc") == ["a", "c", "b"], key
+        assert sorted(names(f"sort_key={key}&sort_dir=desc&marker={ids[1]}")) == ["a", "c"], key
     for wrong in ("recovery_method=x", "sort_key=x", "sort_dir=x", f"marker={UNKNOWN}", "limit=x", "enabled=x"):
         assert refusal(ha.ask("GET", f"/segments?{wrong}"))[:2] == (400, "badRequest"), wrong
 
@@ -282,6 +286,7 @@ def test_vmoves_are_of_hosts_and_come_with_their_version(ha: Ha, host: str) -> N
     assert refusal(ha.ask("GET", f"/notifications/{of_process}/vmoves"))[:2] == (400, "badRequest")
     of_host = ha.reported(event="STARTED")
     assert ha.get(f"/notifications/{of_host}/vmoves?type=evacuation&status=pending") == {"vmoves": []}
+    assert ha.get(f"/notifications/{of_host}/vmoves?sort_key=start_time&sort_key=updated_at") == {"vmoves": []}
     assert ha.ask("GET", f"/notifications/{of_host}/vmoves?status=x").status == 400
     assert ha.ask("GET", f"/notifications/{of_host}/vmoves", version="1.2").status == 404
     assert ha.ask("GET", "/segments", version="1.4").status == 406

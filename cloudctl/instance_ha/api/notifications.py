@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from attrs import frozen
+from sqlalchemy import func
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Conflict, Invalid
 from cloudctl.instance_ha import fencing, notifications, vmoves
 from cloudctl.instance_ha.api.fields import Posted, of_alerts
-from cloudctl.instance_ha.api.resource import Declared, Path, moment, one_of, times
+from cloudctl.instance_ha.api.resource import LONG_AGO, Declared, Path, moment, one_of, times
 from cloudctl.instance_ha.kinds import OF_HOST
 from cloudctl.instance_ha.notifications import TYPES, NewNotification
 from cloudctl.instance_ha.options import InstanceHaOptions
@@ -159,7 +160,7 @@ VMOVES = Declared(
         Attribute("instance_name", VMove.server_name, sort=True),
         Attribute("source_host", VMove.source_host),
         Attribute("dest_host", VMove.dest_host),
-        moment("start_time", VMove.start_time),
+        moment("start_time", VMove.start_time, sort=func.coalesce(VMove.start_time, LONG_AGO)),
         moment("end_time", VMove.end_time),
         Attribute("type", VMove.type, filter=one_of(*vmoves.TYPES), sort=True),
         Attribute("status", VMove.status, filter=one_of(*vmoves.STATUSES), sort=True),

@@ -10,11 +10,12 @@ A resource below another, as hosts below segments, has a `parent`. An Operation 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from attrs import Factory, field, frozen
-from sqlalchemy import Column
+from sqlalchemy import Column, func
 
 from cloudctl.db import Connection, Database
 from cloudctl.db.records import Record
@@ -31,6 +32,8 @@ from cloudctl.rest.versions import ALWAYS, Span
 R = TypeVar("R", bound=Record)
 
 Path = Mapping[str, str]
+
+LONG_AGO = datetime(1970, 1, 1)
 
 
 def _everything(conn: Connection, path: Path) -> list[Condition]:
@@ -149,7 +152,7 @@ def times(record: Any) -> tuple[Attribute, ...]:
     """Deleted records are never shown, but clients look for the fields that say so."""
     return (
         moment("created_at", record.created_at, sort=True),
-        moment("updated_at", record.updated_at),
+        moment("updated_at", record.updated_at, sort=func.coalesce(record.updated_at, LONG_AGO)),
         Attribute("deleted_at", view=always(None)),
         Attribute("deleted", view=always(False)),
     )

@@ -44,7 +44,7 @@ SEGMENTS = Declared(
         Attribute("id", Segment.number, sort=True),
         Attribute("uuid", Segment.id, sort=True, named="uuid"),
         Attribute("name", Segment.name, Printable, post=REQUIRED, put=True, filter=equals, sort=True),
-        Attribute("description", Segment.description, Description, post=MISSING, put=True),
+        Attribute("description", Segment.description, Description, post=MISSING, put=True, sort=True),
         Attribute(
             "recovery_method",
             Segment.recovery_method,
