@@ -244,7 +244,8 @@ async def test_a_deadlock_is_resolved_by_trying_again(postgresql_url: str, react
     counts = await db.read(lambda conn: list(conn.execute(select(things.c.count)).scalars()))
     db.stopService()
     assert counts == [2, 2]
-    assert len(tries) == 3
+    # The one that is tried again may meet the other once more, before that has had its turn.
+    assert len(tries) >= 3
 
 
 def test_files_are_written_ahead_and_synced_at_each_commit(tmp_path: Path, reactor: Any) -> None:

@@ -30,7 +30,12 @@ def steps(cloud: Cloud, package: str) -> dict[Version, Step]:
     ("package", "version", "new", "gone"),
     [
         ("compute", (2, 11), "`PUT /v2.1/os-services/force-down`", ""),
-        ("compute", (2, 49), "`tag` in the body of `POST /v2.1/servers/{server_id}/os-interface`", ""),
+        (
+            "compute",
+            (2, 49),
+            "`interfaceAttachment.tag` in the body of `POST /v2.1/servers/{server_id}/os-interface`",
+            "",
+        ),
         ("compute", (2, 64), "in the body of `POST /v2.1/os-server-groups`", "`policies` in the body of"),
         ("volume", (3, 31), "an unknown filter is refused", ""),
         ("volume", (3, 28), "`name` in the query of `GET /v3/scheduler-stats/get_pools`", ""),

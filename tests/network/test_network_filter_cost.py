@@ -30,6 +30,9 @@ EXEMPT = {
     "security_group_rules": {"belongs_to_default_sg", "normalized_cidr"},
 }
 
+# Filters that belong to no column.
+OF_NO_COLUMN = {"shared": "true", "fixed_ips": "ip_address=10.0.0.2", "ip_version": "7"}
+
 
 def with_parents(table: Table) -> list[Table]:
     """The table behind those that its rows refer to."""
@@ -45,7 +48,7 @@ def values(declared: Declared[Any], name: str) -> list[str]:
     """Of a filter: what no row has, and what very many have."""
     column = next((each.column for each in declared.attributes if each.name == name), None)
     if column is None:
-        return ["true"] if name == "shared" else ["ip_address=10.0.0.2"] if name == "fixed_ips" else ["nobody"]
+        return [OF_NO_COLUMN.get(name, "nobody")]
     if isinstance(column.type, Boolean):
         return ["true", "false"]
     if isinstance(column.type, DateTime):
