@@ -92,16 +92,16 @@ class Machine(Generic[R]):
     not_found: Callable[[str], NotFound]
     refusal: str
     only: ColumnElement[bool] | None = None
-    # Built once: other columns that a move sets come with the parameters.
-    _updates: Mapping[str, Update] = field(init=False, eq=False, repr=False)
+    # Each built once, when it is first made: other columns that a move sets come with the parameters.
+    _updates: dict[str, Update] = field(init=False, factory=dict, eq=False, repr=False)
 
-    @_updates.default
-    def _built(self) -> Mapping[str, Update]:
-        return {name: self._update(move) for name, move in self.moves.items()}
-
-    def _update(self, move: Move) -> Update:
-        changed = update(self.record.table).where(self._it, *self._from(move))
-        return changed.values(**move.target) if move.target else changed
+    def _update(self, name: str) -> Update:
+        changed = self._updates.get(name)
+        if changed is None:
+            move = self.moves[name]
+            changed = update(self.record.table).where(self._it, *self._from(move))
+            self._updates[name] = changed = changed.values(**move.target) if move.target else changed
+        return changed
 
     @property
     def _it(self) -> ColumnElement[bool]:
@@ -125,7 +125,7 @@ class Machine(Generic[R]):
         self, conn: Connection, /, id: str, name: str, now: datetime, *where: ColumnElement[bool], **values: Any
     ) -> bool:
         """As `move`, but returns False where that raises."""
-        changed = self._updates[name]
+        changed = self._update(name)
         if where:
             changed = changed.where(*where)
         return conn.execute(changed, {"of_id": id, "updated_at": now, **values}).rowcount > 0
