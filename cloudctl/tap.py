@@ -19,6 +19,8 @@ from twisted.internet.error import CannotListenError
 from twisted.logger import FilteringLogObserver, LogLevel, jsonFileLogObserver, textFileLogObserver
 from twisted.python import usage
 
+from cloudctl import attrs_code
+
 
 @contextmanager
 def kept() -> Iterator[None]:
@@ -33,7 +35,7 @@ def kept() -> Iterator[None]:
             gc.enable()
 
 
-with kept():
+with kept(), attrs_code.kept():
     from cloudctl import __version__, app, bootstrap, config, json_log, text_log
     from cloudctl.db import schema
     from cloudctl.errors import ConfigError

@@ -22,7 +22,7 @@ LAYERS = (
     ("DRIVERS",),
     ("bootstrap",),
     ("app",),
-    ("json_log", "text_log"),
+    ("json_log", "text_log", "attrs_code"),
     ("tap", "history", "reference", "rule_list", "metadata_proxy", "cli", "__main__"),
     ("testing",),
 )
