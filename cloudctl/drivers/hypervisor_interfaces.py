@@ -219,12 +219,14 @@ class ICaptureAttached(Interface):
 class ISwapVolume(Interface):
     """A volume of a guest can be moved to another place while the guest uses it."""
 
-    async def ensure_volume_swapped(id: str, volume_id: str, info: ConnectionInfo) -> None:
-        """The guest, running or not, has this volume where `info` leads, with all that it wrote before.
+    async def ensure_volume_swapped(id: str, volume_id: str, info: ConnectionInfo, exact: bool = False) -> None:
+        """The guest, on or off, has this volume where `info` leads, with all that it wrote before.
 
-        A copy of the same size is already there, made while the guest was writing; the driver brings over what differs.
-        If the call fails, the guest uses the volume where it was. Raises UnknownGuest, HostDown, UnknownVolume if it
-        does not have the volume, Busy, Unfit.
+        A volume of the same size is already there: empty, or a copy that was made while the guest was writing, and the
+        driver brings over what differs. `exact`: nothing does, as the guest was off when the copy was begun, and still
+        is. If the call fails, the guest uses the volume where it was. Raises UnknownGuest, HostDown, UnknownVolume if
+        it does not have the volume, Busy, Unfit, NoCapacity, InvalidPower if it is off and the driver cannot bring over
+        what differs then.
         """
 
 

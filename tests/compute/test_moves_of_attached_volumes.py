@@ -10,6 +10,7 @@ from attrs import evolve
 from zope.interface import classImplementsOnly, implementedBy
 
 from cloudctl.drivers.backends import Backends
+from cloudctl.drivers.errors import InUse
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.drivers.fake.volume import FakeVolumeBackend
 from cloudctl.drivers.interfaces import ISwapVolume
@@ -143,6 +144,47 @@ def test_a_new_type_takes_it_there(demo: Asking, admin: Asking, used: tuple[str,
     assert shown(admin, volume_id)[0] == "retyping"
     demo.cloud.settle()
     assert shown(admin, volume_id) == ("in-use", "success", FAST, "fast")
+
+
+def test_what_only_the_guest_can_read_is_brought_over_by_its_hypervisor(
+    demo: Asking, admin: Asking, used: tuple[str, str], hypervisor: FakeHypervisor, at: dict[str, FakeVolumeBackend]
+) -> None:
+    _, volume_id = used
+    at[LARGE].behaviour.fail("ensure_exported", error=InUse(volume_id))
+    assert act(admin, volume_id, "os-migrate_volume", {"host": FAST}).status == 202
+    demo.cloud.settle()
+    assert shown(admin, volume_id) == ("in-use", "success", FAST, "__DEFAULT__")
+    assert at[FAST].behaviour.calls["ensure_imported"] == 0
+    assert hypervisor.behaviour.calls["ensure_volume_swapped"] == 1
+
+
+@pytest.mark.parametrize("power", ["running", "off", "paused", "suspended"])
+@pytest.mark.parametrize("is_readable", [True, False])
+def test_a_copy_is_exact_only_if_the_guest_was_off_before_it_was_begun(
+    demo: Asking,
+    admin: Asking,
+    used: tuple[str, str],
+    at: dict[str, FakeVolumeBackend],
+    monkeypatch: pytest.MonkeyPatch,
+    power: str,
+    is_readable: bool,
+) -> None:
+    server_id, volume_id = used
+    told = []
+
+    async def swapped(self: FakeHypervisor, id: str, volume_id: str, info: Any, exact: bool = False) -> None:
+        told.append(exact)
+
+    monkeypatch.setattr(FakeHypervisor, "ensure_volume_swapped", swapped)
+    actions = {"off": {"os-stop": None}, "paused": {"pause": None}, "suspended": {"suspend": None}}
+    if power in actions:
+        assert demo.post(f"/servers/{server_id}/action", actions[power]).status == 202
+        demo.cloud.settle()
+    if not is_readable:
+        at[LARGE].behaviour.fail("ensure_exported", error=InUse(volume_id))
+    assert act(admin, volume_id, "os-migrate_volume", {"host": FAST}).status == 202
+    demo.cloud.settle()
+    assert told == [is_readable and power in ("off", "suspended")]
 
 
 def test_a_server_that_goes_meanwhile_leaves_the_volume_whole(

@@ -408,7 +408,7 @@ class FakeHypervisor:
             if told not in guest.log:
                 self._put(evolve(guest, log=console.add(guest.log, told)))
 
-    async def ensure_volume_swapped(self, id: str, volume_id: str, info: ConnectionInfo) -> None:
+    async def ensure_volume_swapped(self, id: str, volume_id: str, info: ConnectionInfo, exact: bool = False) -> None:
         async with self.behaviour.around("ensure_volume_swapped", id):
             guest = self._guest(id)
             if volume_id not in guest.state.volume_ids:

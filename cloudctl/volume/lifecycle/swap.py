@@ -3,6 +3,8 @@
 A child of the move, and a task of the server, so nothing else is done to the server meanwhile. The move makes the copy
 and removes what is left; this fills the copy and switches the guest to it. `args`: `volume_id`; `from` and `to`, the
 pools; `type_id`, as for the move.
+
+A volume that a guest is using may be one that its backend cannot read. Then the hypervisor alone fills the copy.
 """
 
 from __future__ import annotations
@@ -10,7 +12,8 @@ from __future__ import annotations
 from typing import Any
 
 from cloudctl.db import Connection
-from cloudctl.drivers.errors import UnknownGuest, UnknownVolume
+from cloudctl.drivers.errors import InUse, UnknownGuest, UnknownVolume
+from cloudctl.drivers.specs import Power
 from cloudctl.errors import CloudError
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo
@@ -19,7 +22,9 @@ from cloudctl.volume.archives import Archives
 from cloudctl.volume.lifecycle.copying import Copying
 from cloudctl.volume.tables import Attachment
 
-CONNECT = "connect"
+EXPORT, CONNECT = "export", "connect"
+# Of guests that write nothing before a task starts them.
+OFF = (Power.STOPPED, Power.CRASHED, Power.SUSPENDED)
 
 
 def backend(ctx: Context, end: str) -> Any:
@@ -57,9 +62,19 @@ async def disconnect(ctx: Context) -> None:
         await backend(ctx, left).disconnect(ctx.args["volume_id"], host)
 
 
+def made(ctx: Context) -> dict[str, bool]:
+    """Whether the copy was `copied` here, and is `exact`. A task of an earlier release copied, and knows no more."""
+    return ctx.memo.get(EXPORT) or {"copied": True, "exact": False}
+
+
+async def lead(ctx: Context, info: dict[str, Any]) -> None:
+    exact = made(ctx)["exact"]
+    await ctx.drivers.hypervisor.ensure_volume_swapped(ctx.resource_id, ctx.args["volume_id"], info, exact)
+
+
 async def swap(ctx: Context) -> Memo:
     found = ctx.memo[CONNECT]
-    await ctx.drivers.hypervisor.ensure_volume_swapped(ctx.resource_id, ctx.args["volume_id"], found["info"])
+    await lead(ctx, found["info"])
     await ctx.commit(swapped, ctx.args, found["attachment_id"], found["info"])
     return None
 
@@ -74,7 +89,7 @@ async def swap_back(ctx: Context) -> None:
         return
     try:
         before = ctx.memo[CONNECT]["before"]
-        await ctx.drivers.hypervisor.ensure_volume_swapped(ctx.resource_id, ctx.args["volume_id"], before)
+        await lead(ctx, before)
     except (UnknownGuest, UnknownVolume):
         pass  # nobody uses the copy
 
@@ -88,14 +103,19 @@ def swapping(archives: Archives) -> Workflow:
     copying = Copying(archives)
 
     async def export(ctx: Context) -> Memo:
-        await copying.export(ctx.args["volume_id"], backend(ctx, "from"))
-        return None
+        is_off = (await ctx.drivers.hypervisor.observe(ctx.resource_id)).power in OFF
+        try:
+            await copying.export(ctx.args["volume_id"], backend(ctx, "from"))
+        except InUse:
+            return {"copied": False, "exact": False}
+        return {"copied": True, "exact": is_off}
 
     async def discard(ctx: Context) -> None:
         await copying.discard(ctx.args["volume_id"])
 
     async def fill(ctx: Context) -> Memo:
-        await copying.fill(ctx.args["volume_id"], backend(ctx, "to"))
+        if made(ctx)["copied"]:
+            await copying.fill(ctx.args["volume_id"], backend(ctx, "to"))
         return None
 
     async def forget(ctx: Context) -> Memo:
@@ -105,7 +125,7 @@ def swapping(archives: Archives) -> Workflow:
     return Workflow(
         kinds.SWAP_VOLUME,
         (
-            Step("export", export, undo=discard),
+            Step(EXPORT, export, undo=discard),
             Step("fill", fill),
             Step("discard", forget),
             Step(CONNECT, connect, undo=disconnect),
