@@ -5,15 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import deferLater
-
-from cloudctl.drivers.errors import DriverError, NoCapacity
+from cloudctl.drivers.qemu import jobs, plugging
 from cloudctl.drivers.qemu.lending import lent_file
-from cloudctl.drivers.qemu.qmp import Monitor, Refused, Silent
+from cloudctl.drivers.qemu.qmp import Monitor
 
 JOB, TARGET = "capture", "capture-target"
-POLL_SECONDS = 0.05
 
 
 async def size(monitor: Monitor, node: str) -> int:
@@ -24,7 +20,6 @@ async def size(monitor: Monitor, node: str) -> int:
 
 async def backup(
     monitor: Monitor,
-    clock: IReactorTime,
     source: str,
     target: Path,
     timeout: float,
@@ -37,46 +32,22 @@ async def backup(
 
     Raises NoCapacity, Silent.
     """
-    await _tidy(monitor, clock)
+    await _tidy(monitor)
     block = {"driver": format, "node-name": TARGET, "file": {"driver": "file", "filename": str(target)}}
     async with lent_file(monitor, block) as reached:
         await monitor.execute("blockdev-add", reached)
     try:
         job = {"job-id": JOB, "device": source, "target": TARGET, "sync": "full" if whole else "top"}
         await monitor.execute("blockdev-backup", {**job, "auto-dismiss": False})
-        failure = await _outcome(monitor, clock, clock.seconds() + timeout)
+        failure = await jobs.outcome(monitor, JOB, timeout)
     finally:
         if not monitor.is_lost:
-            await _tidy(monitor, clock)
+            await _tidy(monitor)
     if failure is not None:
-        error = NoCapacity if "No space left on device" in failure else DriverError
-        raise error(f"the disk was not copied: {failure}")
+        raise jobs.error("the disk was not copied", failure)
 
 
-async def _job(monitor: Monitor) -> dict[str, Any] | None:
-    found: list[dict[str, Any]] = await monitor.execute("query-jobs")
-    return next((each for each in found if each["id"] == JOB), None)
-
-
-async def _outcome(monitor: Monitor, clock: IReactorTime, limit: float) -> str | None:
-    """Wait until the job has ended; what went wrong, or None. Raises Silent."""
-    while (job := await _job(monitor)) is not None and job["status"] != "concluded":
-        if clock.seconds() >= limit:
-            raise Silent("copying a disk did not finish in time")
-        await deferLater(clock, POLL_SECONDS)
-    return None if job is None else job.get("error")
-
-
-async def _tidy(monitor: Monitor, clock: IReactorTime) -> None:
+async def _tidy(monitor: Monitor) -> None:
     """Nothing is left of a copy, whether this one or one whose caller was killed."""
-    job = await _job(monitor)
-    if job is not None:
-        if job["status"] != "concluded":
-            await monitor.execute("job-cancel", {"id": JOB})
-            await _outcome(monitor, clock, clock.seconds() + monitor.timeout)
-        await monitor.execute("job-dismiss", {"id": JOB})
-    try:
-        await monitor.execute("blockdev-del", {"node-name": TARGET})
-    except Refused as error:
-        if "Failed to find" not in error.description:
-            raise
+    await jobs.remove(monitor, JOB)
+    await plugging.close(monitor, TARGET)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from cloudctl.drivers.qemu import command, slots
+from cloudctl.drivers.qemu import command, plugging
 from cloudctl.drivers.qemu.qmp import Monitor
 from cloudctl.drivers.qemu.records import Files, Record
 from cloudctl.drivers.specs import DiskUse, GuestDiagnostics, Power, Traffic
@@ -31,8 +31,8 @@ async def on(record: Record, files: Files, power: Power, monitor: Monitor, pid: 
     cpus: list[Mapping[str, Any]] = await monitor.execute("query-cpus-fast")
     threads = {each["cpu-index"]: each["thread-id"] for each in cpus}
     times = tuple(_spent(pid, threads.get(number)) for number in range(record.spec.vcpus))
-    by_node = {each.get("node-name", ""): each["stats"] for each in counted}
-    return _told(record, power, uptime(pid), times, _disks(record, files, by_node))
+    by_path = {each.get("qdev", ""): each["stats"] for each in counted}
+    return _told(record, power, uptime(pid), times, _disks(record, files, by_path))
 
 
 def _told(
@@ -52,7 +52,7 @@ def _told(
 def _disks(record: Record, files: Files, counted: Mapping[str, Mapping[str, int]]) -> Iterator[DiskUse]:
     """In the order in which the guest's kernel names them."""
     for number, disk in enumerate(command.disks(record, files)):
-        name, stats = f"vd{chr(ord('a') + number)}", counted.get(slots.node(disk.name))
+        name, stats = f"vd{chr(ord('a') + number)}", counted.get(plugging.path(disk.name))
         if stats is None:
             yield DiskUse(name)
             continue

@@ -15,7 +15,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from cloudctl.drivers.accounts import let_through
-from cloudctl.drivers.errors import InvalidPower, Unfit, UnknownGuest, UnknownHost, UnknownVolume, Unreachable, Unusable
+from cloudctl.drivers.errors import InvalidPower, Unfit, UnknownGuest, UnknownHost, Unreachable, Unusable
 from cloudctl.drivers.interfaces import (
     ICaptureAttached,
     ICrashDump,
@@ -29,6 +29,7 @@ from cloudctl.drivers.interfaces import (
     ISerialConsole,
     ISnapshot,
     ISuspend,
+    ISwapVolume,
     IVncConsole,
 )
 from cloudctl.drivers.locks import Locks
@@ -46,6 +47,7 @@ from cloudctl.drivers.qemu import (
 from cloudctl.drivers.qemu.cgroups import ControlGroups
 from cloudctl.drivers.qemu.disks import GIB, Disks
 from cloudctl.drivers.qemu.emulator import Emulator
+from cloudctl.drivers.qemu.leading import Leading
 from cloudctl.drivers.qemu.machines import OFF, Machines
 from cloudctl.drivers.qemu.monitors import Monitors
 from cloudctl.drivers.qemu.moves import Moves, Whose
@@ -54,6 +56,7 @@ from cloudctl.drivers.qemu.parts import Parts
 from cloudctl.drivers.qemu.records import SEATS, Files, Record, Records, plugs, shape, wiring
 from cloudctl.drivers.rbd.roots import root_disks
 from cloudctl.drivers.specs import (
+    ConnectionInfo,
     DriverResources,
     GuestDiagnostics,
     GuestSpec,
@@ -69,7 +72,7 @@ from cloudctl.drivers.together import all_of
 
 INTERFACES = (
     IHypervisor, IPause, ISuspend, ISnapshot, IRescue, IResizeAttached, IGuestEvents, IDiagnostics, ICrashDump,
-    ISerialConsole, IVncConsole, ILiveMigrate, ICaptureAttached,
+    ISerialConsole, IVncConsole, ILiveMigrate, ICaptureAttached, ISwapVolume,
 )  # fmt: skip
 SOCKET_PATH_LIMIT = 107  # bytes, unix(7)
 TIDY_SECONDS = 10.0  # between two checks of how long the consoles have become
@@ -91,7 +94,7 @@ def create(config: Config, resources: DriverResources) -> Qemu:
     machines = Machines(
         config, resources.clock, programs, records, monitors, disks, Emulator(programs), groups, plugged
     )
-    return Qemu(config, resources, machines, Parts(machines), Moves(machines))
+    return Qemu(config, resources, machines, Parts(machines), Moves(machines), Leading(machines))
 
 
 @implementer(*INTERFACES)
@@ -102,6 +105,7 @@ class Qemu:
     machines: Machines
     parts: Parts
     moves: Moves
+    leading: Leading
     _locks: Locks = field(factory=Locks)  # one call per guest at a time
     _tidying: LoopingCall | None = None
 
@@ -236,8 +240,7 @@ class Qemu:
             if record is None:
                 await self._define(Record(spec), files)
                 return
-            record = await self.moves.settled(record)
-            files = self.records.files_of(record)
+            record, files = await self._settled(spec.id)
             power = await self.machines.power(record, files)
             if power in OFF:
                 record = await self.machines.reaped(record, files, power)
@@ -275,7 +278,8 @@ class Qemu:
                 await self.machines.end_process(id, files)
             if record := self.records.get(id):
                 self.disks.roots_of(record)  # raises if the root disk would be left in Ceph
-                self.machines.keep_out(record, evolve(record.spec, volumes=()))
+                for each in (record, record.led):
+                    self.machines.keep_out(each, evolve(record.spec, volumes=()))
                 for spec in {each.host: each for each in (record.spec, record.arrived.spec)}.values():
                     await self.machines.unplug(spec)
             # The record goes first: what a crash leaves behind is no longer a guest.
@@ -444,12 +448,12 @@ class Qemu:
                 await self.parts.unplug_volume(*await self._changeable(*await self._settled(id)), volume_id)
 
     async def ensure_volume_size(self, id: str, volume_id: str, size_gib: int) -> None:
-        async with self._held(id) as (record, files):
-            if all(each.volume_id != volume_id for each in record.spec.volumes):
-                raise UnknownVolume(volume_id)
-            if processes.find(files.pid) is not None:
-                monitor = await self.monitors.get(id, files)
-                await plugging.grow(monitor, slots.volume(volume_id), size_gib * GIB)
+        async with self._held(id) as guest:
+            await self.parts.grow_volume(*guest, volume_id, size_gib * GIB)
+
+    async def ensure_volume_swapped(self, id: str, volume_id: str, info: ConnectionInfo, exact: bool = False) -> None:
+        async with self._held(id) as guest:
+            await self.leading.lead(*guest, volume_id, info, exact)
 
     # -- ports
 
@@ -483,7 +487,8 @@ class Qemu:
 
     async def _settled(self, id: str) -> tuple[Record, Files]:
         record = await self.moves.settled(self._guest(id)[0])
-        return record, self.records.files_of(record)
+        files = self.records.files_of(record)
+        return self.leading.settled(record, files), files
 
     async def _changeable(self, record: Record, files: Files) -> tuple[Record, Files]:
         """The guest, whose devices can change now. Raises InvalidPower."""

@@ -17,9 +17,9 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from cloudctl.drivers.accounts import Account, let_through, own_number
-from cloudctl.drivers.errors import Busy, DriverError, InvalidPower, NoCapacity, UnknownVolume, Unreachable
+from cloudctl.drivers.errors import Busy, DriverError, InvalidPower, NoCapacity, Unreachable
 from cloudctl.drivers.programs import ProgramFailed, Programs
-from cloudctl.drivers.qemu import capture, command, doors, keys, processes, slots
+from cloudctl.drivers.qemu import capture, command, doors, keys, plugging, processes, slots
 from cloudctl.drivers.qemu.cgroups import ControlGroups, limits
 from cloudctl.drivers.qemu.command import Kernel
 from cloudctl.drivers.qemu.disks import MIB, Disks, ensure_swap, kernel_file
@@ -30,7 +30,7 @@ from cloudctl.drivers.qemu.plugging import AWAY
 from cloudctl.drivers.qemu.qmp import Gone, Monitor, Silent, drop
 from cloudctl.drivers.qemu.records import SEATS, Files, Record, Records
 from cloudctl.drivers.qemu.switches import Switches
-from cloudctl.drivers.specs import GuestSpec, Power
+from cloudctl.drivers.specs import GuestSpec, Power, VolumeConnection
 
 QUIT_SECONDS = 10.0  # for QEMU to write out its caches and exit
 PRESS_SECONDS = 2.0  # after which the power button is pressed again: a guest that is still booting ignores it
@@ -340,23 +340,22 @@ class Machines:
         else:
             monitor = await self.monitors.get(record.spec.id, files)
             await self.disks.create(target, self.disks.size(files.root))
-            await capture.backup(monitor, self.clock, slots.node("root"), target, self.config.copy_timeout)
+            await capture.backup(monitor, slots.node("root"), target, self.config.copy_timeout)
 
     async def capture_volume(self, record: Record, files: Files, volume_id: str, target: Path) -> None:
         """`target`, a new file, is a raw copy of the volume as it is now.
 
         Raises UnknownVolume, InvalidPower, NoCapacity, Silent.
         """
-        if volume_id not in _volume_ids(record.spec):
-            raise UnknownVolume(volume_id)
+        record.volume(volume_id)
         if processes.find(files.pid) is None:
             raise InvalidPower(f"guest {record.spec.id} is off, so it has volume {volume_id} not open")
         monitor = await self.monitors.get(record.spec.id, files)
-        node = slots.node(slots.volume(volume_id))
+        node = await plugging.opened(monitor, slots.volume(volume_id))
         with target.open("wb") as file:
             file.truncate(await capture.size(monitor, node))
         # It has no backing file, so "top" skips what was never written: a full copy would allocate zeros in a raw file.
-        await capture.backup(monitor, self.clock, node, target, self.config.copy_timeout, format="raw", whole=False)
+        await capture.backup(monitor, node, target, self.config.copy_timeout, format="raw", whole=False)
 
     def sweep_images(self) -> None:
         """Drop cached images that no guest needs."""
@@ -406,11 +405,16 @@ class Machines:
         A user that several guests share keeps its access as long as another of them has the volume. Raises DriverError.
         """
         kept = _volume_ids(spec)
-        for each in doors.guarded(record.spec.volumes):
+        for each in record.spec.volumes:
             if each.volume_id not in kept:
-                others = (other for other in self.records.readable() if other.spec.id != spec.id)
-                having = [other for other in others if each.volume_id in _volume_ids(other.spec)]
-                doors.keep_out(each, self._users(record).difference(*map(self._users, having)))
+                self.keep_out_of(record, each)
+
+    def keep_out_of(self, record: Record, volume: VolumeConnection) -> None:
+        """As `keep_out`, of one volume at one place."""
+        for each in doors.guarded([volume]):
+            others = (other for other in self.records.readable() if other.spec.id != record.spec.id)
+            having = [other for other in others if each.volume_id in _volume_ids(other.spec)]
+            doors.keep_out(each, self._users(record).difference(*map(self._users, having)))
 
     def _users(self, record: Record) -> set[int | None]:
         """The users that its process runs as, or may have run as."""

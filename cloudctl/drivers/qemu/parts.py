@@ -57,6 +57,13 @@ class Parts:
         self.machines.records.put(record)
         return record
 
+    async def grow_volume(self, record: Record, files: Files, volume_id: str, size: int) -> None:
+        """The guest sees a size of so many bytes. Raises UnknownVolume, Busy."""
+        record.volume(volume_id)
+        if processes.find(files.pid) is not None:
+            monitor = await self.machines.monitors.get(record.spec.id, files)
+            await plugging.grow(monitor, slots.volume(volume_id), size)
+
     async def plug_port(self, record: Record, files: Files, port: PortSpec) -> Record:
         others = [each for each in record.spec.ports if each.id != port.id]
         wished = self.outfitted(record, evolve(record.spec, ports=(*others, port)))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from twisted.internet.task import deferLater
 
-from cloudctl.drivers.errors import Busy, Unreachable
+from cloudctl.drivers.errors import Busy, UnknownVolume, Unreachable
 from cloudctl.drivers.qemu import keys, slots
 from cloudctl.drivers.qemu.devices import Disk, Nic
 from cloudctl.drivers.qemu.lending import lent_file, lent_tap
@@ -34,20 +37,42 @@ async def plug_disk(monitor: Monitor, disk: Disk) -> None:
     """Raises Busy while another process holds the file."""
     if disk.name in await plugged(monitor):
         return
-    try:
-        async with lent_file(monitor, disk.block) as block:
-            await _unless(monitor, "blockdev-add", block, "uplicate")
-    except Refused as error:
-        if "lock" in error.description:
-            raise Busy(f"{disk.name} is in use elsewhere: {error.description}") from error
-        if any(words in error.description for words in AWAY):
-            raise Unreachable(f"{disk.name} is not served yet: {error.description}") from error
-        raise
+    await open_node(monitor, disk.name, disk.block)
     try:
         await monitor.execute("device_add", disk.device)
     except Refused:
-        await _unless(monitor, "blockdev-del", {"node-name": slots.node(disk.name)}, "Failed to find")
+        await close(monitor, slots.node(disk.name))
         raise
+
+
+def path(name: str) -> str:
+    """Where QEMU has a disk of the guest's."""
+    return f"/machine/peripheral/{name}/virtio-backend"
+
+
+async def open_node(monitor: Monitor, name: str, block: Mapping[str, Any]) -> None:
+    """QEMU has this block node of a disk open. Raises Busy while another process holds the file."""
+    try:
+        async with lent_file(monitor, block) as reached:
+            await _unless(monitor, "blockdev-add", reached, "uplicate")
+    except Refused as error:
+        if "lock" in error.description:
+            raise Busy(f"{name} is in use elsewhere: {error.description}") from error
+        if any(words in error.description for words in AWAY):
+            raise Unreachable(f"{name} is not served yet: {error.description}") from error
+        raise
+
+
+async def close(monitor: Monitor, node: str) -> None:
+    await _unless(monitor, "blockdev-del", {"node-name": node}, "Failed to find")
+
+
+async def opened(monitor: Monitor, name: str) -> str:
+    """The block node that a device reads and writes. Raises UnknownVolume if there is no such device."""
+    for each in await monitor.execute("query-block"):
+        if each.get("qdev") == path(name) and "inserted" in each:
+            return str(each["inserted"]["node-name"])
+    raise UnknownVolume(name)
 
 
 async def unplug_disk(monitor: Monitor, name: str, timeout: float) -> None:
@@ -56,7 +81,8 @@ async def unplug_disk(monitor: Monitor, name: str, timeout: float) -> None:
     left = timeout
     while True:
         try:
-            await _unless(monitor, "blockdev-del", {"node-name": slots.node(name)}, "Failed to find")
+            for node in slots.nodes(name):
+                await close(monitor, node)
         except Refused as error:
             # QEMU reports the device's removal a moment before it releases the node behind it.
             if "in use" not in error.description:
@@ -95,11 +121,11 @@ async def grow(monitor: Monitor, name: str, size: int) -> None:
 
     An NBD disk has been exported again with its new size, which QEMU learns when it next reads: so make it read.
     """
-    node = slots.node(name)
+    node = await opened(monitor, name)
     for _ in range(2):
         if await _size(monitor, node) > size:
             return
-        command = f'qemu-io -d /machine/peripheral/{name}/virtio-backend "read 0 512"'
+        command = f'qemu-io -d {path(name)} "read 0 512"'
         await monitor.execute("human-monitor-command", {"command-line": command})
         try:
             await monitor.execute("block_resize", {"node-name": node, "size": size})

@@ -29,9 +29,9 @@ from cattrs import Converter
 from cattrs.errors import BaseValidationError
 from twisted.logger import Logger
 
-from cloudctl.drivers.errors import DriverError, NoCapacity
+from cloudctl.drivers.errors import DriverError, NoCapacity, UnknownVolume
 from cloudctl.drivers.rbd.disk import RbdDisk
-from cloudctl.drivers.specs import GuestSpec, ImageSource, PortBinding, Power
+from cloudctl.drivers.specs import GuestSpec, ImageSource, PortBinding, Power, VolumeConnection
 
 RECORD = "guest.json"
 SEATS = ("", "-2")  # suffixes of the names of a process's files
@@ -47,6 +47,14 @@ class Trip:
     spec: GuestSpec
     seat: str
     power: Power  # when it left: RUNNING or PAUSED
+
+
+@frozen
+class Lead:
+    """A volume that is led elsewhere, once both places hold the same: its new place, and the name of the node there."""
+
+    connection: VolumeConnection
+    node: str
 
 
 @frozen
@@ -69,6 +77,7 @@ class Record:
     base: ImageSource | None = None
     seat: str = ""  # of its process: one of SEATS
     trip: Trip | None = None
+    lead: Lead | None = None
 
     @property
     def root_over(self) -> ImageSource | None:
@@ -82,6 +91,22 @@ class Record:
     def wishing(self, spec: GuestSpec) -> Record:
         """The same guest with a new spec."""
         return evolve(self, spec=spec, base=self.root_over)
+
+    def volume(self, id: str) -> VolumeConnection:
+        """Raises UnknownVolume."""
+        for each in self.spec.volumes:
+            if each.volume_id == id:
+                return each
+        raise UnknownVolume(id)
+
+    @property
+    def led(self) -> Record:
+        """The same guest, with the volume that is led elsewhere there."""
+        if self.lead is None:
+            return self
+        there = self.lead.connection
+        volumes = (there if each.volume_id == there.volume_id else each for each in self.spec.volumes)
+        return evolve(self, spec=evolve(self.spec, volumes=tuple(volumes)), lead=None)
 
     def leaving(self, spec: GuestSpec, power: Power) -> Record:
         """The same guest, with a trip that makes it what `spec` says, in the other seat."""

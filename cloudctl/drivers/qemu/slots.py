@@ -33,6 +33,11 @@ def node(name: str) -> str:
     return "n" + sha256(name.encode()).hexdigest()[:28]
 
 
+def nodes(name: str) -> tuple[str, str]:
+    """The two names that the block node of a disk can have, the usual one first: see `leading`."""
+    return node(name), f"{node(name)}-2"
+
+
 def _word(id: str) -> str:
     """QEMU allows letters, digits and `-._` in names of devices."""
     return id if re.fullmatch(r"[A-Za-z0-9._-]+", id) else sha256(id.encode()).hexdigest()[:32]

@@ -112,6 +112,9 @@ class Guests:
     def volume(self, id: str, host: str, directory: Path) -> VolumeConnection:
         return volume(directory, id)
 
+    def elsewhere(self, id: str, host: str, directory: Path) -> VolumeConnection:
+        return evolve(volume(directory, f"{id}-elsewhere"), volume_id=id)
+
     def port(self, id: str, host: str, directory: Path) -> PortSpec:
         return port(directory, id)
 

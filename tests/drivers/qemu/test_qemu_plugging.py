@@ -34,4 +34,4 @@ class LetsGo:
 async def test_a_device_that_has_gone_meanwhile_is_one_that_was_unplugged() -> None:
     guest = LetsGo()
     await plugging.unplug_disk(cast(Monitor, guest), "volume-1", 1.0)
-    assert guest.told == ["qom-list", "device_del", "qom-list", "blockdev-del"]
+    assert guest.told == ["qom-list", "device_del", "qom-list", "blockdev-del", "blockdev-del"]
