@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Collection, Iterator, Mapping
+from copy import deepcopy
 from itertools import chain, product
 from typing import Any
 from uuid import UUID
@@ -320,8 +321,43 @@ def targets_of(xml: str, names: Collection[str]) -> list[str]:
 def target_of(xml: str, alias: str) -> str | None:
     """The target of the disk with this alias, if the guest has it."""
     disk = device(xml, alias)
-    target = None if disk is None else disk.find("target")
-    return None if target is None else target.get("dev", "")
+    return None if disk is None else target(disk)
+
+
+def target(disk: Element) -> str:
+    """Its name: vda, …"""
+    found = disk.find("target")
+    assert found is not None, "a disk has one"
+    return found.get("dev", "")
+
+
+Place = tuple[str, str, str, frozenset[tuple[str, str, str]]]
+
+
+def place(disk: Element) -> Place:
+    """Where a disk, or the mirror of one, is: what of its source does not change while a guest has it."""
+    source = disk.find("source")
+    assert source is not None, "a disk has one"
+    hosts = ((each.get("name", ""), each.get("port", ""), each.get("socket", "")) for each in source.iterfind("host"))
+    return source.get("file", ""), source.get("protocol", ""), source.get("name", ""), frozenset(hosts)
+
+
+def led(disk: Element, connection: VolumeConnection) -> Element:
+    """The same disk of a guest, with its volume at another place. Raises Unfit."""
+    return led_to(disk, volume_disk(connection, ""))
+
+
+def led_to(disk: Element, other: Element) -> Element:
+    """The same disk of a guest, at the place of another one."""
+    changed = deepcopy(disk)
+    changed.set("type", other.get("type", ""))
+    for part in ("driver", "source"):
+        old, new = changed.find(part), other.find(part)
+        assert old is not None and new is not None, "a disk has both"
+        changed[list(changed).index(old)] = deepcopy(new)
+    if (mirror := changed.find("mirror")) is not None:
+        changed.remove(mirror)
+    return changed
 
 
 def has_remote_root(xml: str) -> bool:

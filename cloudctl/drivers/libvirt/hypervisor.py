@@ -38,8 +38,9 @@ from cloudctl.drivers.interfaces import (
     ISerialConsole,
     ISnapshot,
     ISuspend,
+    ISwapVolume,
 )
-from cloudctl.drivers.libvirt import capture, console, domain, guests
+from cloudctl.drivers.libvirt import capture, console, domain, guests, leading
 from cloudctl.drivers.libvirt.connections import HostConnection
 from cloudctl.drivers.libvirt.domain import Paths
 from cloudctl.drivers.libvirt.fleet import Fleet
@@ -57,6 +58,7 @@ from cloudctl.drivers.qemu.records import Files
 from cloudctl.drivers.rbd.disk import RbdDisk
 from cloudctl.drivers.rbd.roots import RootDisks, root_disks
 from cloudctl.drivers.specs import (
+    ConnectionInfo,
     DriverResources,
     GuestDiagnostics,
     GuestSpec,
@@ -70,7 +72,7 @@ from cloudctl.drivers.specs import (
 
 INTERFACES = (
     IHypervisor, IPause, ISuspend, ISnapshot, IRescue, IResizeAttached, IGuestEvents, IDiagnostics, ICrashDump,
-    ISerialConsole, ILiveMigrate, ICaptureAttached,
+    ISerialConsole, ILiveMigrate, ICaptureAttached, ISwapVolume,
 )  # fmt: skip
 
 KEEP_SECONDS = 86400.0  # for which an image converted here is kept after it was last copied to a host
@@ -308,6 +310,10 @@ class Libvirt:
     async def ensure_volume_size(self, id: str, volume_id: str, size_gib: int) -> None:
         async with self.fleet.at(id) as host:
             await self.fleet.run(host, guests.grow, id, volume_id, size_gib)
+
+    async def ensure_volume_swapped(self, id: str, volume_id: str, info: ConnectionInfo, exact: bool = False) -> None:
+        async with self.fleet.at(id) as host:
+            await self.fleet.copy(host, leading.lead, id, VolumeConnection(volume_id, info), exact)
 
     async def ensure_port_attached(self, id: str, port: PortSpec) -> None:
         async with self.fleet.at(id) as host:

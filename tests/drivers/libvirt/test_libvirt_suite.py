@@ -55,6 +55,9 @@ class TestLibvirt(hypervisor_suite(make)):
     def volume(self, id: str, host: str, directory: Path) -> VolumeConnection:
         return real.volume(directory, id)
 
+    def elsewhere(self, id: str, host: str, directory: Path) -> VolumeConnection:
+        return evolve(real.volume(directory, f"{id}-elsewhere"), volume_id=id)
+
     def port(self, id: str, host: str, directory: Path) -> PortSpec:
         """Unlike QEMU by itself, libvirt wants the tap that it is told of to be there."""
         return real.port(directory, id)
