@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -105,4 +106,62 @@ async def test_a_libvirtd_starts_a_guest_from_a_volume_and_gives_it_another_that
     await driver.ensure_absent(ID)
     await emptied(backend)
     await driver.close()
+    libvirtd.empty()
+
+
+async def led_into_ceph_and_back(driver: Any, backend: Any, directory: Path, is_up: Callable[[int], Any]) -> None:
+    """The disk that a guest starts from, while it runs."""
+    await backend.check()
+    await backend.ensure_created(VolumeSpec(ROOT, 1))
+    there = VolumeConnection(ROOT, await backend.connect(ROOT, HOST), boot_index=0)
+    here = evolve(real.volume(directory, ROOT), boot_index=0)
+    file = Path(here.info["data"]["path"])
+    (directory / "raw").write_bytes(tiny_guest.disk())
+    subprocess.run(["qemu-img", "convert", "-n", "-O", "qcow2", directory / "raw", file], check=True)
+    await driver.ensure_defined(evolve(tiny(directory), image=None, disk_gib=0, volumes=(here,)))
+    await driver.ensure_running(ID)
+    await is_up(1)
+    for _ in range(2):
+        await driver.ensure_volume_swapped(ID, ROOT, there.info)
+    file.unlink()
+    await driver.ensure_rebooted(ID, "in Ceph", hard=True)
+    await is_up(2)
+    await driver.ensure_volume_swapped(ID, ROOT, real.volume(directory, ROOT).info)
+    await backend.disconnect(ROOT, HOST)
+    # It is closed there, too.
+    await backend.ensure_absent(ROOT)
+    await driver.ensure_rebooted(ID, "in the file", hard=True)
+    await is_up(3)
+    await driver.ensure_absent(ID)
+    await driver.close()
+
+
+async def test_a_disk_goes_into_ceph_and_back_while_its_guest_runs(
+    make: Callable[..., Any], tmp_path: Path, runtime_dir: Path
+) -> None:
+    driver = driver_in(tmp_path, runtime_dir)
+
+    async def is_up(times: int) -> None:
+        assert await booted(driver) == times
+
+    await led_into_ceph_and_back(driver, make(tmp_path), tmp_path, is_up)
+
+
+async def test_a_disk_of_a_libvirtds_guest_goes_into_ceph_and_back_while_it_runs(
+    make: Callable[..., Any], tmp_path: Path, libvirtd: Libvirtd
+) -> None:
+    from twisted.internet import reactor
+
+    from cloudctl.drivers.libvirt.hypervisor import Config, create
+
+    config = Config(hosts={HOST: libvirtd.uri}, accelerator="tcg", directory=str(tmp_path / "disks"), slots=2)
+    driver = create(config, DriverResources(reactor, "libvirt", reactor, tmp_path))
+
+    async def is_up(times: int) -> None:
+        async def has_said() -> bool:
+            return str(await driver.console_output(ID)).count(tiny_guest.LAST_LINE) == times
+
+        assert await real.soon(has_said)
+
+    await led_into_ceph_and_back(driver, make(tmp_path, namespace=""), tmp_path, is_up)
     libvirtd.empty()
