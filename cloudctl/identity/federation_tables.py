@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Index, Integer, String
+from sqlalchemy import ForeignKey, ForeignKeyConstraint, Index, Integer, String
 
 from cloudctl.db.columns import Field, column, flag, json, optional_text, text, time
 from cloudctl.db.records import Record
@@ -48,10 +48,29 @@ class FederationProtocol(Record, table="identity_protocols"):
     provider_id: Field[str] = column(String(64), primary_key=True)
     id: Field[str] = column(String(64), primary_key=True)
     mapping_id: Field[str] = text(64)
+    remote_id_attribute: Field[str | None] = optional_text(64)
     created_at: Field[datetime] = time()
 
 
 Index("ix_identity_protocols_mapping_id", FederationProtocol.mapping_id)
+
+
+class FederatedUser(Record, table="identity_federated_users"):
+    """What a user is called by whoever vouches for it: at most one user of the cloud is meant."""
+
+    provider_id: Field[str] = column(String(64), primary_key=True)
+    protocol_id: Field[str] = column(String(64), primary_key=True)
+    unique_id: Field[str] = column(String(255), primary_key=True)
+    user_id: Field[str] = column(String(64), ForeignKey("identity_users.id", ondelete="CASCADE"), index=True)
+
+
+ForeignKeyConstraint(
+    [FederatedUser.provider_id, FederatedUser.protocol_id],
+    [FederationProtocol.provider_id, FederationProtocol.id],
+    ondelete="CASCADE",
+)
+Index("ix_identity_federated_users_protocol_id", FederatedUser.protocol_id)
+Index("ix_identity_federated_users_unique_id", FederatedUser.unique_id)
 
 
 class ServiceProvider(Record, table="identity_service_providers"):

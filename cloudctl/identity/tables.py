@@ -78,7 +78,7 @@ class User(Record, table="identity_users"):
     failed_at: Field[datetime | None] = time()
     active_at: Field[datetime | None] = time()
     options: Field[dict[str, Any]] = json(dict)
-    federated: Field[list[Any]] = json(list)
+    federated: Field[list[Any]] = json(list)  # always empty, and written by earlier releases: see FederatedUser
     extra: Field[dict[str, Any]] = json(dict)
     created_at: Field[datetime] = time()
 

@@ -12,7 +12,7 @@ from sqlalchemy import and_, delete, not_, or_, select
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Invalid
-from cloudctl.identity import cascade, domains, epoch, lockout, password_rules, records, revocation
+from cloudctl.identity import cascade, domains, epoch, federated_users, lockout, password_rules, records, revocation
 from cloudctl.identity.options import PasswordOptions
 from cloudctl.identity.records import flag, folded, merged_options, own_attributes, text_filters
 from cloudctl.identity.tables import Membership, Project, User
@@ -44,20 +44,12 @@ def expires(values: Any) -> Condition:
     return found
 
 
-def federated_only(values: Any) -> Condition:
-    """No user here comes from an identity provider."""
-    return User.id.is_(None)
-
-
 FILTERS: dict[str, Filter] = {
     **text_filters("name", User.name),
     "domain_id": equals(User.domain_id),
     "enabled": flag(User.enabled),
     "default_project_id": equals(User.default_project_id),
     "password_expires_at": expires,
-    "idp_id": federated_only,
-    "protocol_id": federated_only,
-    "unique_id": federated_only,
 }
 
 LISTING = Listing(
@@ -90,16 +82,18 @@ def in_group(group_id: str) -> Condition:
 
 
 def create(conn: Connection, values: dict[str, Any], rules: PasswordOptions, now: datetime) -> User:
-    """`values`: name, domain_id, enabled, default_project_id, description, options, extra, password_hash (or None).
+    """`values`: name, domain_id, enabled, default_project_id, description, options, extra, password_hash (or None),
+    and as `federated` what identity providers call the user.
 
-    Raises NotFound (domain), Conflict (name), Invalid.
+    Raises NotFound (domain), Conflict (name, or what another user is called), Invalid.
     """
     domains.get(conn, values["domain_id"], stays=True)
     _check_default_project(conn, values.get("default_project_id"))
     options = merged_options({}, values.get("options", {}))
+    own = {name: value for name, value in values.items() if name != "federated"}
     row = {
         "id": new_hex_id(),
-        **values,
+        **own,
         "name_key": folded(values["name"]),
         "options": options,
         "extra": own_attributes(values.get("extra", {})),
@@ -112,6 +106,8 @@ def create(conn: Connection, values: dict[str, Any], rules: PasswordOptions, now
         }
     taken = Conflict(f"It is not permitted to have two users with the same name in a domain: {values['name']}.")
     records.insert_unique(conn, User, row, taken)
+    if values.get("federated"):
+        federated_users.put(conn, row["id"], values["federated"])
     return get(conn, row["id"])
 
 
@@ -119,6 +115,7 @@ def change(conn: Connection, user_id: str, changes: dict[str, Any], rules: Passw
     """A change by an administrator. Raises NotFound, Conflict, Invalid."""
     before = get(conn, user_id, lock=True)
     values = dict(changes)
+    called = values.pop("federated", None)
     if "domain_id" in values and values.pop("domain_id") != before.domain_id:
         raise Invalid("The domain of a user cannot be changed.")
     _check_default_project(conn, values.get("default_project_id"))
@@ -139,6 +136,8 @@ def change(conn: Connection, user_id: str, changes: dict[str, Any], rules: Passw
         values["active_at"] = now
     taken = Conflict(f"It is not permitted to have two users with the same name in a domain: {values.get('name')}.")
     records.update_unique(conn, User, user_id, values, taken)
+    if called is not None:
+        federated_users.put(conn, user_id, called)
     if "password_hash" in values or (before.enabled and values.get("enabled") is False):
         revocation.revoke_user(conn, user_id, now)
     epoch.changed(conn)

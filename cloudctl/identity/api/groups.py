@@ -9,17 +9,15 @@ from attrs import frozen
 
 from cloudctl.db import Connection, Database
 from cloudctl.identity import groups, holdings, records, users
-from cloudctl.identity.api.collection import page, paged
 from cloudctl.identity.api.fields import Description, Id, domain_of, unknown_as_foreign
 from cloudctl.identity.api.resource import Declared, linked
-from cloudctl.identity.api.users import visible as visible_users
+from cloudctl.identity.api.users import FILTERS
 from cloudctl.identity.assignments import Actor
-from cloudctl.identity.options import PasswordOptions
 from cloudctl.identity.records import text_filters
 from cloudctl.identity.tables import Group
 from cloudctl.rest.body import MISSING, Name
 from cloudctl.rest.call import Call
-from cloudctl.rest.listing import Condition, Page, equals
+from cloudctl.rest.listing import Condition, equals
 from cloudctl.rest.resource import REQUIRED, Attribute, Json
 from cloudctl.rest.route import Routes
 
@@ -87,19 +85,18 @@ class Members:
     """The members of a group."""
 
     db: Database
-    user_view: Callable[[Call, Any], dict[str, Any]]
-    rules: PasswordOptions
+    users_page: Callable[..., Json]
 
     routes = Routes("Groups")
 
-    @routes.get("/groups/<group_id>/users", policy="identity:list_users_in_group", query=tuple(users.FILTERS))
+    @routes.get("/groups/<group_id>/users", policy="identity:list_users_in_group", query=FILTERS)
     async def members(self, call: Call, group_id: str) -> dict[str, Any]:
         """List the users in a group"""
-        return paged(call, "users", await self.db.scan(self._members, call, group_id), self.user_view)
+        return await self.db.scan(self._members, call, group_id)
 
-    def _members(self, conn: Connection, call: Call, group_id: str) -> Page:
+    def _members(self, conn: Connection, call: Call, group_id: str) -> Json:
         check_required(conn, call, group_id)
-        return page(conn, call, users.listing(self.rules, call.now), users.in_group(group_id), *visible_users(call))
+        return self.users_page(conn, call, users.in_group(group_id))
 
     @routes.get("/groups/<group_id>/users/<user_id>", policy="identity:check_user_in_group", status=204)
     async def check(self, call: Call, group_id: str, user_id: str) -> None:

@@ -69,7 +69,7 @@ def build(
         Revocations(db),
         users,
         groups,
-        Members(db, users.view, options.passwords),
+        Members(db, users.page),
         Projects(db, options),
         ProjectTags(db),
         Domains(db),

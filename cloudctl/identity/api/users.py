@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import groupby
 from typing import Annotated, Any
 
 from attrs import frozen
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
-from cloudctl.identity import groups, holdings, lockout, password_rules, projects, reachable, users
+from cloudctl.identity import (
+    federated_users,
+    groups,
+    holdings,
+    lockout,
+    password_rules,
+    projects,
+    reachable,
+    users,
+)
 from cloudctl.identity.api.collection import link, listed, page, paged
 from cloudctl.identity.api.fields import Description, Id, changes, distinct, domain_of, unknown_as_foreign
 from cloudctl.identity.api.projects import views as project_views
 from cloudctl.identity.api.resource import Resource
 from cloudctl.identity.assignments import Actor
 from cloudctl.identity.auth_request import UserName
+from cloudctl.identity.federated_users import Called
 from cloudctl.identity.login import Logins
 from cloudctl.identity.options import PasswordOptions
 from cloudctl.identity.passwords import Hasher
@@ -24,7 +36,7 @@ from cloudctl.identity.tables import Group, Project, User
 from cloudctl.rest import formats
 from cloudctl.rest.body import MISSING, Body, Check, Items, Length, Missing, Name, extra
 from cloudctl.rest.call import Call
-from cloudctl.rest.listing import Condition, Page, conditions
+from cloudctl.rest.listing import Condition, conditions
 from cloudctl.rest.resource import Json
 from cloudctl.rest.route import Routes
 
@@ -45,6 +57,23 @@ class UserOptions:
 
 
 @frozen
+class FederatedProtocol:
+    protocol_id: Id
+    unique_id: Annotated[str, Length(1, 255)]
+
+
+@frozen
+class FederatedObject:
+    """What an identity provider calls the user."""
+
+    idp_id: Id
+    protocols: Annotated[list[FederatedProtocol], Items(1, 50)]
+
+
+Federated = Annotated[list[FederatedObject], Items(0, 50)]
+
+
+@frozen
 class CreateUser:
     name: Name
     domain_id: Id | Missing | None = MISSING
@@ -52,6 +81,7 @@ class CreateUser:
     enabled: bool | Missing = MISSING
     default_project_id: Id | Missing | None = MISSING
     description: Description | Missing | None = MISSING
+    federated: Federated | Missing = MISSING
     options: UserOptions | Missing = MISSING
     extra: dict[str, Any] = extra()
 
@@ -64,6 +94,7 @@ class UpdateUser:
     enabled: bool | Missing = MISSING
     default_project_id: Id | Missing | None = MISSING
     description: Description | Missing | None = MISSING
+    federated: Federated | Missing = MISSING
     options: UserOptions | Missing = MISSING
     extra: dict[str, Any] = extra()
 
@@ -75,9 +106,25 @@ class ChangePassword:
     others: dict[str, Any] = extra()
 
 
+def sent(body: CreateUser | UpdateUser) -> dict[str, Any]:
+    """The fields that were sent, as the domain takes them."""
+    values = changes(body)
+    if "federated" in values:
+        values["federated"] = [
+            Called(each.idp_id, one.protocol_id, one.unique_id)
+            for each in values["federated"]
+            for one in each.protocols
+        ]
+    return values
+
+
 def visible(call: Call) -> list[Condition]:
     """A token for a domain shows no user of another one."""
     return [User.domain_id == call.identity.domain_id] if call.identity.domain_id else []
+
+
+# What lists of users can be filtered by.
+FILTERS = (*users.FILTERS, *federated_users.COLUMNS)
 
 
 @frozen
@@ -90,43 +137,53 @@ class Users:
 
     routes = Routes("Users")
 
-    @routes.get("/users", policy="identity:list_users", query=tuple(users.FILTERS))
+    @routes.get("/users", policy="identity:list_users", query=FILTERS)
     async def list(self, call: Call) -> dict[str, Any]:
         """List users"""
-        found = await self.db.scan(self._list, call)
-        return paged(call, "users", found, self.view)
+        return await self.db.scan(self.page, call)
 
-    def _list(self, conn: Connection, call: Call) -> Page:
-        return page(conn, call, users.listing(self.rules, call.now), *visible(call))
+    def page(self, conn: Connection, call: Call, *where: Condition) -> Json:
+        """Those that meet `where`, as a list shows them."""
+        asked = {name: value for name in federated_users.COLUMNS if (value := call.query.get(name)) is not None}
+        called = [federated_users.are_called(asked)] if asked else []
+        found = page(conn, call, users.listing(self.rules, call.now), *visible(call), *called, *where)
+        views = iter(self.views(conn, call, found.rows))
+        return paged(call, "users", found, lambda call, user: next(views))
 
     @routes.post("/users", policy="identity:create_user", status=201, body=Body(CreateUser, key="user"))
     async def create(self, call: Call, body: CreateUser) -> dict[str, Any]:
         """Create a user"""
-        values = changes(body)
+        values = sent(body)
         values["domain_id"] = domain_of(call, body.domain_id)
         call.require(domain_id=values["domain_id"])
         await self._hash(values)
-        return {"user": self.view(call, await self.db.run(users.create, values, self.rules, call.now))}
+        return await self.db.run(self._create, call, values)
+
+    def _create(self, conn: Connection, call: Call, values: dict[str, Any]) -> Json:
+        return self._shown(conn, call, users.create(conn, values, self.rules, call.now))
 
     @routes.get("/users/<user_id>", policy="identity:get_user")
     async def show(self, call: Call, user_id: str) -> dict[str, Any]:
         """Show a user"""
-        return {"user": self.view(call, await self.db.read(self._required, call, user_id))}
+        return await self.db.read(self._show, call, user_id)
+
+    def _show(self, conn: Connection, call: Call, user_id: str) -> Json:
+        return self._shown(conn, call, self._required(conn, call, user_id))
 
     @routes.patch("/users/<user_id>", policy="identity:update_user", body=Body(UpdateUser, key="user"))
     async def update(self, call: Call, user_id: str, body: UpdateUser) -> dict[str, Any]:
         """Change a user"""
         check_id(body.extra, user_id)
-        values = changes(body)
+        values = sent(body)
         if "password" in values:
             # No hash is computed for a caller who may not change it.
             await self.db.read(self._changeable, call, user_id)
         await self._hash(values)
-        return {"user": self.view(call, await self.db.run(self._update, call, user_id, values))}
+        return await self.db.run(self._update, call, user_id, values)
 
-    def _update(self, conn: Connection, call: Call, user_id: str, values: dict[str, Any]) -> User:
+    def _update(self, conn: Connection, call: Call, user_id: str, values: dict[str, Any]) -> Json:
         self._changeable(conn, call, user_id)
-        return users.change(conn, user_id, values, self.rules, call.now)
+        return self._shown(conn, call, users.change(conn, user_id, values, self.rules, call.now))
 
     @routes.delete("/users/<user_id>", policy="identity:delete_user")
     async def delete(self, call: Call, user_id: str) -> None:
@@ -197,7 +254,14 @@ class Users:
         where = [] if user_id == call.user_id else self.groups.declared.visible(call)
         return self.groups.page(conn, call, groups.of_user(user_id), *where)
 
-    def view(self, call: Call, row: User) -> dict[str, Any]:
+    def _shown(self, conn: Connection, call: Call, row: User) -> Json:
+        return {"user": self.views(conn, call, [row])[0]}
+
+    def views(self, conn: Connection, call: Call, found: Sequence[User]) -> Sequence[Json]:
+        called = federated_users.of_users(conn, [row.id for row in found])
+        return [self._view(call, row, called[row.id]) for row in found]
+
+    def _view(self, call: Call, row: User, called: Sequence[Called]) -> Json:
         shown = {
             **row.extra,
             "id": row.id,
@@ -205,7 +269,7 @@ class Users:
             "domain_id": row.domain_id,
             "enabled": row.enabled and not lockout.is_inactive(row, self.rules, call.now),
             "description": row.description,
-            "federated": [],
+            "federated": federated(called),
             "options": row.options,
             "password_expires_at": formats.micros(row.password_expires_at),
             "links": link(call, "users", row.id),
@@ -213,3 +277,14 @@ class Users:
         if row.default_project_id is not None:
             shown["default_project_id"] = row.default_project_id
         return shown
+
+
+def federated(called: Sequence[Called]) -> Sequence[Json]:
+    """`called` is sorted."""
+    return [
+        {
+            "idp_id": idp_id,
+            "protocols": [{"protocol_id": one.protocol_id, "unique_id": one.unique_id} for one in of_provider],
+        }
+        for idp_id, of_provider in groupby(called, lambda each: each.provider_id)
+    ]
