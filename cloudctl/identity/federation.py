@@ -6,7 +6,7 @@ Records and the references between them, nothing else: nobody logs in through an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -125,21 +125,25 @@ def get_protocol(conn: Connection, provider_id: str, id: str) -> FederationProto
     return found
 
 
-def put_protocol(conn: Connection, provider_id: str, id: str, mapping_id: str, now: datetime) -> FederationProtocol:
-    """Raises NotFound (the provider), Invalid (no such mapping), Conflict."""
+def put_protocol(
+    conn: Connection, provider_id: str, id: str, values: Mapping[str, Any], now: datetime
+) -> FederationProtocol:
+    """`values`: mapping_id, remote_id_attribute. Raises NotFound (the provider), Invalid (mapping), Conflict."""
     records.get(conn, IdentityProvider, provider_id, "identity provider", stays=True)
-    _check_mapping(conn, mapping_id)
-    values = {"provider_id": provider_id, "id": id, "mapping_id": mapping_id, "created_at": now}
+    _check_mapping(conn, values["mapping_id"])
+    values = {**values, "provider_id": provider_id, "id": id, "created_at": now}
     taken = Conflict(f"The identity provider has a protocol {id[:64]} already.")
     records.insert_unique(conn, FederationProtocol, values, taken)
     return get_protocol(conn, provider_id, id)
 
 
-def change_protocol(conn: Connection, provider_id: str, id: str, mapping_id: str) -> FederationProtocol:
+def change_protocol(conn: Connection, provider_id: str, id: str, values: Mapping[str, Any]) -> FederationProtocol:
     """Raises NotFound, Invalid (no such mapping)."""
     get_protocol(conn, provider_id, id)
-    _check_mapping(conn, mapping_id)
-    conn.execute(update(FederationProtocol).where(*_protocol(provider_id, id)).values(mapping_id=mapping_id))
+    if "mapping_id" in values:
+        _check_mapping(conn, values["mapping_id"])
+    if values:
+        conn.execute(update(FederationProtocol).where(*_protocol(provider_id, id)).values(**values))
     return get_protocol(conn, provider_id, id)
 
 

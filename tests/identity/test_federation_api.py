@@ -69,6 +69,31 @@ def test_a_protocol_names_a_mapping_that_exists(keystone: Any, admin: str) -> No
     assert keystone.ask("GET", f"/OS-FEDERATION/{path}", token=admin).status == 404
 
 
+def test_a_protocol_keeps_the_attribute_that_names_its_provider(keystone: Any, admin: str) -> None:
+    put(keystone, admin, "identity_providers/acme", "identity_provider")
+    for mapping in ("rules", "others"):
+        put(keystone, admin, f"mappings/{mapping}", "mapping", rules=RULES)
+    path, issuer = "identity_providers/acme/protocols", "HTTP_OIDC_ISS"
+    made = put(keystone, admin, f"{path}/saml2", "protocol", mapping_id="rules").json()["protocol"]
+    assert made["remote_id_attribute"] is None
+    fields = {"mapping_id": "rules", "remote_id_attribute": issuer}
+    response = put(keystone, admin, f"{path}/openid", "protocol", **fields)
+    assert (response.status, response.json()["protocol"]["remote_id_attribute"]) == (201, issuer)
+    for change, mapping, attribute in (
+        ({"mapping_id": "others"}, "others", issuer),
+        ({"mapping_id": "rules", "remote_id_attribute": "MELLON_IDP"}, "rules", "MELLON_IDP"),
+        ({"remote_id_attribute": None}, "rules", None),
+        ({}, "rules", None),
+    ):
+        changed = keystone.ask("PATCH", f"/OS-FEDERATION/{path}/openid", {"protocol": change}, admin)
+        shown = keystone.ask("GET", f"/OS-FEDERATION/{path}/openid", token=admin).json()["protocol"]
+        assert changed.status == 200 and changed.json()["protocol"] == shown
+        assert (shown["mapping_id"], shown["remote_id_attribute"]) == (mapping, attribute)
+    for wrong in (7, "x" * 65, [issuer]):
+        refused = put(keystone, admin, f"{path}/third", "protocol", mapping_id="rules", remote_id_attribute=wrong)
+        assert refused.status == 400
+
+
 def test_the_rules_of_a_mapping_are_checked(keystone: Any, admin: str) -> None:
     wrong: Any
     for wrong in ([], [{}], [{"local": [], "remote": []}], [{"local": [{}], "remote": [{"type": 1}]}], "x"):

@@ -28,7 +28,7 @@ def acme(keystone: Any) -> None:
     def make(conn: Any) -> None:
         federation.create(conn, FederationMapping, "mapping", {"id": "m", "rules": [], "schema_version": "1.0"}, NOW)
         federation.create_provider(conn, {"id": "acme", "domain_id": "default"}, [], NOW)
-        federation.put_protocol(conn, "acme", "openid", "m", NOW)
+        federation.put_protocol(conn, "acme", "openid", {"mapping_id": "m"}, NOW)
 
     keystone.db.transact(False, make)
 

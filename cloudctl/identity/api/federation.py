@@ -61,10 +61,21 @@ class MappingRule:
     remote: Annotated[list[Remote], Items(1, 100)]
 
 
+RemoteIdAttribute = Annotated[str, Length(0, 64)]
+
+
 @frozen
-class ProtocolBody:
+class CreateProtocol:
     mapping_id: Id
+    remote_id_attribute: RemoteIdAttribute | Missing | None = MISSING
     id: Id | Missing = MISSING  # as in the path, if at all
+
+
+@frozen
+class UpdateProtocol:
+    mapping_id: Id | Missing = MISSING
+    remote_id_attribute: RemoteIdAttribute | Missing | None = MISSING
+    id: Id | Missing = MISSING
 
 
 def changes(body: Any, id: str) -> dict[str, Any]:
@@ -161,11 +172,10 @@ class Protocols:
         found = page(conn, call, federation.PROTOCOLS, FederationProtocol.provider_id == idp_id)
         return paged(call, "protocols", found, protocol_view)
 
-    @routes.put(PROTOCOL, policy="identity:create_protocol", status=201, body=Body(ProtocolBody, key="protocol"))
-    async def create(self, call: Call, idp_id: str, protocol_id: str, body: ProtocolBody) -> dict[str, Any]:
+    @routes.put(PROTOCOL, policy="identity:create_protocol", status=201, body=Body(CreateProtocol, key="protocol"))
+    async def create(self, call: Call, idp_id: str, protocol_id: str, body: CreateProtocol) -> dict[str, Any]:
         """Add a protocol with its mapping to an identity provider"""
-        chosen = changes(body, protocol_id)["mapping_id"]
-        arguments = (idp_id, named(protocol_id), chosen, call.now)
+        arguments = (idp_id, named(protocol_id), changes(body, protocol_id), call.now)
         return {"protocol": protocol_view(call, await self.db.run(federation.put_protocol, *arguments))}
 
     @routes.get(PROTOCOL, policy="identity:get_protocol")
@@ -173,10 +183,10 @@ class Protocols:
         """Show a protocol of an identity provider"""
         return {"protocol": protocol_view(call, await self.db.read(federation.get_protocol, idp_id, protocol_id))}
 
-    @routes.patch(PROTOCOL, policy="identity:update_protocol", body=Body(ProtocolBody, key="protocol"))
-    async def update(self, call: Call, idp_id: str, protocol_id: str, body: ProtocolBody) -> dict[str, Any]:
-        """Give a protocol another mapping"""
-        arguments = (idp_id, protocol_id, changes(body, protocol_id)["mapping_id"])
+    @routes.patch(PROTOCOL, policy="identity:update_protocol", body=Body(UpdateProtocol, key="protocol"))
+    async def update(self, call: Call, idp_id: str, protocol_id: str, body: UpdateProtocol) -> dict[str, Any]:
+        """Change a protocol, such as its mapping"""
+        arguments = (idp_id, protocol_id, changes(body, protocol_id))
         return {"protocol": protocol_view(call, await self.db.run(federation.change_protocol, *arguments))}
 
     @routes.delete(PROTOCOL, policy="identity:delete_protocol")
@@ -188,7 +198,8 @@ class Protocols:
 def protocol_view(call: Call, row: FederationProtocol) -> dict[str, Any]:
     provider = link(call, "OS-FEDERATION", "identity_providers", row.provider_id)["self"]
     links = {"self": f"{provider}/protocols/{row.id}", "identity_provider": provider}
-    return {"id": row.id, "mapping_id": row.mapping_id, "links": links}
+    shown = {"id": row.id, "mapping_id": row.mapping_id, "remote_id_attribute": row.remote_id_attribute}
+    return {**shown, "links": links}
 
 
 # -- mappings
