@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -107,6 +108,18 @@ def test_the_rules_of_a_mapping_are_checked(keystone: Any, admin: str) -> None:
     change = {"mapping": {"schema_version": "2.0"}}
     changed = keystone.ask("PATCH", "/OS-FEDERATION/mappings/rules", change, admin).json()["mapping"]
     assert (changed["schema_version"], changed["rules"]) == ("2.0", RULES)
+
+
+def test_a_condition_of_a_mapping_has_one_test(keystone: Any, admin: str) -> None:
+    tests = ("any_one_of", "not_any_of", "blacklist", "whitelist")
+    assert put(keystone, admin, "mappings/rules", "mapping", rules=RULES).status == 201
+    for one, other in combinations(tests, 2):
+        both = [{"local": [], "remote": [{"type": "o", one: ["x"], other: []}]}]
+        assert put(keystone, admin, f"mappings/{one}-{other}", "mapping", rules=both).status == 400, (one, other)
+        change = {"mapping": {"rules": both}}
+        assert keystone.ask("PATCH", "/OS-FEDERATION/mappings/rules", change, admin).status == 400, (one, other)
+    each = [{"local": [], "remote": [{"type": "o", one: []} for one in tests]}]
+    assert put(keystone, admin, "mappings/each", "mapping", rules=each).json()["mapping"]["rules"] == each
 
 
 def test_service_providers(keystone: Any, admin: str) -> None:

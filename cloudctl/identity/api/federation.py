@@ -55,6 +55,10 @@ class Remote:
     regex: bool | Missing = MISSING
 
 
+# A condition has at most one of them.
+TESTS = ("any_one_of", "not_any_of", "blacklist", "whitelist")
+
+
 @frozen
 class MappingRule:
     local: Annotated[list[dict[str, Any]], Items(0, 100)]
@@ -219,9 +223,13 @@ def remove_mapping(conn: Connection, call: Call, id: str) -> None:
 
 
 def with_rules(values: Json) -> Json:
-    """As they are stored. Raises Invalid for rules that are too large."""
+    """As they are stored. Raises Invalid for rules that are too large, or contradict themselves."""
     if "rules" in values:
         rules = values["rules"]
+        for one in (one for rule in rules for one in rule.remote):
+            tests = [name for name in TESTS if getattr(one, name) is not MISSING]
+            if len(tests) > 1:
+                raise Invalid(f"The condition on {one.type[:64]!r} has {' and '.join(tests)}: one is possible.")
         values["rules"] = [{"local": rule.local, "remote": [given(one) for one in rule.remote]} for rule in rules]
         records.own_attributes({"rules": values["rules"]})
     return values
