@@ -144,9 +144,9 @@ class Call:
         return self.root_url + self.path
 
     def header(self, name: str) -> str | None:
-        """The last value of a request header."""
-        values = self.headers.getRawHeaders(name)
-        return values[-1] if values else None
+        """The last value of a request header. What is no text in it is U+FFFD: see `headers_are_text`."""
+        values = self.headers.getRawHeaders(name.encode())
+        return values[-1].decode("utf-8", "replace") if values else None
 
     def may(self, rule: str, **target: str) -> bool:
         """Whether the caller passes another rule, for example `compute:servers:all_projects`."""

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from cloudctl.testing import http
+
 UNAUTHORIZED = {
     "error": {
         "code": 401,
@@ -248,6 +250,15 @@ def test_a_subject_that_is_no_token_is_404_and_a_caller_that_is_none_401(keyston
         assert keystone.ask(method, "/auth/tokens", token=admin, **subject).status == 404
     for caller in ("", "nonsense", "x" * 4000):
         assert keystone.ask(method, "/auth/tokens", token=caller, X_Subject_Token=admin).status == 401
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "DELETE"])
+def test_a_subject_that_is_no_text_is_404(keystone: Any, method: str) -> None:
+    """Whatever a client sent to a service as a token: the service takes other answers for a failure of identity."""
+    for token, status in ((keystone.admin(), 404), ("nonsense", 401)):
+        head = f"{method} /identity/v3/auth/tokens HTTP/1.1\r\nHost: x\r\nX-Auth-Token: {token}\r\nX-Subject-Token: "
+        answer = http.exchange(keystone.site, head.encode() + b"a\xff\r\nConnection: close\r\n\r\n")
+        assert http.parse(answer, method).status == status
 
 
 def test_a_token_ends_when_it_expires(keystone: Any) -> None:
