@@ -58,6 +58,28 @@ def test_nobody_sees_or_makes_the_credentials_of_others(keystone: Any, demo: str
         assert keystone.ask(method, f"/credentials/{made['id']}", body, demo).status == 403
 
 
+@pytest.mark.parametrize("path", ["credentials", "OS-EC2"])
+def test_nobody_learns_of_projects_by_making_credentials_for_them(keystone: Any, demo: str, path: str) -> None:
+    """Only who may make them for anybody makes them for a project in which the user has no role."""
+
+    def make(token: str, project_id: str) -> Any:
+        blob = json.dumps({"access": f"{token[-20:]}{project_id}", "secret": "s"})
+        whose = {"user_id": keystone.made.demo_user_id, "project_id": project_id}
+        if path == "OS-EC2":
+            return keystone.ask("POST", ec2(keystone), {"tenant_id": project_id}, token)
+        return keystone.ask("POST", "/credentials", {"credential": {"type": "ec2", "blob": blob, **whose}}, token)
+
+    foreign, admin = keystone.made.admin_project_id, keystone.admin()
+    refused = {project_id: make(demo, project_id) for project_id in (foreign, "unknown")}
+    assert [answer.status for answer in refused.values()] == [404, 404]
+    told = {answer.body.replace(id.encode(), b"") for id, answer in refused.items()}
+    assert len(told) == 1
+    assert (make(admin, foreign).status, make(admin, "unknown").status) == (201, 404)
+    # Another project in which the user has a role, whatever the token's own.
+    keystone.grant(admin, f"/projects/{foreign}/users/{keystone.made.demo_user_id}", "reader")
+    assert make(demo, foreign).status == 201
+
+
 @pytest.mark.parametrize(
     "fields",
     [

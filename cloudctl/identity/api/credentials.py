@@ -9,13 +9,13 @@ from attrs import frozen
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Forbidden, Invalid
 from cloudctl.identity import credentials as domain
-from cloudctl.identity import totp, users
+from cloudctl.identity import effective, records, totp, users
 from cloudctl.identity.api.collection import link, page, paged
 from cloudctl.identity.api.fields import Id, changes, may_as_anybody
 from cloudctl.identity.credentials import Delegated
 from cloudctl.identity.delegation import check_manages, check_own_login, is_own_login
 from cloudctl.identity.options import IdentityOptions
-from cloudctl.identity.payload import Keys
+from cloudctl.identity.payload import Keys, Scope, ScopeKind
 from cloudctl.identity.records import check_id
 from cloudctl.identity.tables import Credential
 from cloudctl.rest.body import MISSING, Body, Length, Missing, Name, extra
@@ -67,8 +67,12 @@ class Credentials:
         """Create a credential"""
         call.require(user_id=body.user_id)
         check_new(call, body.type, body.user_id, body.project_id)
-        arguments = (changes(body), self.keys, delegated(call), call.now, self.options.credential_limit)
-        return {"credential": self.view(call, await self.db.run(domain.create, *arguments), told=True)}
+        return {"credential": self.view(call, await self.db.run(self._create, call, body), told=True)}
+
+    def _create(self, conn: Connection, call: Call, body: CreateCredential) -> Credential:
+        check_project(conn, call, body.user_id, body.project_id)
+        limit = self.options.credential_limit
+        return domain.create(conn, changes(body), self.keys, delegated(call), call.now, limit)
 
     @routes.get("/credentials/<credential_id>", policy="identity:get_credential")
     async def show(self, call: Call, credential_id: str) -> dict[str, Any]:
@@ -142,6 +146,17 @@ def check_new(call: Call, type: str, user_id: str, project_id: str | Missing | N
         raise Forbidden("A token of an application credential is for its own user and project only.")
 
 
+def check_project(conn: Connection, call: Call, user_id: str, project_id: str | Missing | None) -> None:
+    """A project in which the user has no role is unknown to all but those who make credentials for anybody.
+
+    Raises NotFound.
+    """
+    if not project_id or may_as_anybody(call):
+        return
+    if not effective.roles_on(conn, user_id, Scope(ScopeKind.PROJECT, project_id)):
+        raise records.not_found("project", project_id)
+
+
 def delegated(call: Call) -> Delegated:
     return Delegated(call.identity.application_credential_id, call.identity.trust_id)
 
@@ -185,9 +200,12 @@ class Ec2Credentials:
         if not project_id:
             raise Invalid("'tenant_id' is a required property")
         check_new(call, domain.EC2, user_id, project_id)
+        return {"credential": self.view(call, await self.db.run(self._create, call, user_id, project_id), told=True)}
+
+    def _create(self, conn: Connection, call: Call, user_id: str, project_id: str) -> Credential:
+        check_project(conn, call, user_id, project_id)
         limit = self.options.credential_limit
-        arguments = (user_id, project_id, self.keys, delegated(call), call.now, limit)
-        return {"credential": self.view(call, await self.db.run(domain.create_ec2, *arguments), told=True)}
+        return domain.create_ec2(conn, user_id, project_id, self.keys, delegated(call), call.now, limit)
 
     @routes.get("/users/<user_id>/credentials/OS-EC2/<access>", policy="identity:ec2_get_credential")
     async def show(self, call: Call, user_id: str, access: str) -> dict[str, Any]:
