@@ -108,9 +108,11 @@ class Credentials:
         domain.remove(conn, credential_id)
 
     def _required(self, conn: Connection, call: Call, credential_id: str) -> Credential:
-        row = domain.get(conn, credential_id)
-        call.require(user_id=row.user_id if domain.is_of(call.identity, row) else "")
-        return row
+        """An unknown one is forbidden like another user's, so that nobody learns which there are."""
+        row = records.find(conn, Credential, credential_id)
+        is_own = row is not None and domain.is_of(call.identity, row)
+        call.require(user_id=call.user_id if is_own else "")
+        return row if row is not None else domain.get(conn, credential_id)
 
     def view(self, call: Call, row: Credential, *, told: bool = False) -> dict[str, Any]:
         """`told`: the caller has just sent the blob. Otherwise only the user's own login is shown it, and an
