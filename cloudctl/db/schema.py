@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection as Alchemy
 
 # The newest file in migrations/versions, and the oldest release that can work with the schema it makes.
-VERSION = 31
+VERSION = 32
 COMPATIBLE_FROM = 15
 
 MIGRATIONS = Path(__file__).parent / "migrations"

@@ -450,6 +450,20 @@ class PolicyBlob(Record, table="identity_policies"):
 Index("ix_identity_policies_order", PolicyBlob.created_at, PolicyBlob.id)
 
 
+class PolicyAssociation(Record, table="identity_policy_associations"):
+    """The policy of an endpoint, of a service, or of a service in a region; what does not name it is empty."""
+
+    endpoint_id: Field[str] = column(String(64), primary_key=True)
+    service_id: Field[str] = column(String(64), primary_key=True)
+    region_id: Field[str] = column(String(255), primary_key=True)
+    policy_id: Field[str] = text(64)
+
+
+Index("ix_identity_policy_associations_policy_id", PolicyAssociation.policy_id)
+Index("ix_identity_policy_associations_service_id", PolicyAssociation.service_id)
+Index("ix_identity_policy_associations_region_id", PolicyAssociation.region_id)
+
+
 class RegisteredLimit(Record, table="identity_registered_limits"):
     """region_id is empty, not NULL, where there is none, so that the unique constraint holds."""
 
