@@ -6,14 +6,14 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, or_, select
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.errors import Conflict, Forbidden, Invalid
-from cloudctl.identity import catalog, epoch, records
+from cloudctl.identity import catalog, endpoint_policies, epoch, records
 from cloudctl.identity.records import own_attributes
-from cloudctl.identity.tables import Endpoint, ProjectEndpoint, Region, Service
+from cloudctl.identity.tables import Endpoint, PolicyAssociation, ProjectEndpoint, Region, Service
 
 # -- services
 
@@ -37,6 +37,8 @@ def remove_service(conn: Connection, service_id: str) -> None:
     locked = select(Endpoint.id).where(Endpoint.service_id == service_id).order_by(Endpoint.id).with_for_update()
     own = conn.execute(locked).scalars().all()
     conn.execute(delete(ProjectEndpoint).where(ProjectEndpoint.endpoint_id.in_(own)))
+    of_any = or_(PolicyAssociation.service_id == service_id, PolicyAssociation.endpoint_id.in_(own))
+    endpoint_policies.drop(conn, of_any)
     conn.execute(delete(Endpoint).where(Endpoint.service_id == service_id))
     conn.execute(delete(Service).where(Service.id == service_id))
     epoch.changed(conn)
@@ -95,6 +97,7 @@ def remove_endpoint(conn: Connection, endpoint_id: str) -> None:
     """Raises NotFound."""
     get_endpoint(conn, endpoint_id, lock=True)
     conn.execute(delete(ProjectEndpoint).where(ProjectEndpoint.endpoint_id == endpoint_id))
+    endpoint_policies.drop(conn, PolicyAssociation.endpoint_id == endpoint_id)
     conn.execute(delete(Endpoint).where(Endpoint.id == endpoint_id))
     epoch.changed(conn)
 
@@ -142,4 +145,5 @@ def remove_region(conn: Connection, region_id: str) -> None:
     used = select(Endpoint.id).where(Endpoint.region_id == region_id)
     if conn.execute(children).first() is not None or conn.execute(used).first() is not None:
         raise Forbidden(f"Cannot delete region {region_id[:64]}: it has child regions or endpoints.")
+    endpoint_policies.drop(conn, PolicyAssociation.region_id == region_id)
     conn.execute(delete(Region).where(Region.id == region_id))

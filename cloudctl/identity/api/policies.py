@@ -7,9 +7,9 @@ from typing import Annotated
 from sqlalchemy import delete
 
 from cloudctl.db import Connection
-from cloudctl.identity import records
+from cloudctl.identity import endpoint_policies, records
 from cloudctl.identity.api.resource import Declared, linked
-from cloudctl.identity.tables import PolicyBlob
+from cloudctl.identity.tables import PolicyAssociation, PolicyBlob
 from cloudctl.rest.body import Length, Name
 from cloudctl.rest.call import Call
 from cloudctl.rest.resource import REQUIRED, Attribute, Json
@@ -25,7 +25,8 @@ def change(conn: Connection, call: Call, policy_id: str, changes: Json) -> Polic
 
 
 def remove(conn: Connection, call: Call, policy_id: str) -> None:
-    POLICIES.get(conn, policy_id)
+    records.get(conn, PolicyBlob, policy_id, POLICIES.noun, lock=True)
+    endpoint_policies.drop(conn, PolicyAssociation.policy_id == policy_id)
     conn.execute(delete(PolicyBlob).where(PolicyBlob.id == policy_id))
 
 

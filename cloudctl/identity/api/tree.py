@@ -9,6 +9,7 @@ from cloudctl.identity.api.credentials import Credentials, Ec2Credentials
 from cloudctl.identity.api.domain_config import DomainConfig
 from cloudctl.identity.api.domains import Domains
 from cloudctl.identity.api.endpoint_filters import ENDPOINT_GROUPS, GroupedEndpoints, ProjectEndpoints
+from cloudctl.identity.api.endpoint_policies import EndpointPolicies
 from cloudctl.identity.api.federation import IDENTITY_PROVIDERS, MAPPINGS, SERVICE_PROVIDERS, Protocols
 from cloudctl.identity.api.grants import Grants
 from cloudctl.identity.api.groups import GROUPS, Members
@@ -61,6 +62,7 @@ def build(
     endpoints = Resource(db, ENDPOINTS, url=url_view(instance_ha_url))
     endpoint_groups = Resource(db, ENDPOINT_GROUPS)
     regions = Resource(db, REGIONS)
+    policies = Resource(db, POLICIES)
     auth_tokens = AuthTokens(db, tokens, logins, catalogs, ServiceProviders(db), options, instance_ha_url)
     resources = (
         Version(),
@@ -98,7 +100,8 @@ def build(
         Protocols(db),
         Resource(db, MAPPINGS),
         Resource(db, SERVICE_PROVIDERS),
-        Resource(db, POLICIES),
+        policies,
+        EndpointPolicies(db, policies, endpoints),
         RegisteredLimits(db),
         Limits(db),
     )
