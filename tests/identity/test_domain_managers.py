@@ -207,3 +207,23 @@ def test_a_manager_lists_the_roles_that_he_gives_and_none_of_another_domain(acme
     assert acme.ask("GET", "/roles?domain_id=default", None, acme.manager).json()["roles"] == []
     found = acme.ask("GET", "/roles", None, acme.manager).json()["roles"]
     assert [role["name"] for role in found] == ["manager", "member", "reader"]
+
+
+GROUPS, PROJECT = "OS-EP-FILTER/endpoint_groups", "OS-EP-FILTER/projects/x"
+PROVIDERS, SERVICE_PROVIDERS = "OS-FEDERATION/identity_providers", "OS-FEDERATION/service_providers"
+LISTS = ("services", "endpoints", "policies", "OS-OAUTH1/consumers", "roles/x/implies", "system/users/x/roles")
+FEDERATED = (PROVIDERS, f"{PROVIDERS}/x/protocols", "OS-FEDERATION/mappings", SERVICE_PROVIDERS)
+OF_THE_CLOUD = [
+    *(f"{each}{one}" for each in (*LISTS, *FEDERATED, GROUPS, f"{PROJECT}/endpoints") for one in ("", "/x")),
+    *(f"{GROUPS}/x/{each}" for each in ("endpoints", "projects", "projects/x")),
+    *(f"{PROJECT}/endpoint_groups", "OS-EP-FILTER/endpoints/x/projects"),
+    *("domains/x/config", "domains/config/default", "role_inferences", "OS-TRUST/trusts"),
+]
+
+
+def test_who_administers_a_domain_alone_reads_nothing_that_is_of_the_whole_cloud(acme: Domain) -> None:
+    chief = acme.login_of("chief", "admin")
+    answers = {path: acme.ask("GET", f"/{path}", None, chief).status for path in OF_THE_CLOUD}
+    assert set(answers.values()) == {403}, answers
+    asked = {path: acme.ask("GET", f"/{path}", None, acme.admin).status for path in OF_THE_CLOUD}
+    assert set(asked.values()) == {200, 404}, asked
