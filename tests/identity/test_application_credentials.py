@@ -252,6 +252,17 @@ def test_equal_rules_are_kept_once_and_only_unused_ones_can_be_deleted(keystone:
     assert keystone.ask("GET", f"{where}/{rule_id}", token=demo).status == 404
 
 
+def test_rules_are_read_by_their_owner_and_for_the_whole_system(keystone: Any, demo: str) -> None:
+    rule = made(keystone, demo, access_rules=[PROJECTS])["access_rules"][0]
+    where = f"/users/{keystone.made.demo_user_id}/access_rules"
+    auditor = keystone.make_user("auditor")
+    keystone.grant(keystone.admin(), f"/system/users/{auditor}", "reader")
+    system = keystone.login("auditor", scope={"system": {"all": True}})
+    for token, status in ((demo, 200), (system, 200), (keystone.admin(), 403)):
+        for each in (where, f"{where}/{rule['id']}"):
+            assert keystone.ask("GET", each, token=token).status == status
+
+
 def test_rules_keep_the_order_in_which_they_were_given(keystone: Any, demo: str) -> None:
     paths = [f"/v3/{number}" for number in range(20)]
     rules = [{**PROJECTS, "path": path} for path in paths]
