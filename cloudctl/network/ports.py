@@ -287,7 +287,8 @@ def change(
     groups: list[str] | None = changes.pop("security_groups", None)
     pairs = changes.pop("address_pairs", None)
     if "mac_address" in changes:
-        changes["mac_address"] = _new_mac(conn, row, changes["mac_address"])
+        owner = changes.get("device_owner") or row.device_owner
+        changes["mac_address"] = _new_mac(conn, row, owner, changes["mac_address"])
         if wish is None and changes["mac_address"] != row.mac_address:
             wish = fixed_ips.present_wish(conn, row.id)
     mac = changes.get("mac_address", row.mac_address)
@@ -359,10 +360,13 @@ def _check_bound(row: Port, changes: Mapping[str, Any]) -> None:
         )
 
 
-def _new_mac(conn: Connection, row: Port, wanted: str) -> str:
+def _new_mac(conn: Connection, row: Port, owner: str, wanted: str) -> str:
     mac = macs.parse(wanted)
     if mac == row.mac_address:
         return mac
+    if owner.startswith("network:"):
+        message = f"Operation mac address update is not supported for device_owner {owner} on port {row.id}."
+        raise Conflict(message, type="UnsupportedPortDeviceOwner")
     if row.host:
         raise Conflict(
             f"Unable to complete operation on port {row.id}, port is already bound, port type: {row.vif_type}, "

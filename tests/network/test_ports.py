@@ -203,6 +203,17 @@ class TestMacs:
         neutron.refused(409, "PortBoundNUMAAffinityPolicy", "PUT", f"/ports/{port['id']}", other, "admin")
         assert put(neutron, port, "admin", numa_affinity_policy=None)["numa_affinity_policy"] is None
 
+    def test_one_of_the_network_itself_keeps_its_own(self, neutron: Neutron) -> None:
+        network = neutron.network()
+        neutron.router(network)
+        (port,) = neutron.ports("?device_owner=network:router_interface")
+        said = neutron.create("port", network_id=network["id"], device_owner="network:somebody")
+        for each in (port, said):
+            for mac in ("fa:16:3e:00:00:01", None):
+                body = {"port": {"mac_address": mac}}
+                neutron.refused(409, "UnsupportedPortDeviceOwner", "PUT", f"/ports/{each['id']}", body)
+            assert put(neutron, each, mac_address=each["mac_address"])["mac_address"] == each["mac_address"]
+
 
 class TestSecurity:
     def test_without_port_security_there_are_no_groups(self, neutron: Neutron) -> None:
