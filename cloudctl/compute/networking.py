@@ -162,14 +162,15 @@ def add(
     by: Origin,
     groups: tuple[str, ...] | None,
 ) -> str:
-    """Give a server the port, or make one for it, of the server's name in DNS; the port's id.
+    """Give a server the port, or make one for it; its name in DNS becomes the server's. The port's id.
 
     `server`: id, project_id, zone and hostname are read. `groups` are ids, None is the default group. Raises Invalid,
     Conflict, OverQuota.
     """
+    dns_name = server.hostname.lower()
     if wish.port_id:
         with worded(wish):
-            ports.bind(conn, wish.port_id, server.id, "", owner(server.zone), now)
+            ports.bind(conn, wish.port_id, server.id, "", owner(server.zone), now, dns_name)
         port_id, made = wish.port_id, False
     else:
         assert wish.network_id is not None, "a wish names a port or a network"
@@ -180,7 +181,7 @@ def add(
             device_id=server.id,
             device_owner=owner(server.zone),
             security_groups=groups,
-            kept={"dns_name": server.hostname.lower()},
+            kept={"dns_name": dns_name},
         )
         with worded(wish):
             port_id = str(ports.create(conn, server.project_id, new, now, by).id)

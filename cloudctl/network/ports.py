@@ -18,7 +18,7 @@ from sqlalchemy import delete as delete_from
 from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.drivers.specs import PortBinding as Plug
-from cloudctl.errors import Conflict, NotFound
+from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.network import (
     associations,
     dhcp_options,
@@ -421,10 +421,12 @@ def _delete(conn: Connection, row: Port, uses: Uses, now: datetime, by: Origin, 
 # -- binding
 
 
-def bind(conn: Connection, port_id: str, device_id: str, host: str, device_owner: str, now: datetime) -> Port:
-    """Give the port to a device, on a host ("": not known yet). May be repeated.
+def bind(
+    conn: Connection, port_id: str, device_id: str, host: str, device_owner: str, now: datetime, dns_name: str = ""
+) -> Port:
+    """Give the port to a device, on a host ("": not known yet). May be repeated. `dns_name`: what the device is called.
 
-    Raises NotFound, Conflict if another device has it.
+    Raises NotFound, Conflict if another device has it, Invalid if it has another name.
     """
     found = conn.execute(_locked_for_host, {"wanted": port_id, "on": host}).first()
     if found is None:
@@ -438,6 +440,10 @@ def bind(conn: Connection, port_id: str, device_id: str, host: str, device_owner
             type="PortInUse",
         )
     changes: dict[str, Any] = {"device_id": device_id, "device_owner": device_owner}
+    if dns_name:
+        if row.dns_name not in ("", dns_name):
+            raise Invalid(f"Port {row.id} is called {row.dns_name!r} in DNS, and what is to have it {dns_name!r}.")
+        changes["dns_name"] = dns_name
     if host and host != row.host:
         if has_binding:
             conn.execute(_drop_binding, {"wanted": port_id, "on": host})
@@ -455,7 +461,7 @@ def unbind(conn: Connection, port_id: str, now: datetime) -> None:
     row = find(conn, port_id, lock=True)
     if row is None or not (row.device_id or row.device_owner or row.host):
         return
-    free = {"device_id": "", "device_owner": "", "host": "", "profile": {}}
+    free = {"device_id": "", "device_owner": "", "dns_name": "", "host": "", "profile": {}}
     standard.change(conn, Port.table, port_id, now, **free, vif_type=UNBOUND, vif_details={}, status="DOWN")
     trunk_ports.follow(conn, port_id, "")
     if row.host or row.realised:

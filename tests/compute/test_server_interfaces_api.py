@@ -45,6 +45,33 @@ def test_ports_that_are_made_for_a_server_have_its_name_in_dns(demo: Asking) -> 
     assert {name["fqdn"] for port in made for name in port["dns_assignment"]} == {"web-1.openstacklocal."}
 
 
+def names_of(demo: Asking, port_id: str) -> tuple[str, str]:
+    port = demo.client.get(f"/networking/v2.0/ports/{port_id}").json()["port"]
+    return port["dns_name"], port["dns_assignment"][0]["hostname"]
+
+
+def test_a_given_port_has_the_servers_name_in_dns_while_it_is_its(demo: Asking) -> None:
+    ports = [{"port": {"network_id": demo.network}} for _ in range(2)]
+    first, second = (demo.client.post("/networking/v2.0/ports", body).json()["port"]["id"] for body in ports)
+    server_id = demo.boot(name="Web 1", networks=[{"port": first}])
+    attach(demo, server_id, port_id=second)
+    demo.cloud.settle()
+    assert names_of(demo, first) == names_of(demo, second) == ("web-1", "web-1")
+    demo.delete(f"/servers/{server_id}/os-interface/{second}")
+    demo.cloud.settle()
+    name, host = names_of(demo, second)
+    assert name == "" and host.startswith("host-")
+
+
+def test_a_port_with_another_name_in_dns_is_given_to_nobody(demo: Asking) -> None:
+    body = {"port": {"network_id": demo.network, "dns_name": "db"}}
+    port_id = demo.client.post("/networking/v2.0/ports", body).json()["port"]["id"]
+    assert refusal(attach(demo, demo.boot(name="web"), port_id=port_id))[:2] == (400, "badRequest")
+    assert demo.create(name="web", networks=[{"port": port_id}]).status == 400
+    assert names_of(demo, port_id) == ("db", "db")
+    assert attach(demo, demo.boot(name="DB"), port_id=port_id).status == 200
+
+
 @pytest.mark.parametrize("body", [None, {}, {"interfaceAttachment": {}}, {"interfaceAttachment": {"tag": "nic"}}])
 def test_without_a_wish_it_is_the_only_network(demo: Asking, body: dict[str, Any] | None) -> None:
     server_id = demo.boot("2.37", networks="none")
