@@ -12,7 +12,18 @@ from sqlalchemy import delete, insert, select
 from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid, NotFound
-from cloudctl.network import associations, fixed_ips, kinds, ndp_proxies, ports, router_hosts, router_ports, standard
+from cloudctl.network import (
+    associations,
+    fixed_ips,
+    kinds,
+    ndp_proxies,
+    networks,
+    ports,
+    router_hosts,
+    router_ports,
+    shares,
+    standard,
+)
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
 from cloudctl.network.router_ports import INTERFACE, bad
@@ -34,12 +45,11 @@ def add_subnet(
 ) -> Interface:
     """Give the locked router the gateway address of a subnet (a row that the caller may see) on a port of its own.
 
-    `foreign`: also a subnet of another project. Raises Invalid, Conflict (the address is taken), OverQuota.
+    `foreign`: also a subnet of another project that does not share its network with this one. Raises Invalid, Conflict
+    (the address is taken), OverQuota.
     """
     if subnet.project_id != router.project_id and not foreign:
-        raise bad(
-            f"Cannot add interface to router because subnet {subnet.id} is not owned by project making the request"
-        )
+        _check_shared(conn, router, subnet)
     if subnet.gateway_ip is None:
         raise bad("Subnet for router interface must have a gateway IP")
     if subnet.ipv6_address_mode is not None and subnet.ipv6_ra_mode is None:
@@ -66,6 +76,16 @@ def add_subnet(
         _join(conn, router.id, port_id, subnet.network_id)
     _changed(conn, router, now, by, **router_hosts.of_connected(conn, router))
     return Interface(port_id, subnet.network_id, (subnet.id,))
+
+
+def _check_shared(conn: Connection, router: Router, subnet: Subnet) -> None:
+    # Pinned, so that what shares it stays, too.
+    network = networks.pinned(conn, subnet.network_id)
+    # With everybody is not enough: who takes the gateway's address is the way out of all.
+    if router.project_id not in shares.with_whom(conn, network.id):
+        raise bad(
+            f"Cannot add interface to router because subnet {subnet.id} is not owned by project making the request"
+        )
 
 
 def _ipv6_port(conn: Connection, router_id: str, network_id: str) -> str | None:

@@ -99,6 +99,17 @@ class TestInterfaces:
         refused(neutron, 404, "PortNotFound", made, ADD, port_id=their_port["id"])
         refused(neutron, 409, "DeviceIDNotOwnedByTenant", neutron.router(), ADD, user="admin", port_id=their_port["id"])
 
+    def test_those_of_a_network_that_is_shared_with_the_project_are_joined_too(self, neutron: Neutron) -> None:
+        """Being shared with everybody does not let everybody take its gateway address."""
+        network, made = neutron.network(user="admin"), neutron.router()
+        share = {"object_type": "network", "object_id": network["id"], "action": "access_as_shared"}
+        body = {"rbac_policy": {**share, "target_tenant": "demo"}}
+        policy = neutron.expect(201, "POST", "/rbac-policies", body, "admin")["rbac_policy"]
+        neutron.join(made, subnet_id=network["subnets"][0])
+        neutron.refused(409, "RbacPolicyInUse", "DELETE", f"/rbac-policies/{policy['id']}", user="admin")
+        neutron.part(made, subnet_id=network["subnets"][0])
+        neutron.expect(204, "DELETE", f"/rbac-policies/{policy['id']}", user="admin")
+
     def test_all_ipv6_subnets_of_a_network_are_on_one_port(self, neutron: Neutron) -> None:
         network = neutron.network("2001:db8:1::/64")
         first = network["subnets"][0]
