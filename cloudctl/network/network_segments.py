@@ -7,10 +7,10 @@ which wire that is, so a port without a host gets its addresses when it is bound
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from attrs import frozen
+from attrs import evolve, frozen
 from sqlalchemy import bindparam, select
 
 from cloudctl import tasks
@@ -46,6 +46,38 @@ def create(
     standard.change(conn, Network.table, network.id, now, more_segments=True)
     tasks.submit_once(conn, kinds.ENSURE_NETWORK, network.id, by)
     return made
+
+
+def change(
+    conn: Connection,
+    network: Network,
+    wanted: Sequence[segments.Segment],
+    now: datetime,
+    options: NetworkOptions,
+    by: Origin,
+) -> None:
+    """Put a locked network on these wires alone. One without a number is any of its kind, best one that it is on.
+
+    Raises Invalid, Conflict (one is taken, or subnets are on one that goes), Unavailable.
+    """
+    segments.check_differ(wanted)
+    going = {row.id: row for row in segments.of_network(conn, network.id)}
+    coming = []
+    checked = [segments.check(each, options) for each in wanted]
+    for wire in sorted(checked, key=lambda each: each.segmentation_id is None):
+        kept = next((row.id for row in going.values() if _is(segments.wire(row), wire)), None)
+        if kept is None:
+            coming.append(wire)
+        else:
+            del going[kept]
+    for wire in coming:
+        create(conn, network, NewSegment(wire), now, options, by)
+    for row in going.values():
+        remove(conn, row, now, by)
+
+
+def _is(present: segments.Segment, wanted: segments.Segment) -> bool:
+    return present == wanted or evolve(present, segmentation_id=None) == wanted
 
 
 def remove(conn: Connection, row: Segment, now: datetime, by: Origin) -> None:

@@ -73,6 +73,23 @@ def test_what_is_no_list_of_wires(neutron: Neutron, said: Any, status: int, type
     error = neutron.expect(status, "POST", "/networks", {"network": said}, "admin")["NeutronError"]
     assert type is None or error["type"] == type
     assert neutron.get("/segments", "admin")["segments"] == []
+    path = f"/networks/{neutron.create('network', 'admin')['id']}"
+    assert neutron.expect(status, "PUT", path, {"network": said}, "admin")["NeutronError"]["type"] == error["type"]
+
+
+def test_a_network_gets_other_wires(neutron: Neutron) -> None:
+    network, (first, second), _ = routed(neutron)
+    path, third = f"/networks/{network['id']}", {"provider:network_type": "vlan", "provider:physical_network": "rack"}
+    for _ in range(2):
+        body = {"network": {"segments": [third, *VLANS]}}
+        shown = neutron.expect(200, "PUT", path, body, "admin")["network"]["segments"]
+        assert shown[:2] == VLANS and [each["provider:physical_network"] for each in shown[2:]] == ["rack"]
+    neutron.refused(409, "SegmentInUse", "PUT", path, {"network": {"segments": [*VLANS[:1], third]}}, "admin")
+    assert len(segments_of(neutron, network)) == 3
+    neutron.expect(200, "PUT", path, {"network": {"segments": VLANS}}, "admin")
+    neutron.settle()
+    assert [each.id for each in neutron.driver.networks.get(network["id"]).segments] == [first["id"], second["id"]]
+    neutron.expect(403, "PUT", f"/networks/{neutron.network()['id']}", {"network": {"segments": VLANS}})
 
 
 def test_wires_are_for_administrators(neutron: Neutron) -> None:

@@ -11,7 +11,7 @@ from attrs import asdict, frozen
 from cloudctl.db import Connection
 from cloudctl.drivers.interfaces import IGeneve, IPrivateVlans, ISegments
 from cloudctl.errors import Invalid
-from cloudctl.network import address_scopes, floating_ips, networks, qos_policies, segments, shares
+from cloudctl.network import address_scopes, floating_ips, network_segments, networks, qos_policies, segments, shares
 from cloudctl.network.api import lists, sharing
 from cloudctl.network.api.attributes import Flag, Hints, Id, Mtu, Text
 from cloudctl.network.api.ports import Domain
@@ -100,6 +100,9 @@ def declared(options: NetworkOptions, types: tuple[str, ...]) -> Declared[Networ
         return networks.create(conn, project, new, call.now, options, call.caller)
 
     def change(conn: Connection, call: Call, network: Network, changes: dict[str, Any]) -> Network:
+        wires = _named(types, changes.pop("segments", ()))
+        if wires:
+            network_segments.change(conn, network, wires, call.now, options, call.caller)
         if "qos_policy_id" in changes:
             qos_policies.check_set(conn, call.caller, network.qos_policy_id, changes["qos_policy_id"])
         return networks.change(conn, network, changes, call.now, options, call.caller)
@@ -143,7 +146,9 @@ def declared(options: NetworkOptions, types: tuple[str, ...]) -> Declared[Networ
             _of_one_wire("network_type", NetworkType | None, any_of),
             _of_one_wire("physical_network", PhysicalName | None, any_of),
             _of_one_wire("segmentation_id", SegmentId | None, number),
-            Attribute("segments", None, SaidSegments, post=MISSING, view=_several, rule=PROVIDER, needs=ISegments),
+            Attribute(
+                "segments", None, SaidSegments, post=MISSING, put=True, view=_several, rule=PROVIDER, needs=ISegments
+            ),
         ),
         of_caller=sharing.filters(c.id, shares.NETWORK),
         visible=networks.visible,
@@ -165,8 +170,11 @@ def check(conn: Connection, call: Call, network: Network, changes: dict[str, Any
         if name in changes:
             call.require(f"network:networks:update:{name}")
     said = [name for name in networks.WIRE if name in changes]
-    if any(changes[name] is not None for name in said):
+    says_one = any(changes[name] is not None for name in said)
+    if says_one or "segments" in changes:
         call.require("network:networks:update:provider")
+    if says_one and "segments" in changes:
+        raise _both()
     return {name: value for name, value in changes.items() if name not in said or value is not None}
 
 
@@ -186,8 +194,14 @@ def _segments(call: Call, types: Sequence[str], values: dict[str, Any]) -> Seque
     if says_one or several:
         call.require("network:networks:create:provider")
     if says_one and several:
-        message = "Invalid input for operation: Segments and provider values cannot both be set."
-        raise Invalid(message, type="SegmentsSetInConjunctionWithProviders")
-    if several:
-        return [segment(types, each.network_type, each.physical_network, each.segmentation_id) for each in several]
-    return [segment(types, network_type, physical, number)]
+        raise _both()
+    return _named(types, several) or [segment(types, network_type, physical, number)]
+
+
+def _named(types: Sequence[str], several: Sequence[SaidSegment]) -> list[Segment]:
+    return [segment(types, each.network_type, each.physical_network, each.segmentation_id) for each in several]
+
+
+def _both() -> Invalid:
+    message = "Invalid input for operation: Segments and provider values cannot both be set."
+    return Invalid(message, type="SegmentsSetInConjunctionWithProviders")
