@@ -28,6 +28,7 @@ Way = tuple[str, str | None, str | None]
 
 # Built once: building a statement costs more than running it.
 _of_port = select(FloatingIp).where(FloatingIp.port_id == bindparam("port"))
+_own_address = select(FloatingIp.floating_ip_address).where(FloatingIp.floating_port_id == bindparam("port"))
 _of_router = (
     select(FloatingIp).where(FloatingIp.router_id == bindparam("router")).order_by(FloatingIp.created_at, FloatingIp.id)
 )
@@ -209,6 +210,16 @@ def check_addresses_kept(conn: Connection, port_id: str, present: Sequence[str])
                 f"{row.floating_ip_address} leads to it.",
                 type="BadRequest",
             )
+
+
+def check_own_address_kept(conn: Connection, port_id: str, present: Sequence[str]) -> None:
+    """Raises Invalid unless the hidden port of a floating IP has its address left."""
+    address = conn.scalar(_own_address, {"port": port_id})
+    if address not in present:
+        raise Invalid(
+            f"Bad port request: Cannot take address {address} from port {port_id}, since it is a floating IP.",
+            type="BadRequest",
+        )
 
 
 def bad(reason: str) -> Invalid:

@@ -24,6 +24,7 @@ OWNER = "network:local_ip"
 # Built once: building a statement costs more than running it.
 _of_ip = select(LocalIpAssociation).where(LocalIpAssociation.local_ip_id == bindparam("ip")).limit(1)
 _at = select(LocalIp.id).where(LocalIp.local_port_id == bindparam("port")).limit(1)
+_addresses = select(LocalIp.local_ip_address).where(LocalIp.local_port_id == bindparam("port"))
 _of_port = (
     select(LocalIp.local_ip_address, LocalIpAssociation.fixed_ip, LocalIp.ip_mode)
     .join_from(LocalIpAssociation, LocalIp, LocalIp.id == LocalIpAssociation.local_ip_id)
@@ -59,6 +60,16 @@ def is_made_for_one(conn: Connection, port: Port) -> bool:
 def has_one(conn: Connection, port_id: str) -> bool:
     """Whether an address of the port is a local IP."""
     return conn.execute(_at, {"port": port_id}).first() is not None
+
+
+def check_addresses_kept(conn: Connection, port_id: str, present: Sequence[str]) -> None:
+    """Raises Invalid unless the addresses of the port that are local IPs are among those that it has left."""
+    for address in conn.scalars(_addresses, {"port": port_id}):
+        if address not in present:
+            raise Invalid(
+                f"Bad port request: Cannot take address {address} from port {port_id}, since it is a local IP.",
+                type="BadRequest",
+            )
 
 
 def forget_own(conn: Connection, port_id: str, by: Origin) -> None:

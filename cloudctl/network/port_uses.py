@@ -50,9 +50,14 @@ def of(conn: Connection, port_id: str) -> Uses:
 def keep(conn: Connection, port_id: str, addresses: Sequence[str], now: datetime, by: Origin) -> None:
     """The port has these addresses left: nothing may lead to others, which somebody else may get.
 
-    Raises Invalid if a floating IP leads there; what leads there otherwise is deleted.
+    Raises Invalid if a floating IP leads there, or one is the address itself, or a local IP; what leads there otherwise
+    is deleted.
     """
     uses = of(conn, port_id)
+    if uses.is_floating:
+        associations.check_own_address_kept(conn, port_id, addresses)
+    if uses.has_local_ips:
+        local_ip_ports.check_addresses_kept(conn, port_id, addresses)
     if uses.has_floating_ips:
         associations.check_addresses_kept(conn, port_id, addresses)
     if uses.has_forwardings:

@@ -91,6 +91,9 @@ class TestAllocation:
         assert (port["device_id"], port["device_owner"]) == (made["id"], "network:floatingip")
         assert (port["project_id"], port["status"], port["security_groups"]) == ("", "N/A", [])
         neutron.refused(409, "ServicePortInUse", "DELETE", f"/ports/{port['id']}", user="admin")
+        for addresses in ([], [{"ip_address": "203.0.113.9"}]):
+            taken = {"port": {"fixed_ips": addresses}}
+            neutron.refused(400, "BadRequest", "PUT", f"/ports/{port['id']}", taken, "admin")
         neutron.refused(409, "SubnetInUse", "DELETE", f"/subnets/{external['subnets'][0]}", user="admin")
         body = {"network": {"router:external": False}}
         neutron.refused(409, "ExternalNetworkInUse", "PUT", f"/networks/{external['id']}", body, "admin")

@@ -208,6 +208,9 @@ class TestLocalIps:
         neutron.refused(409, "LocalIPAlreadyExists", "POST", "/local_ips", {"local_ip": said})
         neutron.expect(404, "POST", "/local_ips", {"local_ip": said}, "other")
         assert neutron.expect(200, "PUT", f"/local_ips/{made['id']}", {"local_ip": {"name": "b"}})
+        # Others would get its address, and lose what is sent to them on the hosts where it leads elsewhere.
+        taken = {"port": {"fixed_ips": [{"ip_address": "10.0.0.66"}]}}
+        neutron.refused(400, "BadRequest", "PUT", f"/ports/{port['id']}", taken)
         # Somebody's own port takes its local IP along.
         neutron.expect(204, "DELETE", f"/ports/{port['id']}")
         neutron.expect(404, "GET", f"/local_ips/{made['id']}")
