@@ -23,6 +23,7 @@ from cloudctl.network import (
     router_ports,
     shares,
     standard,
+    trunk_ports,
 )
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
@@ -124,7 +125,7 @@ def remove(
     """Remove an interface, named by its port, a subnet of it, or both, from a locked router, and delete its port.
 
     If only the subnet is named, a port with other subnets keeps those. Raises NotFound, Invalid, Conflict (floating
-    IPs or routes need it).
+    IPs, routes or a trunk need it).
     """
     port = _interface(conn, router, port_id, subnet_id)
     on = list(dict.fromkeys(subnet.id for subnet in router_ports.subnets_of_port(conn, port.id)))
@@ -137,6 +138,7 @@ def remove(
         kept = [wish for wish in fixed_ips.present_wish(conn, port.id) or [] if wish.subnet_id not in leaving]
         ports.change(conn, port, {"fixed_ips": kept}, now, by)
     else:
+        trunk_ports.check_deletable(conn, port.id)
         conn.execute(delete(RouterPort).where(RouterPort.port_id == port.id))
         ports.delete(conn, port.id, now, by)
     _changed(conn, router, now, by)

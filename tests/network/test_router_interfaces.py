@@ -47,6 +47,15 @@ class TestInterfaces:
         neutron.part(made, port_id=port["id"], subnet_id=network["subnets"][0])
         neutron.expect(404, "GET", f"/ports/{port['id']}")
 
+    def test_one_that_carries_a_trunk_stays(self, neutron: Neutron) -> None:
+        network, made = neutron.network(), neutron.router()
+        port = neutron.create("port", network_id=network["id"])
+        trunk = neutron.create("trunk", port_id=port["id"])
+        neutron.join(made, port_id=port["id"])
+        refused(neutron, 409, "PortInUseAsTrunkParent", made, REMOVE, port_id=port["id"])
+        neutron.expect(204, "DELETE", f"/trunks/{trunk['id']}")
+        neutron.part(made, port_id=port["id"])
+
     def test_one_of_the_two_is_named(self, neutron: Neutron) -> None:
         network, made = neutron.network(), neutron.router()
         port = neutron.create("port", network_id=network["id"])
