@@ -41,6 +41,7 @@ class Gateway:
     """`fixed_ips` None: what a port gets by default, or what the present gateway on that network has.
 
     `sets_policy`: whether `qos_policy_id` counts; if not, the policy is none, or that of the present gateway.
+    `sets_snat`: whether `enable_snat` counts where it need not, since the router has a gateway; it is for all of them.
     """
 
     network_id: str
@@ -48,6 +49,7 @@ class Gateway:
     fixed_ips: tuple[FixedIpRequest, ...] | None = None
     qos_policy_id: str | None = None
     sets_policy: bool = False
+    sets_snat: bool = False
 
 
 def set(conn: Connection, router: Router, wanted: Gateway, now: datetime, by: Origin) -> None:
@@ -108,7 +110,8 @@ def alter(conn: Connection, router: Router, wanted: Sequence[Gateway], now: date
         return
     for port, each in zip(_meant(conn, router, wanted), wanted, strict=True):
         _readdress(conn, router, port.port_id, each, now, by)
-    _changed(conn, router, now, by)
+    snat = next((each.enable_snat for each in wanted if each.sets_snat), router.enable_snat)
+    _changed(conn, router, now, by, enable_snat=snat)
 
 
 def remove(conn: Connection, router: Router, wanted: Sequence[Gateway], now: datetime, by: Origin) -> None:

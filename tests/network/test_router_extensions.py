@@ -246,6 +246,10 @@ class TestGateways:
         moved = {"network_id": two["id"], "external_fixed_ips": [{"ip_address": "198.51.100.77"}]}
         seen = ask("update", moved, user="admin")
         assert seen["external_gateways"][0]["external_fixed_ips"][0]["ip_address"] == "198.51.100.77"
+        # By this the command line also sets what the first one has.
+        for said, snat in (({"enable_snat": False}, False), ({}, False), ({"enable_snat": True}, True)):
+            seen = ask("update", {"network_id": two["id"], **said}, user="admin")
+            assert seen["external_gateway_info"]["enable_snat"] is held(neutron, router).enable_snat is snat
         seen = ask("remove", {"network_id": two["id"]}, {"network_id": one["id"]})
         assert (seen["external_gateways"], seen["external_gateway_info"]) == ([], None)
         neutron.refused(404, "RouterGatewayNotFound", "PUT", f"{path}/remove_external_gateways", which)

@@ -293,6 +293,7 @@ def _gateway(
         None if fixed is None else requests(fixed),
         policy,
         not isinstance(body.qos_policy_id, Missing),
+        snat is not None,
     )
 
 
