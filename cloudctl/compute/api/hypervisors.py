@@ -69,9 +69,15 @@ def view(call: Call, found: Found, row: Host) -> dict[str, Any]:
     else:
         shown |= amounts(row, found.loads.get(row.id, Load()), found.running.get(row.name, 0))
         shown["cpu_info"] = row.cpu_info if call.version in gates.CPU_OBJECT else orjson.dumps(row.cpu_info).decode()
-    if found.servers is not None:
-        shown["servers"] = found.servers.get(row.name, [])
-    return shown
+    return {**shown, **servers_of(call, found, row)}
+
+
+def servers_of(call: Call, found: Found, row: Host) -> dict[str, Any]:
+    """`servers`, if they were asked for; before 2.75 a host without any has no such key."""
+    if found.servers is None:
+        return {}
+    servers = found.servers.get(row.name, [])
+    return {"servers": servers} if servers or call.version in gates.EMPTY_SERVERS else {}
 
 
 def uptime(call: Call, row: Host) -> str | None:
@@ -112,10 +118,7 @@ class Hypervisors:
     async def list(self, call: Call) -> dict[str, Any]:
         """List hypervisors."""
         found = await self.db.scan(self._page, call)
-        shown = [brief(call, row) for row in found.rows]
-        if found.servers is not None:
-            for item, row in zip(shown, found.rows, strict=True):
-                item["servers"] = found.servers.get(row.name, [])
+        shown = [{**brief(call, row), **servers_of(call, found, row)} for row in found.rows]
         return {"hypervisors": shown, **_links(call, found)}
 
     @routes.get("/os-hypervisors/detail", policy="compute:hypervisors:list", query=QUERY)
@@ -184,7 +187,7 @@ class Hypervisors:
     async def servers(self, call: Call, pattern: str) -> dict[str, Any]:
         """List hypervisors by part of their name, with their servers."""
         found = await self.db.scan(_with_servers, pattern)
-        shown = [{**brief(call, row), "servers": (found.servers or {}).get(row.name, [])} for row in found.rows]
+        shown = [{**brief(call, row), **servers_of(call, found, row)} for row in found.rows]
         return {"hypervisors": shown}
 
 
@@ -197,9 +200,7 @@ def _links(call: Call, found: Found) -> dict[str, Any]:
 
 
 def _surrounded(conn: Connection, call: Call, rows: Sequence[Host], more: bool = False) -> Found:
-    asked = call.query.flag("with_servers")
-    # From 2.75 on the key is always there.
-    shown = _servers(conn) if asked else {} if call.version in gates.SERVERS_KEY else None
+    shown = _servers(conn) if call.query.flag("with_servers") else None
     loads = hosts.loads(conn)
     return Found(rows, _running(conn, rows, loads), loads, shown, more)
 
