@@ -35,6 +35,8 @@ from cloudctl.rest.caller import Caller
 from cloudctl.volume.options import VolumeOptions
 
 NAME_LENGTH = 255
+# Of one request, whatever the quota is: they are written in one transaction.
+MOST_AT_ONCE = 1000
 PASSWORD_LENGTH = 12
 # Neither 0 and O nor 1 and l.
 PASSWORD_LETTERS = "".join(sorted(set(string.ascii_letters + string.digits) - set("0O1lI")))
@@ -126,6 +128,9 @@ def create(
         plan.flavor.vcpus,
         plan.flavor.memory_mib,
     )
+    number = min(number, MOST_AT_ONCE)
+    if number < wanted.least:
+        raise Invalid(f"min_count must be <= {MOST_AT_ONCE}: no request creates more servers.")
     if wanted.metadata:
         quotas.check_metadata(conn, caller.project_id, len(wanted.metadata))
     if plan.group_id is not None:

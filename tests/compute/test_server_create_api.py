@@ -111,6 +111,18 @@ def test_the_number_is_lowered_to_what_the_quota_allows_but_not_below_the_least(
     )
 
 
+def test_a_number_that_no_request_creates_is_first_of_all_one_for_the_quota(demo: Asking, admin: Asking) -> None:
+    """More than 1000 was a bad request, although the quota allows ten and would have lowered it to them."""
+    assert refusal(demo.create(min_count=1001))[:2] == (413, "entityTooLarge")
+    assert demo.create(max_count=5000).status == 202
+    assert len(demo.names()) == 10
+    project = demo.server(demo.get("/servers").json()["servers"][0]["id"])["tenant_id"]
+    without = {"instances": -1, "cores": -1, "ram": -1}
+    assert admin.put(f"/os-quota-sets/{project}", {"quota_set": without}).status == 200
+    assert refusal(demo.create(min_count=1001))[:2] == (400, "badRequest")
+    assert len(demo.names()) == 10
+
+
 def test_a_quota_refusal_names_all_that_is_exceeded_and_writes_nothing(demo: Asking) -> None:
     status, key, message = refusal(demo.create(flavorRef="5", min_count=4))
     assert (status, key) == (413, "entityTooLarge")

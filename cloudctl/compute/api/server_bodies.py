@@ -180,7 +180,7 @@ DiskConfig = Literal["AUTO", "MANUAL"]
 # A label up to 2.93, a full domain name after.
 Hostname = Annotated[str, Length(1, 255), Pattern(r"[A-Za-z0-9\-._]+", "a host name")]
 DeviceName = Annotated[str, Length(0, 255), Pattern(r"(?:/dev/)?[A-Za-z0-9]{1,32}", "a device such as /dev/vdb")]
-Count = Annotated[LooseInt, Range(1, 1000)]
+Count = Annotated[LooseInt, Range(1, 2**31 - 1)]
 Hints = Annotated[Any, Check(_hints)]
 BootIndex = Annotated[Any, Check(_boot_index)]
 TrustedCerts = Annotated[list[Annotated[str, Length(1, 255)]], Items(1, 50)]
