@@ -143,17 +143,22 @@ def test_a_host_is_near_an_address() -> None:
     [
         ('[">=", "$free_ram_mb", 4096]', "abc"),
         ('[">", "$free_ram_mb", 4096]', ""),
-        ('["=", "$host", "b"]', "b"),
-        ('["in", "$host", "a", "c"]', "ac"),
-        ('["not", ["=", "$host", "b"]]', "ac"),
-        ('["and", ["<=", "$vcpus_total", 4], ["or", ["=", "$host", "a"], ["=", "$host", "b"]]]', "ab"),
-        ('["<", "$host", 5]', ""),
+        ('["=", "$hypervisor_type", "b"]', "b"),
+        ('["in", "$hypervisor_type", "a", "c"]', "ac"),
+        ('["not", ["=", "$hypervisor_type", "b"]]', "ac"),
+        ('["and", ["<=", "$vcpus_total", 4], ["or", ["=", "$hypervisor_type", "a"], [">", "$vcpus_free", 8]]]', "a"),
+        ('["<", "$hypervisor_type", 5]', ""),
         ('["=", "$unheard", "x"]', ""),
         ('["or"]', ""),
+        # Whoever could name hosts would learn which ones there are.
+        ('["=", "$host", "a"]', ""),
+        ('["in", "$nodename", "a"]', ""),
+        ('["not", ["<", "$hypervisor_hostname", "b"]]', "abc"),
     ],
 )
 def test_a_query_leaves_the_hosts_that_answer_it(text: str, left: str) -> None:
-    assert names([A, B, C], query=queries.parse(text)) == left
+    hosts = [each._replace(hypervisor_type=each.name) for each in (A, B, C)]
+    assert names(hosts, query=queries.parse(text)) == left
 
 
 @pytest.mark.parametrize(

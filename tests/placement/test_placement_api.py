@@ -467,8 +467,11 @@ def test_flavors_choose_by_traits_and_classes_that_clients_have_made(placing: Pl
 
 
 def test_hints_choose(placing: Placing, cloud: MemoryCloud) -> None:
-    hint = {"os:scheduler_hints": {"query": '["=", "$host", "fake-2"]'}}
-    assert booted(cloud, {}, **hint) == "fake-2"
+    hosts = Asking(placing.client).get("/os-hypervisors/detail").json()["hypervisors"]
+    empty = hosts[0]["free_disk_gb"] * 1024
+    used = {"os:scheduler_hints": {"query": f'["<", "$free_disk_mb", {empty}]'}}
+    assert booted(cloud, {}, **used) is None
+    assert booted(cloud, {}) == booted(cloud, {}, **used)
     assert booted(cloud, {}, **{"os:scheduler_hints": {"query": "no JSON"}}) is None
     near = {"build_near_host_ip": "127.0.0.9", "cidr": "/24"}
     assert booted(cloud, {}, **{"os:scheduler_hints": near}) is not None
