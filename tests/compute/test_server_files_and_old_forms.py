@@ -119,6 +119,21 @@ def test_both_forms_of_block_devices_at_once_are_refused(demo: Asking) -> None:
     assert refusal(answer) == (400, "badRequest", said)
 
 
+def test_a_device_is_left_out_only_if_no_device_says_so(demo: Asking) -> None:
+    """Null is what clients send that write every key: it said no in the old form, and was refused in the new one."""
+
+    def attached(**body: Any) -> int:
+        return len(demo.server(demo.boot(**body))["os-extended-volumes:volumes_attached"])
+
+    old = {"device_name": "vdb", "volume_id": demo.volume()}
+    assert attached(block_device_mapping=[{**old, "no_device": True}]) == 0
+    assert attached(block_device_mapping=[{**old, "no_device": None}]) == 1
+    new = {"source_type": "blank", "destination_type": "volume", "volume_size": 1}
+    image = {"source_type": "image", "destination_type": "local", "boot_index": 0, "uuid": demo.image}
+    assert attached(block_device_mapping_v2=[image, {**new, "no_device": "true"}]) == 0
+    assert attached(block_device_mapping_v2=[image, {**new, "no_device": None}]) == 1
+
+
 def test_a_device_that_names_nothing_is_refused(demo: Asking) -> None:
     assert refusal(demo.create(block_device_mapping=[{"device_name": "vdb"}]))[:2] == (400, "badRequest")
 

@@ -216,7 +216,7 @@ class BlockDevice:
     disk_bus: Literal["fdc", "ide", "sata", "scsi", "usb", "virtio", "xen", "lxc", "uml"] | Missing | None = MISSING
     device_type: Annotated[str, Length(0, 16)] | Missing | None = MISSING
     guest_format: Annotated[str, Length(0, 64)] | Missing | None = MISSING
-    no_device: LooseBool | Missing = MISSING
+    no_device: LooseBool | Missing | None = MISSING
     tag: DeviceTag | Missing = gated(*DEVICE_TAGGED)
     volume_type: Annotated[str, Length(0, 255)] | Missing | None = gated(since(2, 67))
 

@@ -145,7 +145,7 @@ def _devices(body: CreateServer) -> tuple[NewDevice, ...]:
 
 def _legacy_devices(items: Sequence[LegacyDevice], image_id: str) -> tuple[NewDevice, ...]:
     """The root disk is identified by its name; without an image it is the first, if none has that name."""
-    wanted = [item for item in items if item.no_device is MISSING]
+    wanted = [item for item in items if not item.no_device]
     names = [device_name(item.device_name) for item in wanted]
     root = names.index(ROOT) if ROOT in names else 0 if not image_id else None
     return tuple(_legacy_device(item, names[at], at == root) for at, item in enumerate(wanted))
