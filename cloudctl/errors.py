@@ -59,7 +59,7 @@ class MethodNotAllowed(CloudError):
 
 
 class NotAcceptable(CloudError):
-    """A microversion out of range."""
+    """A microversion out of range, or a type that nothing here has."""
 
     status = 406
     type = "HTTPNotAcceptable"

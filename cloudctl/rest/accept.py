@@ -19,6 +19,12 @@ def preferred(accept: str, offers: Sequence[str]) -> str | None:
     return next((offer for offer, quality in liked.items() if quality == best > 0), None)
 
 
+def takes(accept: str, offer: str) -> bool:
+    """Whether a client takes this type. One whose header names nothing that can be read takes any."""
+    ranges = list(_ranges(accept.split(",")[:MOST_RANGES]))
+    return not ranges or _quality(ranges, offer) > 0
+
+
 def _ranges(parts: Iterable[str]) -> Iterable[tuple[str, float]]:
     """(media range, quality); what cannot be read is left out."""
     for part in parts:

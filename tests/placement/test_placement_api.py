@@ -101,6 +101,19 @@ def test_hosts_are_providers(placing: Placing) -> None:
     assert "COMPUTE_STATUS_DISABLED" in placing.get(f"/resource_providers/{host['uuid']}/traits")["traits"]
 
 
+def test_who_reads_and_takes_no_json_is_told_so(placing: Placing) -> None:
+    def status(method: str, accept: str) -> int:
+        body = {"name": "pool"} if method == "POST" else None
+        answer = placing.client.request(method, "/placement/resource_providers", body, headers={"Accept": accept})
+        if answer.status == 406:
+            assert "Only application/json is provided" in answer.json()["errors"][0]["detail"]
+        return answer.status
+
+    assert [status("GET", each) for each in ("text/plain", "application/json;q=0", "image/*, text/*")] == [406] * 3
+    assert [status("GET", each) for each in ("*/*", "text/plain, application/*;q=0.1", "", "?")] == [200] * 4
+    assert status("POST", "text/plain") == 201
+
+
 # -- inventories, traits, aggregates
 
 
@@ -120,7 +133,8 @@ def test_inventories_are_set_for_one_generation(placing: Placing) -> None:
     assert placing.ask("GET", f"{path}/VCPU").status == 404
     assert placing.ask("DELETE", path).status == 204
     assert placing.get(path)["inventories"] == {}
-    assert placing.ask("DELETE", path, version="1.4").status == 404
+    early = placing.ask("DELETE", path, version="1.4")
+    assert (early.status, early.headers["allow"]) == (405, "GET, POST, PUT")
 
 
 @pytest.mark.parametrize(

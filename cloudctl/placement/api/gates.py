@@ -6,6 +6,7 @@ from cloudctl.rest.versions import since
 
 DICT_ALLOCATIONS = since(1, 12, "allocations are written by provider, as they are read")
 TIMES = since(1, 15, "answers say when they were last modified, and that they are not to be kept")
+CLEARING = since(1, 5, "all inventories of a provider are deleted at once; before that the method is refused")
 AGGREGATE_GENERATIONS = since(1, 19, "the aggregates of a provider are set for one generation of it")
 SHOWN_WHEN_MADE = since(1, 20, "a provider is shown when it is made")
 FORBIDDEN_TRAITS = since(1, 22, "`required` takes traits that must not be there, with a `!`")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from attrs import frozen
 
 from cloudctl.db import Connection, Database
-from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.errors import Conflict, Invalid, MethodNotAllowed, NotFound
 from cloudctl.placement import providers
 from cloudctl.placement.allocations import Contended
 from cloudctl.placement.api import gates, queries
@@ -103,9 +103,11 @@ class Inventories:
         location = ("Location", f"{call.url}/{body.resource_class}")
         return queries.fresh(call, shown, headers=(location,))
 
-    @routes.delete(ALL, policy="placement:inventories:manage", since=(1, 5))
+    @routes.delete(ALL, policy="placement:inventories:manage")
     async def clear(self, call: Call, provider_id: str) -> None:
         """Delete all inventories of a resource provider."""
+        if call.version not in gates.CLEARING:
+            raise MethodNotAllowed("The method is not allowed for this path.", headers={"Allow": "GET, POST, PUT"})
         await self.db.run(_clear, call, provider_id)
 
     @routes.get(ONE, policy="placement:inventories:list")

@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from cloudctl.errors import Invalid
+from cloudctl.errors import Invalid, NotAcceptable
 from cloudctl.placement.api import gates
 from cloudctl.placement.candidates import Group
+from cloudctl.rest.accept import takes
 from cloudctl.rest.call import Call, Reply
+from cloudctl.rest.faults import JSON
 from cloudctl.rest.standing import unexpected
 from cloudctl.rest.versions import Version
 
@@ -18,6 +20,7 @@ AMOUNT = re.compile(r"([A-Z0-9_]{1,255}):([1-9]\d{0,9})", re.ASCII)
 BAD_VALUE = "placement.query.bad_value"
 MISSING_VALUE = "placement.query.missing_value"
 DUPLICATE_KEY = "placement.query.duplicate_key"
+READING = ("GET", "HEAD")
 
 
 def only(call: Call, known: Iterable[str]) -> None:
@@ -146,7 +149,12 @@ def group(call: Call, suffix: str = "") -> Group:
 
 
 def fresh(call: Call, body: Any, status: int | None = None, headers: tuple[tuple[str, str], ...] = ()) -> Reply:
-    """An answer that is not to be cached, and that says so if the version has it."""
+    """An answer that is not to be cached, and that says so if the version has it.
+
+    Raises NotAcceptable if the client reads, and does not take JSON.
+    """
+    if body is not None and call.method in READING and not takes(call.header("accept") or "", JSON.type):
+        raise NotAcceptable(f"Only {JSON.type} is provided")
     if call.version not in gates.TIMES:
         return Reply(body, status, headers)
     modified = f"{call.now:%a, %d %b %Y %H:%M:%S} GMT"
