@@ -281,6 +281,22 @@ def test_a_firing_alert_does_not_say_that_the_host_is_dead(ha: Ha, host: str) ->
     assert made["payload"] == {"event": "STOPPED", "cluster_status": "OFFLINE", "host_status": "UNKNOWN"}
 
 
+def test_labels_of_an_alert_are_held_to_what_the_payload_is(ha: Ha, host: str) -> None:
+    """A UUID in capitals was taken as it came, and its server was not found and not recovered."""
+    instance = {"host": "fake-1", "ha_type": "COMPUTE_INSTANCE"}
+    process = {"host": "fake-1", "ha_type": "COMPUTE_PROCESS"}
+    labels = (
+        {**instance, "instance_uuid": UNKNOWN.upper()},
+        {**instance, "instance_uuid": "vm"},
+        {**process, "process_name": "p" * 4097},
+    )
+    told = ha.ask(
+        "POST", "/notifications", {"alerts": [{"status": "firing", "labels": each} for each in labels]}
+    ).json()
+    assert [each["payload"]["instance_uuid"] for each in told["notifications"]] == [UNKNOWN]
+    assert ["uuid" in each["reason"] for each in told["ignored"]] == [True, False]
+
+
 def test_vmoves_are_of_hosts_and_come_with_their_version(ha: Ha, host: str) -> None:
     of_process = ha.reported(type="PROCESS", event="STARTED", process_name="x")
     assert refusal(ha.ask("GET", f"/notifications/{of_process}/vmoves"))[:2] == (400, "badRequest")

@@ -14,7 +14,19 @@ from attrs import field, frozen
 
 from cloudctl.instance_ha.kinds import OF_HOST, OF_INSTANCE, OF_PROCESS
 from cloudctl.instance_ha.notifications import NORMAL, STARTED, STOPPED, TYPES, UNKNOWN, NewNotification
-from cloudctl.rest.body import MISSING, BodyError, Check, Length, Missing, Pattern, Problem, Uuid, ValueProblem, extra
+from cloudctl.rest.body import (
+    MISSING,
+    BodyError,
+    Check,
+    Length,
+    Missing,
+    Pattern,
+    Problem,
+    Uuid,
+    ValueProblem,
+    extra,
+    structure,
+)
 from cloudctl.rest.formats import parse_time
 from cloudctl.rest.standing import shown
 
@@ -133,6 +145,8 @@ def _checked(hostname: str, type: str, payload: Payload, when: datetime, *, wrap
 # -- alerts
 
 HOST_LABELS = ("hostname", "host", "node", "nodename")
+# What the payload says in the other forms.
+OTHER_LABELS = ("instance_uuid", "process_name")
 
 
 def of_alerts(alerts: list[Alert], now: datetime) -> Iterator[tuple[str, NewNotification | str]]:
@@ -160,11 +174,10 @@ def _of_alert(hostname: str, alert: Alert, now: datetime) -> NewNotification:
     status = alert.labels.get("host_status", UNKNOWN if firing else NORMAL)
     if status not in (NORMAL, UNKNOWN):
         raise ValueError(f"host_status {shown(status)} is unknown")
-    payload = Payload(
-        STOPPED if firing else STARTED,
-        cluster_status="OFFLINE" if firing else "ONLINE",
-        host_status="NORMAL" if status == NORMAL else "UNKNOWN",
-        instance_uuid=alert.labels.get("instance_uuid") or MISSING,
-        process_name=alert.labels.get("process_name") or MISSING,
-    )
-    return _checked(hostname, type, payload, now, wrapped=False)
+    said = {
+        "event": STOPPED if firing else STARTED,
+        "cluster_status": "OFFLINE" if firing else "ONLINE",
+        "host_status": status,
+        **{name: alert.labels[name] for name in OTHER_LABELS if alert.labels.get(name)},
+    }
+    return _checked(hostname, type, structure(said, Payload, "$.payload"), now, wrapped=False)
