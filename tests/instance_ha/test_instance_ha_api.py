@@ -255,7 +255,12 @@ def test_notifications_are_listed(ha: Ha, host: str) -> None:
     assert found("type=COMPUTE_PROCESS") == found("type=PROCESS") == [second]
     assert found("generated-since=2027-01-15T08:00:05") == [second]
     assert found(f"limit=1&marker={second}&source_host_uuid={host}") == [first]
-    for wrong in ("type=x", "status=x", "generated-since=x", "sort_key=payload"):
+    for key in ("payload", "message", "failover_segment_uuid"):
+        assert sorted(found(f"sort_key={key}")) == sorted([first, second]), key
+        # Whichever of them comes first, a page goes on after it.
+        (one,) = found(f"sort_key={key}&limit=1")
+        assert found(f"sort_key={key}&limit=1&marker={one}") == [second if one == first else first], key
+    for wrong in ("type=x", "status=x", "generated-since=x", "sort_key=uuid"):
         assert refusal(ha.ask("GET", f"/notifications?{wrong}"))[:2] == (400, "badRequest"), wrong
     assert ha.ask("DELETE", f"/notifications/{first}").status == 405
     assert ha.ask("GET", f"/notifications/{UNKNOWN}").status == 404

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from attrs import frozen
-from sqlalchemy import func
+from sqlalchemy import Text, cast, func
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Conflict, Invalid
@@ -55,10 +55,10 @@ NOTIFICATIONS = Declared(
         Attribute("hostname", Notification.hostname),
         Attribute("status", Notification.status, filter=one_of(*notifications.STATUSES), sort=True),
         Attribute("source_host_uuid", Notification.host_id, filter=equals, sort=True),
-        Attribute("failover_segment_uuid", Notification.segment_id),
+        Attribute("failover_segment_uuid", Notification.segment_id, sort=True),
         moment("generated_time", Notification.generated_time, sort=True),
-        Attribute("payload", Notification.payload),
-        Attribute("message", Notification.message),
+        Attribute("payload", Notification.payload, sort=cast(Notification.payload, Text)),
+        Attribute("message", Notification.message, sort=func.coalesce(Notification.message, "")),
         *times(Notification),
     ),
     later=(Attribute("recovery_workflow_details", Notification.details, span=since(1, 1)),),
