@@ -12,14 +12,16 @@ from typing import Any
 from attrs import frozen
 from sqlalchemy import delete, insert, select, update
 
-from cloudctl.compute import quotas
+from cloudctl.compute import migrations, quotas
 from cloudctl.compute.servers import ALL_PROJECTS
-from cloudctl.compute.tables import Server, ServerGroup
+from cloudctl.compute.tables import Migration, Server, ServerGroup
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Invalid, NotFound
-from cloudctl.placement.wishes import GroupWish
+from cloudctl.placement.wishes import AFFINITY, SOFT_AFFINITY, GroupWish
 from cloudctl.rest.caller import Caller
+
+TOGETHER = (AFFINITY, SOFT_AFFINITY)
 
 
 def not_found(group_id: str) -> NotFound:
@@ -86,6 +88,22 @@ def join(conn: Connection, caller: Caller, group_id: str, more: int) -> str:
     return group_id
 
 
+def _moving(conn: Connection, group_id: str, server_id: str) -> list[tuple[str, str]]:
+    """(from, to) of the other members that are being moved, and have not arrived."""
+    query = (
+        select(Server.host, Migration.status, Migration.source_host, Migration.dest_host)
+        .join(Migration, Migration.server_id == Server.id)
+        .where(Server.group_id == group_id, Server.deleted_at.is_(None), Server.id != server_id)
+        .where(Migration.status.in_(migrations.OPEN), Server.host.is_not(None))
+    )
+    found = []
+    for here, status, source, dest in conn.execute(query):
+        there = source if status == migrations.REVERTING else dest
+        if here is not None and there is not None and there != here:
+            found.append((here, there))
+    return found
+
+
 def wish(conn: Connection, group_id: str, server_id: str) -> GroupWish | None:
     """What the group requires of the server's host; no other member is placed before this transaction ends."""
     row = conn.execute(select(ServerGroup).where(ServerGroup.id == group_id).with_for_update()).first()
@@ -98,4 +116,10 @@ def wish(conn: Connection, group_id: str, server_id: str) -> GroupWish | None:
         Server.host.is_not(None),
     )
     members = Counter(host for host in conn.scalars(others) if host is not None)
+    for here, there in _moving(conn, group_id, server_id):
+        members[there] += 1
+        if row.policy in TOGETHER:
+            # Where it is no longer counts. Members that are to be apart stay away from both: it may not arrive.
+            members[here] -= 1
+    members = +members
     return GroupWish(row.policy, dict(members), int(row.rules.get("max_server_per_host", 1)))

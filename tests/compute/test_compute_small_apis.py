@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.testing.cloud import MemoryCloud
 from tests.compute.asking import LATEST, V21, Asking, refusal
 
@@ -163,6 +164,34 @@ def test_members_of_a_group_are_kept_apart_or_together(demo: Asking, admin: Aski
         assert len({admin.server(server_id)["OS-EXT-SRV-ATTR:host"] for server_id in ids}) == hosts
         assert demo.get(f"/os-server-groups/{group_id}").json()["server_group"]["members"] == ids
         assert demo.server(ids[0], "2.71")["server_groups"] == [group_id]
+
+
+@pytest.mark.parametrize("policy", ["anti-affinity", "affinity"])
+def test_a_member_that_is_being_moved_counts_where_it_goes(
+    demo: Asking, admin: Asking, hypervisor: FakeHypervisor, policy: str
+) -> None:
+    """Only where it was counted, so that others came to the very host that it was on its way to, or had left."""
+    group_id = group(demo, "2.64", policy=policy).json()["server_group"]["id"]
+
+    def member() -> str:
+        body = {**demo.body(), "os:scheduler_hints": {"group": group_id}}
+        return str(demo.post("/servers", body).json()["server"]["id"])
+
+    def host(server_id: str) -> Any:
+        return admin.server(server_id)["OS-EXT-SRV-ATTR:host"]
+
+    first = member()
+    demo.cloud.settle()
+    goal, closed = sorted({"fake-1", "fake-2", "fake-3"} - {host(first)})
+    assert admin.put("/os-services/disable", {"host": closed, "binary": "nova-compute"}).status == 200
+    hypervisor.behaviour.delay("ensure_migrated", 60.0)
+    body = {"os-migrateLive": {"host": goal, "block_migration": "auto"}}
+    assert admin.act(first, body, LATEST).status == 202
+    demo.cloud.advance(5.0)
+    second = member()
+    demo.cloud.settle()
+    assert host(first) == goal
+    assert host(second) == (goal if policy == "affinity" else None)
 
 
 def test_a_member_that_fits_nowhere_is_an_error(demo: Asking) -> None:
