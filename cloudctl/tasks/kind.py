@@ -77,8 +77,9 @@ class Unasked:
     project_id: str = ""
     user_id: str = ""
 
-    _request_id: str | None = None  # None: that of the request or the task in which it was found, if any
+    _request_id: str = ""  # "": that of the request or the task in which it was found
 
     @property
     def request_id(self) -> str:
-        return context.request_id.get() if self._request_id is None else self._request_id
+        """A new one outside of any: it is what users find the work by, in the log of a server's actions."""
+        return self._request_id or context.request_id.get() or context.new_request_id()

@@ -15,7 +15,7 @@ from cloudctl.drivers.errors import Unreachable
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.drivers.specs import Power
 from cloudctl.testing.cloud import MemoryCloud
-from tests.compute.asking import Asking
+from tests.compute.asking import LATEST, Asking
 
 
 def status(demo: Asking, server_id: str) -> tuple[str, int]:
@@ -30,6 +30,26 @@ def test_a_server_whose_guest_dies_is_soon_off(cloud: MemoryCloud, demo: Asking,
     cloud.settle()
     assert status(demo, server_id) == ("SHUTOFF", 4)
     assert cloud.cloud.audit.latest == {}, "the audit has not run"
+
+
+def test_what_the_cloud_does_by_itself_is_found_in_the_log_as_what_users_ask_for(
+    cloud: MemoryCloud, demo: Asking, hypervisor: FakeHypervisor
+) -> None:
+    """Such actions had no request id, so that none could be shown, and a page that ended with one began anew."""
+    server_id = demo.boot()
+    for _ in range(2):
+        hypervisor.crash(server_id)
+        cloud.advance(SOON)
+        cloud.settle()
+        demo.act(server_id, {"os-start": None})
+        cloud.settle()
+    path = f"/servers/{server_id}/os-instance-actions"
+    actions = demo.get(path).json()["instanceActions"]
+    assert [each["action"] for each in actions] == ["start", "stop", "start", "stop", "create"]
+    for number, each in enumerate(actions):
+        assert demo.get(f"{path}/{each['request_id']}").json()["instanceAction"]["action"] == each["action"]
+        rest = demo.get(f"{path}?marker={each['request_id']}", LATEST).json()["instanceActions"]
+        assert len(rest) == len(actions) - number - 1
 
 
 def test_guests_that_die_together_are_compared_in_pieces(
