@@ -9,7 +9,7 @@ from typing import Any
 from attrs import frozen
 
 from cloudctl import tasks
-from cloudctl.compute import injected_files, kinds, power, quotas, root_volumes, servers
+from cloudctl.compute import injected_files, kinds, power, quotas, root_volumes, servers, shelving
 from cloudctl.compute.creation import check_fit, own_public_key
 from cloudctl.compute.creation import password as new_password
 from cloudctl.compute.injected_files import NewFile
@@ -67,6 +67,8 @@ def rebuild(
         changes["personality"] = injected_files.take(conn, row.project_id, wanted.personality)
     if wanted.key_name != "":
         changes |= {"key_name": wanted.key_name, "public_key": own_public_key(conn, caller, wanted.key_name)}
+    # Of a server that was shelved until an administrator reset its state.
+    shelving.forget_image(conn, row, caller.now, caller)
     changed = servers.change(conn, row, changes, caller.now)
     tasks.submit(conn, kinds.REBUILD, row.id, caller, args=args)
     return changed, chosen

@@ -92,7 +92,11 @@ def shelved(
 ) -> bool:
     """`goes_on`: the server leaves its host at once. Returns False if a deletion has begun in the meantime."""
     name = "shelved, and goes on" if goes_on else "shelved"
+    before = servers.get(conn, server_id).shelved_image_id
     done = servers.try_move(conn, server_id, name, now, shelved_image_id=image_id, waiting_since=now)
+    if done and before is not None and before != image_id:
+        # It was shelved before, until an administrator reset its state.
+        snapshots.discard(conn, before, now, by)
     if done and goes_on:
         tasks.submit(conn, kinds.LEAVE_HOST, server_id, by)
     return done

@@ -76,6 +76,33 @@ def test_a_shelved_server_is_an_image_and_on_no_host(
     assert (images(demo), used(admin)) == (["vm-shelved"], 0)
 
 
+@pytest.mark.parametrize("way", ["restored", "reset"])
+def test_the_image_of_a_shelved_server_goes_when_the_server_runs_without_it(way: str) -> None:
+    """It was kept for ever, and a rebuild made the disk from it, whatever image was asked for."""
+    cloud = MemoryCloud({"compute": {"shelved_offload_time": -1, "reclaim_instance_interval": 600}})
+    demo, admin = Asking(cloud.client("demo")), Asking(cloud.client("admin"))
+    server_id = demo.boot()
+    shelve(demo, server_id)
+    if way == "restored":
+        demo.delete(f"/servers/{server_id}")
+        cloud.settle()
+        demo.act(server_id, {"restore": None})
+        cloud.settle()
+        assert images(demo) == []
+    else:
+        admin.act(server_id, {"os-resetState": {"state": "active"}})
+        shelve(demo, server_id)
+        assert images(demo) == ["vm-shelved"]
+        admin.act(server_id, {"os-resetState": {"state": "active"}})
+    assert demo.act(server_id, {"rebuild": {"imageRef": demo.image}}).status == 202
+    cloud.settle()
+    hypervisor = cloud.cloud.drivers.hypervisor
+    assert isinstance(hypervisor, FakeHypervisor)
+    source = there(there(hypervisor.guests.get(server_id)).spec.image)
+    assert (source.id, images(demo), demo.status(server_id)) == (demo.image, [], "ACTIVE")
+    cloud.close()
+
+
 def test_an_unshelved_server_is_what_it_was(
     demo: Asking, admin: Asking, server_id: str, hypervisor: FakeHypervisor, network: FakeNetworkBackend
 ) -> None:

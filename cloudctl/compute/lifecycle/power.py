@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
-from cloudctl.compute import deletion, kinds, servers
+from cloudctl.compute import deletion, kinds, servers, shelving
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.db import Connection
 from cloudctl.drivers.interfaces import IRescue
-from cloudctl.tasks import Context, Kind, Step, Workflow
+from cloudctl.tasks import Context, Kind, Origin, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
 
 
@@ -67,8 +67,14 @@ async def restore(ctx: Context) -> Memo:
     # It may have been deleted while it ran from another image, which the state that it gets knows nothing of.
     await leave_rescue(ctx)
     await run(ctx)
-    await ctx.commit(servers.try_move, ctx.resource_id, "restored", ctx.now)
+    await ctx.commit(restored, ctx.resource_id, ctx.now, ctx.task)
     return None
+
+
+def restored(conn: Connection, server_id: str, now: datetime, by: Origin) -> None:
+    """It may have been deleted while it was shelved on its host: its disk is its own again."""
+    if servers.try_move(conn, server_id, "restored", now):
+        shelving.forget_image(conn, servers.get(conn, server_id), now, by)
 
 
 async def leave_rescue(ctx: Context) -> None:
