@@ -209,6 +209,10 @@ DONE: Mapping[str, Move] = {
         {"vm_state": sources(SHELVED_OFFLOADED), "task_state": sources(SPAWNING)},
         {"task_state": UNSHELVING, "host": None},
     ),
+    # An administrator has reset its state in the meantime, but there is no guest.
+    "shelved after all": Move(
+        {"task_state": STAYING}, {"vm_state": SHELVED_OFFLOADED, "task_state": None, "host": None, **OFF}
+    ),
     "unshelved": _done((UNSHELVING, SPAWNING), ACTIVE, **ON),
     "shelving cancelled": _done((SHELVING, SHELVING_UPLOAD, OFFLOADING, UNSHELVING, SPAWNING)),
     # deleted for the time being

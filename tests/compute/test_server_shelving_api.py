@@ -103,6 +103,22 @@ def test_the_image_of_a_shelved_server_goes_when_the_server_runs_without_it(way:
     cloud.close()
 
 
+def test_a_server_whose_state_is_reset_while_it_is_unshelved_is_still_shelved(
+    demo: Asking, admin: Asking, server_id: str, hypervisor: FakeHypervisor
+) -> None:
+    """It was active on a host that it had no share of, with neither a guest nor ports there."""
+    shelve(demo, server_id)
+    hypervisor.behaviour.delay("ensure_defined", 5.0)
+    assert demo.act(server_id, {"unshelve": None}).status == 202
+    demo.cloud.advance(2)
+    assert admin.act(server_id, {"os-resetState": {"state": "active"}}).status == 202
+    demo.cloud.settle()
+    found = admin.server(server_id)
+    assert (found["status"], found["OS-EXT-SRV-ATTR:host"], used(admin)) == ("SHELVED_OFFLOADED", None, 0)
+    unshelve(demo, server_id)
+    assert (demo.status(server_id), used(admin), images(demo)) == ("ACTIVE", 1, [])
+
+
 def test_an_unshelved_server_is_what_it_was(
     demo: Asking, admin: Asking, server_id: str, hypervisor: FakeHypervisor, network: FakeNetworkBackend
 ) -> None:

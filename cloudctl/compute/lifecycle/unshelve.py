@@ -14,6 +14,7 @@ from attrs import evolve
 from cloudctl.compute import guests, kinds, networking, placing, servers, shelving
 from cloudctl.compute.lifecycle import boot, defining, power, storage
 from cloudctl.compute.options import ComputeOptions
+from cloudctl.compute.states import UNSHELVING
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict
 from cloudctl.network import plugging
@@ -75,7 +76,9 @@ def give_back(conn: Connection, server_id: str, now: datetime) -> None:
         return
     claims.release(conn, server_id)
     networking.leave_host(conn, server_id, now)
-    servers.try_move(conn, server_id, "unshelving again", now, zone=server.scheduling.get("zone"))
+    zone = server.scheduling.get("zone")
+    if not servers.try_move(conn, server_id, "unshelving again", now, zone=zone) and server.task_state != UNSHELVING:
+        servers.try_move(conn, server_id, "shelved after all", now, zone=zone)
 
 
 # -- storage
