@@ -96,7 +96,7 @@ def test_a_group_is_shown_by_versions(admin: Any, demo: Any, stranger: Any, grou
     }  # fmt: skip
     newest = ask(demo, "GET", f"{one}?list_volume=true").json()["group"]
     assert set(newest) - set(first) == {
-        "volumes", "group_snapshot_id", "source_group_id", "replication_status", "project_id",
+        "volumes", "group_snapshot_id", "source_group_id", "replication_status",
     }  # fmt: skip
     assert newest["volumes"] == [id] and "volumes" not in ask(demo, "GET", one).json()["group"]
     assert ask(demo, "GET", GROUPS).json() == {"groups": [{"id": group, "name": "g"}]}
@@ -231,8 +231,18 @@ def test_statuses_are_set_by_hand(admin: Any, demo: Any, group: str) -> None:
     assert ask(demo, "GET", f"{GROUPS}/{group}").json()["group"]["status"] == "error"
 
 
+def test_whose_a_group_is_only_administrators_see(admin: Any, demo: Any, group: str, member: Any) -> None:
+    member()
+    wish = {"group_snapshot": {"group_id": group}}
+    snapshot = ask(demo, "POST", SNAPSHOTS, wish).json()["group_snapshot"]["id"]
+    for key, one in (("group", f"{GROUPS}/{group}"), ("group_snapshot", f"{SNAPSHOTS}/{snapshot}")):
+        assert "project_id" not in ask(demo, "GET", one).json()[key]
+        assert "project_id" not in ask(admin, "GET", one, version="3.57").json()[key]
+        assert ask(admin, "GET", one, version="3.58").json()[key]["project_id"]
+
+
 def test_groups_have_a_quota(admin: Any, demo: Any, group: str) -> None:
-    project = ask(demo, "GET", f"{GROUPS}/{group}").json()["group"]["project_id"]
+    project = ask(admin, "GET", f"{GROUPS}/{group}").json()["group"]["project_id"]
     admin.put(f"{V3}/os-quota-sets/{project}", {"quota_set": {"groups": 1}})
     used = demo.get(f"{V3}/os-quota-sets/{project}?usage=true").json()["quota_set"]["groups"]
     assert used == {"limit": 1, "in_use": 1, "reserved": 0}
