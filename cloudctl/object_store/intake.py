@@ -38,6 +38,7 @@ T = TypeVar("T")
 
 Keep = Callable[[Connection, Place, NewObject, datetime], Done]
 
+BATCH = 500
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -91,10 +92,10 @@ class Intake:
             alone = taken.data is None or not self.store.keeps_many
             content = await (self.run(self.store.settle, taken) if alone else self.together.settle(taken))
         except (OSError, DriverError) as error:
-            await self.remove(mine)
+            await self._discard(mine)
             raise unwritable(error) from error
         if etag and etag != content.etag:
-            await self.remove(mine)
+            await self._discard(mine)
             raise Unprocessable("")
         return await self._name(place, content, new, now, keep)
 
@@ -106,7 +107,7 @@ class Intake:
             # It may have been committed or not: the sweep finds out whether the file is used.
             raise
         except Exception:
-            await self.remove([content.file_id] if content.file_id else [])
+            await self._discard([content.file_id] if content.file_id else [])
             raise
         await self.remove(done.freed)
         return evolve(content, version=done.version)
@@ -132,7 +133,7 @@ class Intake:
         return await self._name(place, content, new, now, keep)
 
     async def change(self, fn: Callable[..., Done], *args: object) -> Done:
-        """Run `fn(conn, …)` in a transaction, and remove the files that nobody needs afterwards."""
+        """Run `fn(conn, …)` in a transaction, and remove the files that nothing has afterwards."""
         return await finished(self._change(fn, *args))
 
     async def _change(self, fn: Callable[..., Done], *args: object) -> Done:
@@ -141,7 +142,23 @@ class Intake:
         return done
 
     async def remove(self, file_ids: Sequence[str]) -> None:
-        """Remove files that nobody needs. Those that cannot be removed now are left to the sweep, not reported."""
+        """Remove those of these files that nothing has. Those that cannot be removed now are left to the sweep.
+
+        Call it after the commit: of two changes at once that each give up a share of a file, neither sees the other's.
+        """
+        unused: list[str] = []
+        try:
+            for start in range(0, len(file_ids), BATCH):
+                batch = list(dict.fromkeys(file_ids[start : start + BATCH]))
+                used = await self.db.read(objects.used, batch)
+                unused += [each for each in batch if each not in used]
+        except (DBAPIError, CloudError) as error:
+            # What was changed is changed, whatever becomes of this.
+            log.warn("unused data stays until the next sweep: {error}", error=str(error))
+        await self._discard(unused)
+
+    async def _discard(self, file_ids: Sequence[str]) -> None:
+        """Remove files that nothing has, or ever had."""
         if file_ids:
             try:
                 await self.run(self.store.remove, file_ids)

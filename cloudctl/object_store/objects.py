@@ -9,7 +9,7 @@ from math import inf
 from typing import Any
 
 from attrs import evolve, field, frozen
-from sqlalchemy import bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, union, update
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import seconds
@@ -25,12 +25,15 @@ OVER_QUOTA = "Upload exceeds quota."
 _named = select(Object).where(Object.container_id == bindparam("container"), Object.name == bindparam("name"))
 _lock_named = _named.with_for_update()
 # What may have a file: objects, old versions, and parts.
-_having_file = tuple(
-    select(kind.file_id).where(kind.file_id == bindparam("file")).limit(1) for kind in (Object, Version, UploadPart)
+HAVING_FILES = (Object, Version, UploadPart)
+_keep_file = tuple(
+    select(kind.file_id).where(kind.file_id == bindparam("file")).limit(1).with_for_update(read=True, key_share=True)
+    for kind in HAVING_FILES
 )
 # In one statement: a version may become an object meanwhile, and an object a version.
-_is_used = select(or_(*(query.exists() for query in _having_file)))
-_keep_file = tuple(query.with_for_update(read=True, key_share=True) for query in _having_file)
+_used = union(
+    *(select(kind.file_id).where(kind.file_id.in_(bindparam("files", expanding=True))) for kind in HAVING_FILES)
+)
 # Bytes of uploads that are not finished.
 _waiting = select(func.coalesce(func.sum(UploadPart.size), 0)).join(Upload, Upload.id == UploadPart.upload_id)
 _waiting_in = _waiting.where(Upload.container_id == bindparam("container"))
@@ -67,7 +70,7 @@ class Removal:
 
 @frozen
 class Done:
-    """The result of a change. `freed`: the files that nobody needs any more; `version`: the one that it made."""
+    """The result of a change. `freed`: the files that something had that is gone; `version`: the one that it made."""
 
     freed: Sequence[str] = ()
     version: str = ""
@@ -152,7 +155,7 @@ def put(conn: Connection, place: Place, new: NewObject, now: datetime, *, shares
     Raises NotFound, TooLarge, PreconditionFailed; Unavailable if that file is gone.
     """
     container = containers.get(conn, place, lock=True)
-    if shares is not None and not is_used(conn, shares, lock=True):
+    if shares is not None and not is_kept(conn, shares):
         # There may be a new source under its name: it must not seem to be gone.
         raise Unavailable("The source was replaced or deleted meanwhile; try again.")
     if new.only_if_absent or new.only_if_tag:
@@ -167,7 +170,7 @@ def put(conn: Connection, place: Place, new: NewObject, now: datetime, *, shares
     freed = _make_room(conn, container, place.name, now)
     version = numbered.next_version(conn, container, place.name, now) if numbered.is_on(container) else ""
     conn.execute(insert(Object).values(**_values(container, place.name, new, now), version=version))
-    return Done(unused(conn, freed), version)
+    return Done(freed, version)
 
 
 def _has_tag(found: Object | Version, tag: str) -> bool:
@@ -234,16 +237,14 @@ def drop(conn: Connection, rows: Iterable[Object | Version]) -> list[str]:
     return [each for each in freed if each]
 
 
-def is_used(conn: Connection, file_id: str, *, lock: bool = False) -> bool:
-    """`lock`: one of those who have the file stays until the transaction ends; who removes it then finds the next."""
-    if lock:
-        return any(conn.scalar(query, {"file": file_id}) is not None for query in _keep_file)
-    return bool(conn.scalar(_is_used, {"file": file_id}))
+def is_kept(conn: Connection, file_id: str) -> bool:
+    """Whether anything has the file. It stays until the transaction ends: who removes it then finds the next."""
+    return any(conn.scalar(query, {"file": file_id}) is not None for query in _keep_file)
 
 
-def unused(conn: Connection, file_ids: Iterable[str | None]) -> list[str]:
-    """The files among these that nobody has: a copy shares the file of its source."""
-    return [each for each in file_ids if each and not is_used(conn, each)]
+def used(conn: Connection, file_ids: Sequence[str]) -> set[str]:
+    """Those of these files that something has: a copy shares the file of its source."""
+    return {each for each in conn.scalars(_used, {"files": file_ids}) if each}
 
 
 def change(conn: Connection, found: Object, changes: Mapping[str, Any], now: datetime) -> None:
@@ -290,7 +291,7 @@ def remove(
         last = versions.latest(conn, archive, place.name) if before is None else None
     if last is not None and not versions.is_marker(last):
         versions.move(conn, last, container, place.name)
-    return Done(unused(conn, freed))
+    return Done(freed)
 
 
 def _remove_numbered(
@@ -301,11 +302,11 @@ def _remove_numbered(
         raise not_found()
     freed = _make_room(conn, container, name, now)
     if not (marks or is_on):
-        return Done(unused(conn, freed))
+        return Done(freed)
     version = numbered.next_version(conn, container, name, now)
     values = _values(container, name, NewObject(content_type=numbered.DELETED), now)
     conn.execute(insert(Version).values(**values, version=version, is_null=not is_on, is_marker=True))
-    return Done(unused(conn, freed), version if is_on else numbered.NULL, True, was_there=was_there)
+    return Done(freed, version if is_on else numbered.NULL, True, was_there=was_there)
 
 
 def _remove_into_history(conn: Connection, container: Container, name: str, was_there: bool, now: datetime) -> Done:
@@ -316,7 +317,7 @@ def _remove_into_history(conn: Connection, container: Container, name: str, was_
     kept = versions.version_name(conn, archive, name, now)
     marker = NewObject(content_type=versions.DELETED)
     conn.execute(insert(Object).values(**_values(archive, kept, marker, now), version=""))
-    return Done(unused(conn, freed), was_there=was_there)
+    return Done(freed, was_there=was_there)
 
 
 def find_version(conn: Connection, container: Container, name: str, version: str, now: datetime) -> Object | Version:
@@ -351,10 +352,10 @@ def remove_version(
         is_marker = old.is_marker
         freed = drop(conn, [numbered.take(conn, old)])
         if found is not None:
-            return Done(unused(conn, freed), version, is_marker)
+            return Done(freed, version, is_marker)
     if brings_back or is_marker:
         numbered.bring_back(conn, container, place.name)
-    return Done(unused(conn, freed), version, is_marker)
+    return Done(freed, version, is_marker)
 
 
 def _check_tag(found: Object | Version, only_if_tag: str) -> None:
@@ -380,7 +381,7 @@ def restore(conn: Connection, place: Place, version: str, now: datetime) -> Done
     else:
         freed = _take_away(conn, container, place.name)
     numbered.make_current(conn, old)
-    return Done(unused(conn, freed), version)
+    return Done(freed, version)
 
 
 def remove_many(conn: Connection, place: Place, wanted: Sequence[Removal], now: datetime) -> Done:
@@ -411,7 +412,7 @@ def relabel(conn: Connection, found: Object | Version, headers: Mapping[str, str
 
 
 def expire(conn: Connection, now: datetime, most: int) -> tuple[int, list[str]]:
-    """Remove expired objects, at most `most`. Returns how many, and the files that nobody needs."""
+    """Remove expired objects, at most `most`. Returns how many, and their files."""
     due = select(Object).where(Object.delete_at <= int(seconds(now))).limit(most).with_for_update(skip_locked=True)
     return _take_all(conn, conn.execute(due).all())
 
@@ -425,15 +426,15 @@ def expire_in(conn: Connection, container_id: str, now: datetime) -> list[str]:
 def _take_all(conn: Connection, found: Sequence[Object]) -> tuple[int, list[str]]:
     for each in found:
         conn.execute(delete(Object).where(Object.container_id == each.container_id, Object.name == each.name))
-    return len(found), unused(conn, set(drop(conn, found)))
+    return len(found), drop(conn, found)
 
 
 def take_some(conn: Connection, container_id: str, most: int) -> list[str] | None:
-    """Delete at most `most` objects or versions for good. Returns the files nobody needs; None if nothing is left."""
+    """Delete at most `most` objects or versions for good. Returns their files; None if nothing is left."""
     found = conn.execute(select(Object).where(Object.container_id == container_id).limit(most).with_for_update()).all()
     if found:
         return _take_all(conn, found)[1]
     were = conn.execute(select(Version).where(Version.container_id == container_id).limit(most).with_for_update()).all()
     if not were:
         return None
-    return unused(conn, set(drop(conn, [numbered.take(conn, each) for each in were])))
+    return drop(conn, [numbered.take(conn, each) for each in were])

@@ -75,7 +75,7 @@ def _say(conn: Connection, account: Account, said: str) -> None:
 
 
 def remove_some(conn: Connection, project_id: str) -> tuple[bool, Sequence[str]]:
-    """Remove some of an account. Returns whether it is gone now, and the files that nobody needs any more."""
+    """Remove some of an account. Returns whether it is gone now, and the files of what was removed."""
     mine = select(Container).where(Container.project_id == project_id).order_by(Container.name).limit(1)
     container = conn.execute(mine.with_for_update()).first()
     if container is None:

@@ -7,7 +7,7 @@ so nobody sees half of it, and nobody can take a part away. Parts of unfinished 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from attrs import evolve, field, frozen
@@ -135,7 +135,7 @@ class Putting:
                 updated_at=now,
             )
         )
-        return Done(objects.unused(conn, [] if before is None else [before.file_id]))
+        return Done(_files([] if before is None else [before]))
 
 
 def complete(
@@ -175,8 +175,11 @@ def complete(
         parts_id=upload_id,
     )
     done = objects.put(conn, place, made, now)
-    freed = [*done.freed, *objects.unused(conn, [part.file_id for part in left])]
-    return evolve(done, freed=freed, etag=etag, headers=made.headers)
+    return evolve(done, freed=[*done.freed, *_files(left)], etag=etag, headers=made.headers)
+
+
+def _files(gone: Iterable[UploadPart]) -> list[str]:
+    return [part.file_id for part in gone if part.file_id]
 
 
 def completed(conn: Connection, place: Place, upload_id: str, now: datetime) -> Object | None:
@@ -225,7 +228,7 @@ def abort(conn: Connection, place: Place, upload_id: str) -> Done:
 
 
 def abort_all(conn: Connection, container_id: str) -> list[str]:
-    """Abort all uploads to a container. Returns the files that nobody needs any more."""
+    """Abort all uploads to a container. Returns their files."""
     return remove(conn, of_container(conn, container_id))
 
 
@@ -236,10 +239,10 @@ def of_container(conn: Connection, container_id: str) -> Sequence[Upload]:
 
 
 def remove(conn: Connection, uploads: Sequence[Upload]) -> list[str]:
-    """Remove locked uploads. Returns the files that nobody needs any more."""
-    freed: list[str | None] = []
+    """Remove locked uploads. Returns their files."""
+    freed: list[str] = []
     for upload in uploads:
-        freed += [part.file_id for part in every_part(conn, upload.id)]
+        freed += _files(every_part(conn, upload.id))
         conn.execute(delete(UploadPart).where(UploadPart.upload_id == upload.id))
         conn.execute(delete(Upload).where(Upload.id == upload.id))
-    return objects.unused(conn, freed)
+    return freed

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
-from sqlalchemy import select, union
 from twisted.logger import Logger
 
-from cloudctl.db import Connection, Database
+from cloudctl.db import Database
+from cloudctl.object_store import objects
 from cloudctl.object_store.store import ObjectStore
-from cloudctl.object_store.tables import Object, UploadPart, Version
 
 log = Logger()
 
@@ -30,16 +28,10 @@ def sweep(db: Database, store: ObjectStore, before: float = math.inf) -> int:
         old = [each.id for each in page if each.since < before]
         for start in range(0, len(old), BATCH):
             batch = old[start : start + BATCH]
-            known = db.transact(True, _known, batch)
+            known = db.transact(True, objects.used, batch)
             left = [file_id for file_id in batch if file_id not in known]
             store.remove(left)
             removed += len(left)
     if removed:
         log.info("removed {count} files that belong to no object", count=removed)
     return removed
-
-
-def _known(conn: Connection, file_ids: Sequence[str]) -> set[str]:
-    # In one statement: a version may become an object meanwhile, and an object a version.
-    queries = [select(kind.file_id).where(kind.file_id.in_(file_ids)) for kind in (Object, Version, UploadPart)]
-    return {each for each in conn.scalars(union(*queries)) if each}
