@@ -131,6 +131,15 @@ class Records:
         found = (each for _, each in _readable((self.root / "snapshots").glob("*.json"), Snapshot))
         return sorted((each for each in found if each is not None), key=lambda each: each.id)
 
+    def moments(self, volume_id: str) -> frozenset[str]:
+        """The names of the volume's snapshots inside its file; also those of damaged records, which may be its own."""
+        found = _readable((self.root / "snapshots").glob("*.json"), Snapshot)
+        return frozenset(
+            file.stem if each is None else each.moment
+            for file, each in found
+            if each is None or each.volume_id == volume_id
+        )
+
     def unmanaged(self) -> list[Path]:
         """Files that are not volumes of the cloud, sorted by name."""
         return sorted(each for each in (self.root / "unmanaged").glob("*.qcow2") if each.is_file())

@@ -136,7 +136,7 @@ class FileVolumes:
             volume = self.records.volume(id)
             if volume is None:
                 return
-            self._demand_unused(volume)
+            await self._demand_unused(volume)
             await self.disks.serve(volume)
             await self.records.drop(id)
 
@@ -287,7 +287,7 @@ class FileVolumes:
             volume = self.records.volume(id)
             if volume is None:
                 return
-            self._demand_unused(volume)
+            await self._demand_unused(volume)
             file = self.records.unmanaged_file(name)
             if file is None or (file.exists() and not adoption.is_same(file, self.records.disk(id))):
                 raise Unfit(f"{name!r} is not a usable file name, or another volume already has it")
@@ -297,7 +297,7 @@ class FileVolumes:
 
     async def unmanaged_snapshots(self) -> tuple[Unmanaged, ...]:
         found: list[Unmanaged] = []
-        for volume in self.records.volumes():
+        for volume in self.records.readable():
             try:
                 names = await self._unmanaged_moments(volume)
             except DriverError:
@@ -311,9 +311,8 @@ class FileVolumes:
     async def _unmanaged_moments(self, volume: Volume) -> frozenset[str]:
         disk = self.records.disk(volume.id)
         there = await self.images.names(disk) if header(disk).snapshots else frozenset()
-        kept = {each.moment for each in self.records.snapshots() if each.volume_id == volume.id}
         # The current record: it lists snapshots that were taken for copies meanwhile.
-        return there - kept - set(self._volume(volume.id).moments)
+        return there - self.records.moments(volume.id) - set(self._volume(volume.id).moments)
 
     async def ensure_snapshot_adopted(self, id: str, volume_id: str, name: str) -> None:
         async with self.locks.hold("snapshot", id), self._settled(volume_id) as volume:
@@ -433,8 +432,7 @@ class FileVolumes:
 
     async def _dropped(self, volume: Volume, name: str, there: frozenset[str]) -> bool:
         """Whether no snapshot of this name is left over; one that has a record is kept."""
-        kept = {each.moment for each in self.records.snapshots() if each.volume_id == volume.id}
-        if name in there and name not in kept:
+        if name in there and name not in self.records.moments(volume.id):
             try:
                 await self.disks.drop(volume, name)
             except (Busy, Unreachable) as error:
@@ -473,10 +471,14 @@ class FileVolumes:
             raise UnknownSnapshot(id)
         return snapshot
 
-    def _demand_unused(self, volume: Volume) -> None:
+    async def _demand_unused(self, volume: Volume) -> None:
         """Raises InUse while anything depends on the volume, Busy while it is being copied."""
         demand_free(volume)
-        if any(each.volume_id == volume.id for each in self.records.snapshots()):
+        snapshots = self.records.readable_snapshots()
+        if self.records.moments(volume.id) and await self.images.names(self.records.disk(volume.id)):
+            # A damaged record may be of one of them; then this raises DriverError.
+            snapshots = self.records.snapshots()
+        if any(each.volume_id == volume.id for each in snapshots):
             raise InUse(f"volume {volume.id} has snapshots")
         if self._reading.intersection(volume.moments):
             raise Busy(f"volume {volume.id} is being copied")

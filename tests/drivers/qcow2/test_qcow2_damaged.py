@@ -38,6 +38,13 @@ async def test_a_damaged_record_concerns_no_other_snapshot(open_driver: Callable
     assert await driver.snapshots() == (SnapshotState("s2", "v1", 1),)
     with pytest.raises(DriverError, match=r"s1\.json is damaged"):
         await driver.ensure_absent("v1")
+    await driver.ensure_snapshot_absent("s2")
+    assert await driver.images.names(driver.records.disk("v1")) == {"s1"}, "it is not left over"
+    assert await driver.unmanaged_snapshots() == ()
+    for id, source in (("v2", None), ("v3", "v1")):
+        await driver.ensure_created(VolumeSpec(id, 1, volume_id=source))
+        await driver.ensure_absent(id)
+    assert [each.id for each in await driver.inventory()] == ["v1"]
 
 
 def damage(file: Any) -> bytes:
