@@ -8,6 +8,7 @@ same directory sees what the first has done.
 from __future__ import annotations
 
 import os
+from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import quote
@@ -16,7 +17,7 @@ import orjson
 from attrs import define, field, frozen
 from cattrs import Converter
 
-from cloudctl.drivers.errors import DriverError, Unfit, Unusable
+from cloudctl.drivers.errors import DriverError, NoCapacity, Unfit, Unreachable, Unusable
 from cloudctl.drivers.specs import DriverResources, ImageSource
 
 T = TypeVar("T")
@@ -108,11 +109,16 @@ class Directory(Generic[T]):
 
 
 def write(file: Path, data: bytes) -> None:
-    """The file holds `data`, or what it held before if this process is killed."""
-    file.parent.mkdir(parents=True, exist_ok=True)
+    """The file holds `data`, or what it held before if this process is killed. Raises NoCapacity, Unreachable."""
     beside = file.with_name(f"{file.name}.{os.getpid()}.new")
-    beside.write_bytes(data)
-    beside.replace(file)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_bytes(data)
+        beside.replace(file)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        kind = NoCapacity if error.errno in (ENOSPC, EDQUOT) else Unreachable
+        raise kind(f"cannot write {file}: {error.strerror}") from error
 
 
 def directory(durable: bool, resources: DriverResources, wished: str = "") -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from attrs import frozen
 from twisted.internet.defer import ensureDeferred
 from twisted.internet.task import Clock
 
-from cloudctl.drivers.errors import DriverError
+from cloudctl.drivers.errors import DriverError, NoCapacity, Unreachable
 from cloudctl.drivers.fake import hypervisor
 from cloudctl.drivers.fake.store import Directory, Memory
 from cloudctl.drivers.specs import DriverResources, Power
@@ -122,3 +123,22 @@ async def test_a_killed_process_leaves_every_answered_effect_and_no_half(tmp_pat
     for id, number in latest.items():
         # The effect of the call that was killed may be there, too.
         assert there(driver.guests.get(id)).reboot_token in (str(number), str(number + 50))
+
+
+@pytest.mark.parametrize(("number", "told"), [(errno.ENOSPC, NoCapacity), (errno.EIO, Unreachable)])
+def test_a_disk_that_takes_nothing_is_an_error_of_the_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, told: type[DriverError]
+) -> None:
+    store = Directory(Thing, tmp_path / "things")
+    store.put("1", Thing("b", Power.STOPPED))
+
+    def half(self: Path, data: bytes) -> int:
+        with self.open("wb") as file:
+            file.write(data[:1])
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "write_bytes", half)
+    with pytest.raises(told, match=rf"cannot write .*1\.json: {os.strerror(number)}"):
+        store.put("1", Thing("b", Power.RUNNING))
+    assert store.values() == [Thing("b", Power.STOPPED)]
+    assert [file.name for file in store.path.iterdir()] == ["1.json"], "half an object is not left behind"
