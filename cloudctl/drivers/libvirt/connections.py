@@ -61,16 +61,23 @@ def _run_events() -> None:
 
 def in_thread(reactor: Any, name: str, fn: Callable[..., T], *args: Any, **kwargs: Any) -> Deferred[T]:
     """The result of a call in a new thread, which is abandoned if nobody waits for it any more. Raises Unreachable."""
+    return _in_thread(reactor, name, partial(fn, *args, **kwargs), lambda _late: None)
+
+
+def _in_thread(reactor: Any, name: str, fn: Callable[[], T], late: Callable[[T], object]) -> Deferred[T]:
+    """`late` gets, in the reactor's thread, a result that nobody waits for any more."""
     answer: Deferred[T] = Deferred()
     run = copy_context().run
 
     def deliver(result: Any) -> None:
         if not answer.called:
             answer.callback(result)
+        elif not isinstance(result, Failure):
+            late(result)
 
     def work() -> None:
         try:
-            result: Any = run(fn, *args, **kwargs)
+            result: Any = run(fn)
         except BaseException:  # passed to the caller that waits
             result = Failure()
         reactor.callFromThread(deliver, result)
@@ -145,7 +152,7 @@ class HostConnection:
         given_up, seconds = Event(), self.config.open_timeout + self.config.answer_timeout
         calling = partial(self._apart, given_up, fn, *args, **kwargs)
         try:
-            found: T = await self._thrown_away(seconds, calling)
+            _connection, found = await self._thrown_away(seconds, calling, lambda late: self._drop(late[0]))
             return found
         except (TimeoutError, CancelledError):
             given_up.set()
@@ -153,13 +160,15 @@ class HostConnection:
         except OSError as error:
             raise HostDown(f"host {self.name} does not answer") from error
 
-    def _apart(self, given_up: Event, fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def _apart(
+        self, given_up: Event, fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> tuple[Any, T]:
         connection = self._plain()
         try:
             found = fn(connection, *args, **kwargs)
             if given_up.is_set():
                 raise TimeoutError
-            return found
+            return connection, found
         except BaseException:
             connection.close()
             raise
@@ -170,7 +179,12 @@ class HostConnection:
         idle, self._idle = self._idle, []
         if connection is not None:
             closing = [connection, *(each for each in idle if each is not connection)]
-            await self._thrown_away(self.config.answer_timeout, _close, closing)
+            await self._thrown_away(self.config.answer_timeout, partial(_close, closing))
+
+    def _drop(self, connection: Any) -> None:
+        """Close a connection that came too late: the thread saw nobody give up, and the reactor had done so."""
+        ended = in_thread(self.reactor, f"libvirt {self.name}", connection.close)
+        ended.addErrback(lambda why: log.debug("a late connection: {why}", why=why.getErrorMessage()))
 
     # -- threads
 
@@ -226,9 +240,11 @@ class HostConnection:
         except (OSError, libvirt.libvirtError) as error:
             raise _Lost(str(error)) from error
 
-    async def _thrown_away(self, seconds: float, fn: Callable[..., Any], *args: Any) -> Any:
+    async def _thrown_away(
+        self, seconds: float, fn: Callable[[], T], late: Callable[[T], object] = lambda _late: None
+    ) -> T:
         """Call `fn` without occupying a place, and wait no longer than this. Raises TimeoutError."""
-        working = in_thread(self.reactor, f"libvirt {self.name}", fn, *args)
+        working = _in_thread(self.reactor, f"libvirt {self.name}", fn, late)
         working.addTimeout(seconds, self.clock)
         return await working
 
@@ -248,7 +264,7 @@ class HostConnection:
                 raise HostDown(f"host {self.name} does not answer")
             given_up = Event()
             try:
-                opened = await self._thrown_away(self.config.open_timeout, self._open, given_up)
+                opened = await self._thrown_away(self.config.open_timeout, partial(self._open, given_up), self._drop)
             except (TimeoutError, OSError, libvirt.libvirtError) as error:
                 given_up.set()
                 self._not_before = self.clock.seconds() + self.config.retry_seconds

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+from queue import Queue
 from threading import Barrier, Thread
 from typing import Any
 
 import pytest
 from attrs import define
+from twisted.internet import task
 from twisted.internet.defer import ensureDeferred, gatherResults
+from twisted.internet.task import Clock
 
 from cloudctl.drivers.errors import HostDown, Unreachable
 
@@ -116,3 +120,37 @@ async def test_who_lends_one_to_a_call_of_another_host_tells_which_of_both_is_do
     assert east.is_open
     for host in (east, west):
         await host.close()
+
+
+@define(eq=False)
+class Late:
+    """A reactor that is behind: what threads hand to it waits until it `turns`."""
+
+    handed: Queue[Any]
+
+    def callFromThread(self, fn: Any, *args: Any) -> None:
+        self.handed.put(partial(fn, *args))
+
+    def turns(self) -> None:
+        self.handed.get(timeout=60)()
+
+
+@pytest.mark.parametrize("apart", [False, True])
+async def test_a_connection_that_comes_after_its_caller_has_given_up_is_closed(
+    made: list[Played], apart: bool, reactor: Any
+) -> None:
+    host, late, clock = a_host(), Late(Queue()), Clock()
+    host.reactor, host.clock = late, clock
+    if apart:
+        waiting = ensureDeferred(host.opened())
+        late.turns()
+        await waiting
+    asking = ensureDeferred(host.apart(lambda connection: connection) if apart else host.opened())
+    while late.handed.empty():
+        await task.deferLater(reactor, 0.001)
+    clock.advance(60)
+    with pytest.raises(Unreachable if apart else HostDown):
+        await asking
+    late.turns()
+    late.turns()  # with the end of what closes it
+    assert [each.alive for each in made] == ([True, False] if apart else [False])
