@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, cast
 
 from attrs import define, evolve, field
-from twisted.internet.defer import DeferredList, ensureDeferred
+from twisted.internet.defer import CancelledError, ensureDeferred
 from twisted.logger import Logger
 from zope.interface import Interface, alsoProvides
 
@@ -19,6 +19,7 @@ from cloudctl.drivers.boundary import methods
 from cloudctl.drivers.errors import DriverError, HostDown, Unfit, UnknownGuest, UnknownHost
 from cloudctl.drivers.interfaces import CAPABILITIES, IGuestEvents, IHypervisor, ILiveMigrate
 from cloudctl.drivers.specs import GuestSpec, GuestState, HostInventory
+from cloudctl.drivers.together import all_of
 
 log = Logger()
 
@@ -72,7 +73,7 @@ class Hypervisors:
     async def hosts(self) -> tuple[HostInventory, ...]:
         """The hosts of a driver that does not answer are down."""
         for driver, answer in (await self._of_each("hosts")).items():
-            if isinstance(answer, DriverError):
+            if isinstance(answer, Exception):
                 log.warn("the hosts of hypervisor {driver} are unknown: {error}", driver=driver, error=answer)
                 self._last[driver] = tuple(evolve(host, up=False) for host in self._last.get(driver, ()))
             else:
@@ -93,7 +94,7 @@ class Hypervisors:
         """Of a guest that several hosts have, the valid one is on the host where it is to be."""
         found: dict[str, list[GuestState]] = {}
         for driver, answer in (await self._of_each("inventory")).items():
-            if isinstance(answer, DriverError):
+            if isinstance(answer, Exception):
                 log.warn("the guests of hypervisor {driver} are unknown: {error}", driver=driver, error=answer)
                 continue
             for state in answer:
@@ -125,24 +126,25 @@ class Hypervisors:
         """Asks all drivers: an interrupted move may have left something anywhere."""
         answers = await self._of_each("ensure_absent", id)
         for error in answers.values():
-            if isinstance(error, DriverError):
+            if isinstance(error, Exception):
                 raise error
 
     async def _of_each(self, method: str, *args: Any) -> dict[str, Any]:
-        """Name → the driver's answer, or the DriverError that it raised; all are called at the same time."""
+        """Name → the driver's answer, or the error that it raised; all are called at the same time."""
 
-        async def asked(driver: IHypervisor) -> Any:
+        async def asked(name: str, driver: IHypervisor) -> Any:
             try:
                 return await getattr(driver, method)(*args)
+            except CancelledError:
+                raise
             except DriverError as error:
                 return error
+            except Exception as error:  # a fault of this driver, of which guests of the others know nothing
+                log.failure("hypervisor {driver} failed to answer {method}", driver=name, method=method)
+                return error
 
-        asking = [ensureDeferred(asked(each)) for each in self.at.values()]
-        answers = await DeferredList(asking, fireOnOneErrback=False, consumeErrors=True)
-        for well, answer in answers:
-            if not well:
-                answer.raiseException()
-        return dict(zip(self.at, (answer for _, answer in answers), strict=True))
+        asking = [ensureDeferred(asked(name, each)) for name, each in self.at.items()]
+        return dict(zip(self.at, await all_of(asking), strict=True))
 
     # -- of one guest
 
@@ -187,7 +189,7 @@ class Hypervisors:
                 return name
         answers = await self._of_each("observe", id)
         for name, answer in answers.items():
-            if not isinstance(answer, DriverError):
+            if not isinstance(answer, Exception):
                 return name
         # A driver that is down may have it.
         raise next((each for each in answers.values() if not isinstance(each, UnknownGuest)), UnknownGuest(id))

@@ -18,6 +18,7 @@ from cloudctl.drivers.specs import DriverResources, GuestSpec, Power
 from cloudctl.errors import ConfigError
 from cloudctl.testing.cloud import MemoryCloud
 from tests.compute.asking import LATEST, Asking
+from tests.conftest import LoggedFailures
 
 TABLES = {
     "drivers": {"hypervisor": {"east": "fake", "west": "fake"}},
@@ -107,16 +108,16 @@ def test_from_a_host_that_is_down_a_server_is_made_anew_with_another_driver(
 class Deaf(FakeHypervisor):
     """A driver that has lost its backend."""
 
-    deaf = False
+    deaf: Exception | None = None
 
     async def hosts(self) -> Any:
         if self.deaf:
-            raise Unreachable("nobody is there")
+            raise self.deaf
         return await super().hosts()
 
     async def inventory(self) -> Any:
         if self.deaf:
-            raise Unreachable("nobody is there")
+            raise self.deaf
         return await super().inventory()
 
 
@@ -151,16 +152,20 @@ async def test_guests_of_the_others_are_watched_if_one_cannot_watch(error: Excep
     assert told == ["x"]
 
 
-async def test_one_that_does_not_answer_is_down_and_the_others_are_told() -> None:
+@pytest.mark.parametrize("error", [Unreachable("nobody is there"), OSError("it is odd")])
+async def test_one_that_does_not_answer_is_down_and_the_others_are_told(
+    error: Exception, logged_failures: LoggedFailures
+) -> None:
     at = drivers(a=FakeHypervisor, b=Deaf)
     both = one_of(at, x="a-1", y="b-1")
     await both.ensure_defined(spec("x", "a-1"))
     await both.ensure_defined(spec("y", "b-1"))
     assert [each.up for each in await both.hosts()] == [True, True]
-    at["b"].deaf = True
+    at["b"].deaf = error
     assert [(each.name, each.up) for each in await both.hosts()] == [("a-1", True), ("b-1", False)]
     assert [each.id for each in await both.inventory()] == ["x"]
     await both.ensure_running("x")
+    assert len(logged_failures.flush(OSError)) == (2 if isinstance(error, OSError) else 0)
 
 
 async def test_a_guest_that_nobody_speaks_of_is_looked_for() -> None:
