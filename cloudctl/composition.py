@@ -91,7 +91,7 @@ class Surroundings:
         """Threads for one kind of blocking work, and the services that keep them alive, for `Part.supports`."""
         if self.in_memory:
             return Inline(), ()
-        service = ThreadsService(name, most)
+        service = ThreadsService(name, most, self.reactor)
         return service.pool, (service,)
 
 

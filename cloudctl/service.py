@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+from threading import Thread
+
 from twisted.application.service import IService, MultiService, Service
 from twisted.internet.defer import Deferred, ensureDeferred, maybeDeferred
 from twisted.internet.error import AlreadyCalled
-from twisted.internet.interfaces import IReactorTime
+from twisted.internet.interfaces import IReactorFromThreads, IReactorTime
 from twisted.logger import Logger
 from twisted.python.threadpool import ThreadPool
 
@@ -45,13 +48,32 @@ class OrderedService(MultiService):
 class ThreadsService(Service):
     """A pool of threads that lives as long as the service: one for each kind of blocking work."""
 
-    def __init__(self, name: str, most: int) -> None:
-        self.pool = ThreadPool(0, most, name=name)
+    def __init__(self, name: str, most: int, reactor: IReactorFromThreads) -> None:
+        self.pool = unhindering(ThreadPool(0, most, name=name))
+        self.reactor = reactor
 
     def startService(self) -> None:
         super().startService()
         self.pool.start()
 
-    def stopService(self) -> None:
+    def stopService(self) -> Deferred[None]:
         super().stopService()
-        self.pool.stop()
+        return stopped(self.pool, self.reactor)
+
+
+def unhindering(pool: ThreadPool) -> ThreadPool:
+    """The pool, whose threads do not keep the process from ending."""
+    pool.threadFactory = partial(Thread, daemon=True)  # type: ignore[assignment]  # it is only called
+    return pool
+
+
+def stopped(pool: ThreadPool, reactor: IReactorFromThreads) -> Deferred[None]:
+    """Fires once the threads of the pool have ended. They are waited for in another one: any of them may hang."""
+    done: Deferred[None] = Deferred()
+
+    def wait() -> None:
+        pool.stop()
+        reactor.callFromThread(done.callback, None)
+
+    Thread(target=wait, name=f"end of {pool.name}", daemon=True).start()
+    return done

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import copy_context
-from functools import partial
-from threading import Thread
 from typing import Any
 
 from twisted.internet.defer import Deferred, ensureDeferred
@@ -20,6 +18,7 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.python.threadpool import ThreadPool
 
 from cloudctl.drivers.boundary import call, through
+from cloudctl.service import stopped, unhindering
 
 
 def threaded(driver: Any, reactor: IReactorFromThreads, threads: int = 4) -> Any:
@@ -28,8 +27,7 @@ def threaded(driver: Any, reactor: IReactorFromThreads, threads: int = 4) -> Any
     `check` stays in the calling thread, since it runs before the reactor does. `close` waits for the calls under way,
     and the reactor turns meanwhile; a call that never ends does not keep the process from ending.
     """
-    pool = ThreadPool(0, threads, name=f"driver {type(driver).__name__}")
-    pool.threadFactory = partial(Thread, daemon=True)  # type: ignore[assignment]  # it is only called
+    pool = unhindering(ThreadPool(0, threads, name=f"driver {type(driver).__name__}"))
     pool.start()
 
     def in_thread(method: Any) -> Callable[..., Deferred[Any]]:
@@ -49,15 +47,3 @@ def threaded(driver: Any, reactor: IReactorFromThreads, threads: int = 4) -> Any
     adapted = through(in_thread, driver)
     adapted.__dict__.update(check=lambda: ensureDeferred(check()), close=lambda: ensureDeferred(close()))
     return adapted
-
-
-def stopped(pool: ThreadPool, reactor: IReactorFromThreads) -> Deferred[None]:
-    """Fires once the threads of the pool have ended. They are waited for in another one: any of them may hang."""
-    done: Deferred[None] = Deferred()
-
-    def wait() -> None:
-        pool.stop()
-        reactor.callFromThread(done.callback, None)
-
-    Thread(target=wait, name=f"end of {pool.name}", daemon=True).start()
-    return done
