@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from ipaddress import ip_network
+from pathlib import PurePath
 from typing import Any
 
 from attrs import field, frozen
@@ -34,6 +35,11 @@ def _store_ids(_instance: object, _attribute: Any, value: Mapping[str, Any]) -> 
             raise ValueError(f"{store_id}: names either a directory or a driver")
         if each.driver and store_id != DEFAULT:
             raise ValueError(f"{store_id}: only the store {DEFAULT} can be that of a driver")
+
+
+def _named(_instance: object, _attribute: Any, value: str) -> None:
+    if not PurePath(value).name:
+        raise ValueError("must name a directory")
 
 
 @frozen
@@ -70,7 +76,7 @@ class ImageOptions:
     web_store: bool = False
     # Where the copies of images that administrators ask for (`PUT /v2/cache/{image}`) are kept: a disk that is faster
     # than the stores', relative to the data directory. And how many bytes of them; 0: there is no cache.
-    cache_directory: str = "image-cache"
+    cache_directory: str = field(default="image-cache", validator=_named)
     cache_size: int = field(default=10 * 2**30, validator=not_negative)
     # Whether images show where their data is: anybody who sees an image learns paths of the host. Patches may then also
     # name addresses of the data, if there is a store "web": it is fetched and checked once somebody needs it.

@@ -78,7 +78,7 @@ def check(db: Database, data: ImageData) -> Check:
 
 
 def _recover_cache(db: Database, store: ImageStore) -> None:
-    names = store.names()
+    names = _of_images(store)
     for start in range(0, len(names), BATCH):
         batch = names[start : start + BATCH]
         wanted = db.transact(True, cache.known, batch)
@@ -86,12 +86,17 @@ def _recover_cache(db: Database, store: ImageStore) -> None:
 
 
 def _recover(db: Database, store: ImageStore) -> None:
-    names = [name for name in store.names() if name.startswith(INCOMING) or IMAGE_ID.fullmatch(_image_of(name))]
+    names = _of_images(store)
     for start in range(0, len(names), BATCH):
         batch = names[start : start + BATCH]
         images = db.transact(True, _images, [_image_of(name) for name in batch])
         orphans = [name for name in batch if not _belongs(name, images.get(_image_of(name)), store.id)]
         _sweep(store, orphans, partial(_is_still_orphan, db, store.id))
+
+
+def _of_images(store: ImageStore) -> list[str]:
+    """The names in it that are ours: an operator may have other things in the directory that an option names."""
+    return [name for name in store.names() if name.startswith(INCOMING) or IMAGE_ID.fullmatch(_image_of(name))]
 
 
 def _is_still_orphan(db: Database, store_id: str, name: str) -> bool:

@@ -7,14 +7,14 @@ checked and stored, because guests boot from it and nobody promises that it stay
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
 from attrs import frozen
 
 from cloudctl.drivers.interfaces import IObjectData
-from cloudctl.errors import Invalid
+from cloudctl.errors import ConfigError, Invalid
 from cloudctl.image.kept import KeptStore
 from cloudctl.image.options import ImageOptions, StoreOptions
 from cloudctl.image.store import DEFAULT, HTTP, WEB, ImageStore
@@ -106,7 +106,10 @@ class Stores:
 
 
 def configured(options: ImageOptions, data_dir: Path, contents: Callable[[str], IObjectData] | None = None) -> Stores:
-    """The store "default" is in `images`, unless the options name another place. `contents`: of a driver."""
+    """The store "default" is in `images`, unless the options name another place. `contents`: of a driver.
+
+    Raises ConfigError.
+    """
     made: dict[str, ImageStore] = {}
     for name, each in options.stores.items():
         shown = name, each.description, each.weight
@@ -118,7 +121,21 @@ def configured(options: ImageOptions, data_dir: Path, contents: Callable[[str], 
     if options.web_store:
         made[WEB] = ImageStore(data_dir / ADDRESSES, WEB, "What is at an address.", kind=HTTP)
     cache = ImageStore(data_dir / options.cache_directory, "cache") if options.cache_size else None
+    places = {f"image.stores.{store.id}": store.directory for store in (default, *made.values())}
+    _demand_apart({**places, **({"image.cache_directory": cache.directory} if cache else {})})
     return Stores(default, tuple(made.values()), cache)
+
+
+def _demand_apart(places: Mapping[str, Path]) -> None:
+    """Each store removes what is not its own. Raises ConfigError for two that are one directory."""
+    taken: dict[Path, str] = {}
+    problems = []
+    for option, directory in places.items():
+        other = taken.setdefault(directory.resolve(), option)
+        if other != option:
+            problems.append(f"{option}: {directory} is the directory of {other}")
+    if problems:
+        raise ConfigError(problems)
 
 
 def in_the_data_directory(options: ImageOptions) -> list[str]:

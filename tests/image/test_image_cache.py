@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cloudctl.db.columns import new_id
 from cloudctl.image.recovery import recover
 from cloudctl.image.stores import Stores
 from cloudctl.testing.cloud import Client, MemoryCloud
@@ -131,10 +132,12 @@ def test_administrators_cache_images_that_have_data(demo: Client, admin: Client)
 def test_a_start_removes_what_no_row_knows(cloud: MemoryCloud, demo: Client, admin: Client) -> None:
     image_id = stored(demo)["id"]
     put(cloud, admin, image_id)
-    left = near(cloud, "left-behind")
-    left.write_bytes(b"half a copy")
+    left, strange = near(cloud, new_id()), near(cloud, "cloudctl.sqlite")
+    for path in (left, strange):
+        path.write_bytes(b"half a copy")
     recover(cloud.cloud.db, cloud.cloud.made(Stores))
     assert near(cloud, image_id).exists() and not left.exists()
+    assert strange.exists(), "no copy has such a name"
 
 
 def test_a_cloud_may_have_no_cache() -> None:

@@ -99,6 +99,22 @@ def test_a_store_has_a_name_that_lists_can_hold(name: str) -> None:
         MemoryCloud({"image": {"stores": {name: {"directory": "x"}}}})
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"cache_directory": "images"}, "image.cache_directory: .*/images is the directory of image.stores.default"),
+        ({"stores": {"a": {"directory": "b/../images/"}}}, "image.stores.a: .* is the directory of image.stores.def"),
+        ({"stores": {"a": {"directory": "images-of-addresses"}}, "web_store": True}, "image.stores.web: "),
+        ({"cache_directory": "."}, "image.cache_directory: must name a directory"),
+    ],
+)
+def test_two_stores_are_never_one_directory_where_each_removes_what_is_the_others(
+    options: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        MemoryCloud({"image": options})
+
+
 # -- uploads
 
 
