@@ -59,7 +59,7 @@ class OneLine(click.Group):
         except DBAPIError as error:
             if not schema.is_unusable(error):
                 raise
-            raise click.ClickException(f"database: {schema.complaint(error)}") from None
+            raise click.ClickException(schema.complaint(error, ctx.obj.database_url)) from None
         except OSError as error:
             if error.filename is None:
                 raise

@@ -204,7 +204,7 @@ def makeService(options: Options) -> IService:
     except DBAPIError as error:
         if not schema.is_unusable(error):
             raise
-        stop(f"database: {schema.complaint(error)}", os.EX_UNAVAILABLE)
+        stop(schema.complaint(error, options.config.database_url), os.EX_UNAVAILABLE)
     except OSError as error:
         if error.filename is not None:
             stop(f"{error.filename}: {error.strerror}")

@@ -183,15 +183,16 @@ def test_a_database_that_does_not_answer_is_one_line(tmp_path: Path) -> None:
     arguments = [f"--config={file}", f"--state-dir={tmp_path / 'state'}"]
     done = subprocess.run([command("twist"), "cloudctl", *arguments], capture_output=True, text=True, timeout=120)
     assert done.returncode == 69
-    assert (done.stdout + done.stderr).splitlines() == ["cloudctl: database: unable to open database file"]
+    told = f"database: {tmp_path}: unable to open database file"
+    assert (done.stdout + done.stderr).splitlines() == [f"cloudctl: {told}"]
     result = CliRunner().invoke(cli.main, [*arguments, "db", "version"])
-    assert (result.exit_code, result.output) == (1, "Error: database: unable to open database file\n")
+    assert (result.exit_code, result.output) == (1, f"Error: {told}\n")
 
 
 @pytest.mark.parametrize(
     ("url", "told"),
     [
-        ("", "file is not a database"),
+        ("", "{file}: file is not a database"),
         ("postgresql+psycopg://u:secret@127.0.0.1:1/x?nonsense=1", 'invalid connection option "nonsense"'),
     ],
 )
@@ -199,6 +200,7 @@ def test_a_database_that_is_none_is_one_line(tmp_path: Path, url: str, told: str
     state, file = tmp_path / "state", tmp_path / "c.toml"
     state.mkdir(mode=0o700)
     (state / "cloudctl.sqlite").write_text("something else" * 1000)
+    told = told.format(file=state / "cloudctl.sqlite")
     file.write_text(f'[database]\nurl = "{url}"\n')
     arguments = [f"--config={file}", f"--state-dir={state}"]
     done = subprocess.run([command("twist"), "cloudctl", *arguments], capture_output=True, text=True, timeout=120)

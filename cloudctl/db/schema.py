@@ -71,9 +71,11 @@ def is_unusable(error: DBAPIError) -> bool:
     return isinstance(error, OperationalError) or type(error) is DatabaseError or refused
 
 
-def complaint(error: DBAPIError) -> str:
-    """The message of the database's driver, without its advice and SQLAlchemy's."""
-    return str(error.orig).partition("\n")[0]
+def complaint(error: DBAPIError, url: str) -> str:
+    """The message of the database's driver, without its advice and SQLAlchemy's, and the file that SQLite does not name."""
+    file = url.removeprefix("sqlite:///")
+    message = str(error.orig).partition("\n")[0]
+    return f"database: {file}: {message}" if file != url else f"database: {message}"
 
 
 def found_version(conn: Connection) -> tuple[int, int] | None:
