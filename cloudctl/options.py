@@ -10,7 +10,7 @@ float.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
@@ -147,6 +147,21 @@ def _table(table: Mapping[str, Any], cls: type[T], path: str) -> T:
 def positive(_instance: object, _attribute: Any, value: float) -> None:
     if value <= 0:
         raise ValueError("must be greater than 0")
+
+
+def limit(_instance: object, _attribute: Any, value: int) -> None:
+    if value < -1:
+        raise ValueError("must be -1 (no limit) or more")
+
+
+def share(_instance: object, _attribute: Any, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise ValueError("must be 0 to 1")
+
+
+def named(_instance: object, _attribute: Any, value: str | Sequence[str]) -> None:
+    if not all([value] if isinstance(value, str) else value):
+        raise ValueError("must not be empty")
 
 
 def not_negative(_instance: object, _attribute: Any, value: float) -> None:

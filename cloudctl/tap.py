@@ -107,7 +107,10 @@ def check_endpoints(made: config.Config) -> None:
     problems = []
     for name, text in listeners:
         try:
-            serverFromString(reactor, text)
+            # The port of an endpoint by TCP; what is found too late to name the option, when it listens.
+            port = getattr(serverFromString(reactor, text), "_port", 0)
+            if not 0 <= port <= 65535:
+                raise ValueError(f"{port} is not a port")
         except Exception as error:  # endpoint parsers are plugins and raise what they like
             problems.append(f"{name}: {text!r} is not a valid endpoint: {error}")
     if problems:

@@ -57,6 +57,11 @@ def test_a_public_address_may_end_with_a_slash(tmp_path: Path) -> None:
         ("[server]\nlisen = 1", "server.lisen: unknown option"),
         ("[server]\nlisten = 1", "server.listen: 1 is not a list"),
         ('[server]\nlisten = ["tcp:x:y:z"]', "server.listen: 'tcp:x:y:z' is not a valid endpoint"),
+        ('[server]\nlisten = ["tcp:interface=::1:port=99999"]', "server.listen: 'tcp:interface=::1:port=99999' is not"),
+        (
+            '[compute]\nconsole_listen = "tcp:70000"',
+            "compute.console_listen: 'tcp:70000' is not a valid endpoint: 70000",
+        ),
         (
             '[compute]\nconsole_listen = "tcp"\nconsole_url = "ws://console.example"',
             "compute.console_listen: 'tcp' is not a valid endpoint",
@@ -65,6 +70,35 @@ def test_a_public_address_may_end_with_a_slash(tmp_path: Path) -> None:
             '[compute]\nmetadata_listen = "8775"\nmetadata_secret = "sixteen bytes and more"',
             "compute.metadata_listen: '8775' is not a valid endpoint",
         ),
+        ('[compute.zones]\na = ["x", "y"]\nb = ["y", "z"]', "compute.zones: in several zones: y"),
+        ('[compute.zones]\n"a:b" = ["x"]', "compute.zones: 'a:b' cannot be the name of a zone"),
+        (
+            '[compute]\ndefault_availability_zone = "internal"',
+            "default_availability_zone: 'internal' cannot be the name",
+        ),
+        ("[compute]\nshelved_offload_time = -2", "compute.shelved_offload_time: must be -1 (never), 0"),
+        (
+            '[compute]\nconsole_origins = ["dash.example"]',
+            "console_origins: 'dash.example' is not the origin of a page",
+        ),
+        ('[network]\npool_cidr = "10.0.0.0/27"', "network.pool_cidr: 10.0.0.0/27 has no room for a subnet: /26 is"),
+        ('[network]\npool_cidr = "fd00::/65"', "network.pool_cidr: fd00::/65 has no room for a subnet: /64 is"),
+        ('[network]\nphysical_networks = [""]', "network.physical_networks: must not be empty"),
+        ("[image]\nimport_ports = [99999]", "image.import_ports: 99999 is not a port"),
+        ("[image]\nmax_tags = -1", "image.max_tags: must not be negative"),
+        (
+            '[object_store]\ns3_hosts = ["https://s3.example.com"]',
+            "s3_hosts: 'https://s3.example.com' is not a host name",
+        ),
+        ('[object_store]\ns3_hosts = ["S3.example.com:80"]', "s3_hosts: 'S3.example.com:80' is not a host name"),
+        (
+            "[instance_ha]\ncliff_share = 5.0\nsegment_share = 2",
+            "instance_ha.cliff_share: must be 0 to 1; instance_ha.seg",
+        ),
+        ('[volume]\nhost = "a@b"', "volume.host: 'a@b' cannot be a part of host@backend#backend"),
+        ("[volume]\nvolumes = -2", "volume.volumes: must be -1 (no limit) or more"),
+        ('[volume]\navailability_zones = [""]', "volume.availability_zones: must not be empty"),
+        ("[identity]\nmaximum_project_depth = 0", "identity.maximum_project_depth"),
         ("[identity.argon2]\nmemory_cost = 1", "identity.argon2.memory_cost: 'memory_cost' must be >= 8: 1"),
         ("[identity.argon2]\nmemory_cost = 8\nparallelism = 2", "identity.argon2: memory_cost must be 8 or more for"),
         ("[identity.argon2]\ntime_cost = 0", "identity.argon2.time_cost: 'time_cost' must be > 0: 0"),
@@ -257,7 +291,7 @@ def test_a_port_that_is_taken_ends_the_start_with_one_line(tmp_path: Path) -> No
     ("listen", "told"),
     [
         ("unix:nowhere/api.sock", "nowhere/api.sock.lock: No such file or directory"),
-        ("tcp:70000", "port must be 0-65535"),
+        ("haproxy:tcp:70000", "port must be 0-65535"),
     ],
 )
 def test_an_address_that_cannot_be_ends_the_start_with_one_line(tmp_path: Path, listen: str, told: str) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import field, frozen
 from attrs.validators import matches_re
 
 from cloudctl.drivers.forwarded import is_secret
-from cloudctl.options import ENDPOINT, not_negative, positive
+from cloudctl.options import ENDPOINT, named, not_negative, positive
 
 HIGHEST = 104
+INTERNAL = "internal"  # the zone of the services that run no servers
 PORT = re.compile(r"(tcp6?|ssl):(?:port=)?([0-9]+)(?::|$)", re.ASCII)
 
 
@@ -21,12 +24,37 @@ def microversion(_instance: object, _attribute: Any, value: str) -> None:
         raise ValueError(f"must be 2.1 to 2.{HIGHEST}")
 
 
+def is_zone(_instance: object, _attribute: Any, name: str) -> None:
+    # A server may be created in zone:host.
+    if not name or ":" in name or name == INTERNAL:
+        raise ValueError(f"{name!r} cannot be the name of a zone")
+
+
+def are_zones(_instance: object, _attribute: Any, zones: Mapping[str, Sequence[str]]) -> None:
+    for name in zones:
+        is_zone(_instance, _attribute, name)
+    counted = Counter(host for hosts in zones.values() for host in set(hosts))
+    if several := sorted(host for host, count in counted.items() if count > 1):
+        raise ValueError(f"in several zones: {', '.join(several)}")
+
+
+def never_or_later(_instance: object, _attribute: Any, value: float) -> None:
+    if value < 0 and value != -1:
+        raise ValueError("must be -1 (never), 0 (at once) or more")
+
+
+def are_origins(_instance: object, _attribute: Any, value: Sequence[str]) -> None:
+    for text in value:
+        if re.fullmatch(r"https?://[^/?#\s]+", text) is None:
+            raise ValueError(f"{text!r} is not the origin of a page: https://host:port, without a path")
+
+
 @frozen
 class ComputeOptions:
     """[compute]"""
 
     # The name of this node, under which administrators see the services that schedule and conduct.
-    host: str = "cloudctl"
+    host: str = field(default="cloudctl", validator=named)
     # Whether `networks` must be given when a server is created, at every microversion; false: only from 2.37 on.
     require_networks: bool = True
     # The highest microversion that is offered: «2.N», at most HIGHEST.
@@ -44,14 +72,14 @@ class ComputeOptions:
     # Seconds after which a resize is confirmed automatically; 0: never.
     resize_confirm_window: float = field(default=0.0, validator=not_negative)
     # Seconds after which a shelved server leaves its host; 0: at once, -1: never.
-    shelved_offload_time: float = 0.0
+    shelved_offload_time: float = field(default=0.0, validator=never_or_later)
     # Seconds during which a deleted server can be restored; 0: it is gone at once.
     reclaim_instance_interval: float = field(default=0.0, validator=not_negative)
     # Whether a volume of another zone may be attached.
     cross_az_attach: bool = False
     # The zone of hosts that are in none of `zones`, and zone → names of its hosts.
-    default_availability_zone: str = "nova"
-    zones: dict[str, list[str]] = field(factory=dict)
+    default_availability_zone: str = field(default="nova", validator=is_zone)
+    zones: dict[str, list[str]] = field(factory=dict, validator=are_zones)
     # How many times over a host's resources may be promised.
     cpu_allocation_ratio: float = field(default=4.0, validator=positive)
     ram_allocation_ratio: float = field(default=1.0, validator=positive)
@@ -78,7 +106,7 @@ class ComputeOptions:
     # noVNC's page, wherever it is served: a VNC console is a link to it; empty: the link is the WebSocket's own.
     console_vnc_page: str = field(default="", validator=matches_re(r"(https?://[^/?#]+(/[^?#]*)?)?"))
     # Pages of other hosts that may open consoles, as browsers name them: «https://host:port».
-    console_origins: list[str] = field(factory=list)
+    console_origins: list[str] = field(factory=list, validator=are_origins)
     # Seconds within which a console must be opened after it was requested.
     console_token_lifetime: float = field(default=600.0, validator=positive)
     # Maximum number of consoles that are open at once.

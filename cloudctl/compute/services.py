@@ -13,6 +13,7 @@ from attrs import frozen
 from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from cloudctl.compute.options import INTERNAL
 from cloudctl.compute.tables import ControlService, Server
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
@@ -22,8 +23,6 @@ from cloudctl.placement.hosts import Host
 
 SCHEDULER, CONDUCTOR, COMPUTE = "nova-scheduler", "nova-conductor", "nova-compute"
 CONTROL = (SCHEDULER, CONDUCTOR)
-# The zone of services that run no servers.
-INTERNAL = "internal"
 # A service that has been silent for so long is down.
 SILENCE = timedelta(seconds=60)
 

@@ -8,6 +8,8 @@ from typing import Any
 from attrs import field, frozen
 from attrs.validators import and_, ge, gt, le
 
+from cloudctl.options import named
+
 WEEK = 604_800  # seconds
 
 
@@ -84,5 +86,5 @@ class IdentityOptions:
     # Seconds that OAuth tokens live; 0: for ever.
     oauth_request_token_lifetime: int = field(default=28_800, validator=ge(0))
     oauth_access_token_lifetime: int = field(default=86_400, validator=ge(0))
-    maximum_project_depth: int = 5  # below the domain
-    region: str = "RegionOne"
+    maximum_project_depth: int = field(default=5, validator=gt(0))  # below the domain
+    region: str = field(default="RegionOne", validator=named)

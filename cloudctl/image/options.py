@@ -22,6 +22,12 @@ def _networks(_instance: object, _attribute: Any, value: tuple[str, ...]) -> Non
         ip_network(text)
 
 
+def _ports(_instance: object, _attribute: Any, value: tuple[int, ...]) -> None:
+    for port in value:
+        if not 1 <= port <= 65535:
+            raise ValueError(f"{port} is not a port: 1 to 65535")
+
+
 STORE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -84,13 +90,13 @@ class ImageOptions:
     # Refuse data that is not in the image's disk format.
     require_format_match: bool = True
     # Per image.
-    max_properties: int = 128
-    max_tags: int = 128
-    max_members: int = 128
+    max_properties: int = field(default=128, validator=not_negative)
+    max_tags: int = field(default=128, validator=not_negative)
+    max_members: int = field(default=128, validator=not_negative)
     # Threads that hash and copy data.
     threads: int = field(default=2, validator=positive)
     # Where imports may fetch from: ports, and networks besides the public addresses, such as 10.0.0.0/8.
-    import_ports: tuple[int, ...] = (80, 443)
+    import_ports: tuple[int, ...] = field(default=(80, 443), validator=_ports)
     import_networks: tuple[str, ...] = field(default=(), validator=_networks)
     # Seconds after which an import is given up, and seconds without a byte after which a download is.
     import_deadline: float = field(default=6 * 3600.0, validator=positive)

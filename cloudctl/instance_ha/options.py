@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import field, frozen
 
-from cloudctl.options import not_negative, positive
+from cloudctl.options import not_negative, positive, share
 
 
 @frozen
@@ -53,9 +53,9 @@ class InstanceHaOptions:
     watch_hosts: bool = True
     # What share of all hosts, and of a segment's, is believed to be dead: as parts of 1, but at least 2 hosts.
     # More within `cliff_window` seconds, and more fences an hour, wait for an operator.
-    cliff_share: float = field(default=0.3, validator=not_negative)
+    cliff_share: float = field(default=0.3, validator=share)
     cliff_window: float = field(default=60.0, validator=positive)
-    segment_share: float = field(default=0.5, validator=not_negative)
+    segment_share: float = field(default=0.5, validator=share)
     fences_per_hour: int = field(default=20, validator=positive)
     # Seconds within which a server must have stopped, and within which it must be active.
     wait_period_after_power_off: float = field(default=180.0, validator=positive)

@@ -19,7 +19,7 @@ from cloudctl.network import (
     subnets,
 )
 from cloudctl.network.networks import NewNetwork
-from cloudctl.network.options import NetworkOptions
+from cloudctl.network.options import NetworkOptions, usual_length
 from cloudctl.network.router_gateways import Gateway
 from cloudctl.network.routers import NewRouter
 from cloudctl.network.segments import Segment
@@ -52,18 +52,13 @@ def bootstrap(
         prefix = options.pool_cidr
         # Once, with the external network: neither is made again after somebody deletes it.
         if subnet_pools.default_of(conn, ip_network(prefix).version) is None:
-            pool = NewSubnetPool(POOL, [prefix], default_prefixlen=_usual(prefix), is_default=True, shared=True)
+            pool = NewSubnetPool(POOL, [prefix], default_prefixlen=usual_length(prefix), is_default=True, shared=True)
             subnet_pools.make(conn, admin_project_id, pool, now)
     if not _has(conn, demo_project_id, PRIVATE):
         subnet = NewSubnet(options.private_cidr, 4, f"{PRIVATE}-subnet")
         made = _make(conn, demo_project_id, NewNetwork(name=PRIVATE), subnet, now, options)
         if has_routers:
             _join(conn, demo_project_id, made, now, options)
-
-
-def _usual(prefix: str) -> int:
-    """The default length of the prefixes that a pool gives: 62 addresses of IPv4."""
-    return 26 if ip_network(prefix).version == 4 else 64
 
 
 def _outside(options: NetworkOptions) -> Segment:

@@ -7,6 +7,8 @@ from typing import Any
 
 from attrs import field, frozen
 
+from cloudctl.options import named
+
 
 def _within(minimum: int, maximum: int) -> Any:
     def check(_instance: object, _attribute: object, value: int) -> None:
@@ -24,6 +26,16 @@ def _cidr(at_least: int) -> Any:
     return check
 
 
+def usual_length(prefix: str) -> int:
+    """The default length of the prefixes that a pool of it gives: 62 addresses of IPv4."""
+    return 26 if ip_network(prefix).version == 4 else 64
+
+
+def _pool(_instance: object, _attribute: object, value: str) -> None:
+    if ip_network(value).prefixlen > usual_length(value):
+        raise ValueError(f"{value} has no room for a subnet: /{usual_length(value)} is the smallest")
+
+
 @frozen
 class NetworkOptions:
     """`[network]`"""
@@ -31,14 +43,16 @@ class NetworkOptions:
     mtu: int = field(default=1500, validator=_within(1280, 65535))  # of the wire below all networks, bytes
     vni_minimum: int = field(default=1, validator=_within(1, 2**24 - 1))  # VXLAN ids that networks are given
     vni_maximum: int = field(default=2**24 - 1, validator=_within(1, 2**24 - 1))
-    physical_networks: tuple[str, ...] = ("public",)  # that administrators may name for flat and VLAN networks
-    availability_zone: str = "nova"
+    physical_networks: tuple[str, ...] = field(
+        default=("public",), validator=named
+    )  # that administrators may name for flat and VLAN networks
+    availability_zone: str = field(default="nova", validator=named)
     # Of the networks that bootstrap makes: the external one, for a gateway and the router there, and that of the demo
     # project, whose guests have DHCP.
     public_cidr: str = field(default="172.24.4.0/24", validator=_cidr(2))
     private_cidr: str = field(default="10.0.0.0/24", validator=_cidr(4))
     # Of the default subnet pool that bootstrap makes: networks for projects without one are made from it.
-    pool_cidr: str = field(default="10.128.0.0/9", validator=_cidr(1))
+    pool_cidr: str = field(default="10.128.0.0/9", validator=_pool)
 
     def __attrs_post_init__(self) -> None:
         if self.vni_minimum > self.vni_maximum:

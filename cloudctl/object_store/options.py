@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,15 @@ UPLOAD_BUDGET = 2**37
 def _positive(_instance: object, _attribute: Any, value: float) -> None:
     if value <= 0:
         raise ValueError("must be greater than 0")
+
+
+HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\]", re.ASCII | re.IGNORECASE)
+
+
+def _host_names(_instance: object, _attribute: Any, value: Sequence[str]) -> None:
+    for name in value:
+        if HOST_NAME.fullmatch(name) is None:
+            raise ValueError(f"{name!r} is not a host name such as s3.example.com, without scheme, port or path")
 
 
 def _names(given: Sequence[str]) -> tuple[str, ...]:
@@ -43,7 +53,7 @@ class ObjectStoreOptions:
     # Threads that write and copy data.
     threads: int = field(default=2, validator=_positive)
     # Host names that serve only S3: it starts at their root, and a bucket has a subdomain: `bucket.s3.example.com`.
-    s3_hosts: tuple[str, ...] = field(default=(), converter=_names)
+    s3_hosts: tuple[str, ...] = field(default=(), converter=_names, validator=_host_names)
     # Whether users may log in at /object-store/auth/v1.0, as Swift's clients did before the identity service.
     v1_login: bool = False
     # Seconds between two searches for expired objects.

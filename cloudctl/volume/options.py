@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from attrs import evolve, field, frozen
-from attrs.validators import ge, in_, min_len
+from attrs.validators import and_, ge, in_, min_len
 
 from cloudctl.config import Config
-from cloudctl.options import DERIVED
+from cloudctl.options import DERIVED, limit, named
+
+
+def part_of_a_host(_instance: object, _attribute: Any, value: str) -> None:
+    if not value or set(value) & set("@#"):
+        raise ValueError(f"{value!r} cannot be a part of host@backend#backend")
 
 
 @frozen
@@ -14,21 +21,21 @@ class VolumeOptions:
     """The options of block storage."""
 
     # The zones that volumes may be in; the first one is the default.
-    availability_zones: tuple[str, ...] = field(default=("nova",), validator=min_len(1))
+    availability_zones: tuple[str, ...] = field(default=("nova",), validator=and_(min_len(1), named))
     # The type of volumes created without one, unless the project has a default type of its own.
-    default_type: str = "__DEFAULT__"
+    default_type: str = field(default="__DEFAULT__", validator=named)
     # The names of this node and its backend, as administrators see them: `host@backend#backend`. Several backends have
     # the names that [drivers] gives them.
-    host: str = "cloudctl"
-    backend: str = "volumes"
+    host: str = field(default="cloudctl", validator=part_of_a_host)
+    backend: str = field(default="volumes", validator=part_of_a_host)
     # Quotas of a project that has none of its own; -1 is no limit. The last three are in GiB.
-    volumes: int = 10
-    snapshots: int = 10
-    backups: int = 10
-    groups: int = 10
-    gigabytes: int = 1000
-    backup_gigabytes: int = 1000
-    per_volume_gigabytes: int = -1
+    volumes: int = field(default=10, validator=limit)
+    snapshots: int = field(default=10, validator=limit)
+    backups: int = field(default=10, validator=limit)
+    groups: int = field(default=10, validator=limit)
+    gigabytes: int = field(default=1000, validator=limit)
+    backup_gigabytes: int = field(default=1000, validator=limit)
+    per_volume_gigabytes: int = field(default=-1, validator=limit)
     # Where new backups are kept: "objects" in the object store, in their project's account, or a "directory". An
     # incremental one is kept where its parent is.
     backup_store: str = field(default="objects", validator=in_(("objects", "directory")))

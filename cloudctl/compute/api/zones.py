@@ -8,7 +8,7 @@ from typing import Any
 from attrs import frozen
 
 from cloudctl.compute import services
-from cloudctl.compute.services import INTERNAL
+from cloudctl.compute.options import INTERNAL
 from cloudctl.db import Connection, Database
 from cloudctl.placement import hosts
 from cloudctl.rest.call import Call
