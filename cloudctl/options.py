@@ -21,6 +21,8 @@ from cloudctl.errors import ConfigError
 
 T = TypeVar("T", bound=attrs.AttrsInstance)
 
+MOST = 1e9  # of a number that need not be whole, such as seconds: 31 years
+
 # Metadata of a field that is not an option: its value follows from another section.
 DERIVED = {"derived": True}
 # Of an option that is a Twisted endpoint string, or empty: `twist cloudctl` parses it before anything is started.
@@ -66,6 +68,9 @@ def _value(value: Any, kind: Any, path: str, shown: Callable[[Any], str] = repr)
         if kind is float and not math.isfinite(value):
             # TOML has nan and inf. No bound refuses the former, and nothing can wait for as long.
             raise Wrong(f"{path}: {shown(value)} is not a finite number")
+        if kind is float and abs(value) > MOST:
+            # No date is so many seconds away; nothing else needs as many.
+            raise Wrong(f"{path}: {shown(value)} is too large: {MOST:.0f} is the most")
         return kind(value)
     if origin in (Union, UnionType):
         kinds = [each for each in arguments if each is not type(None)]

@@ -62,6 +62,7 @@ def test_all_problems_are_told_at_once_with_their_paths() -> None:
         ("boot_delay", "1", "'1' is not a number"),
         ("boot_delay", float("nan"), "nan is not a finite number"),
         ("boot_delay", float("-inf"), "-inf is not a finite number"),
+        ("boot_delay", -1e12, "-1000000000000.0 is too large: 1000000000 is the most"),
         ("root", 5, "5 is not a string"),
     ],
 )
