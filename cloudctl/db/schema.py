@@ -72,7 +72,7 @@ def is_unusable(error: DBAPIError) -> bool:
 
 
 def complaint(error: DBAPIError, url: str) -> str:
-    """The message of the database's driver, without its advice and SQLAlchemy's, and the file that SQLite does not name."""
+    """What the database's driver says, without its advice and SQLAlchemy's, and the file that SQLite does not name."""
     file = url.removeprefix("sqlite:///")
     message = str(error.orig).partition("\n")[0]
     return f"database: {file}: {message}" if file != url else f"database: {message}"
