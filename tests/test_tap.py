@@ -98,6 +98,11 @@ def test_a_public_address_may_end_with_a_slash(tmp_path: Path) -> None:
         ('[volume]\nhost = "a@b"', "volume.host: 'a@b' cannot be a part of host@backend#backend"),
         ("[volume]\nvolumes = -2", "volume.volumes: must be -1 (no limit) or more"),
         ('[volume]\navailability_zones = [""]', "volume.availability_zones: must not be empty"),
+        (
+            "[identity.passwords]\nminimum_age_days = 1000000000",
+            "identity.passwords.minimum_age_days: ",
+        ),
+        ("[identity]\noauth_access_token_lifetime = 1000000000000", "identity.oauth_access_token_lifetime: "),
         ("[identity]\nmaximum_project_depth = 0", "identity.maximum_project_depth"),
         ("[identity.argon2]\nmemory_cost = 1", "identity.argon2.memory_cost: 'memory_cost' must be >= 8: 1"),
         ("[identity.argon2]\nmemory_cost = 8\nparallelism = 2", "identity.argon2: memory_cost must be 8 or more for"),
@@ -160,6 +165,7 @@ def test_twist_ends_with_one_line_and_64(tmp_path: Path) -> None:
         ),
         ('[policy]\nfile = "/nonexistent"', "policy.file: /nonexistent: No such file or directory\n"),
         ('[drivers]\nbus = "amqp"\n[driver.bus.amqp]\nendpoint = "tpc:rabbit"', "driver.bus.amqp: "),
+        ('[drivers]\nbus = "amqp"\n[driver.bus.amqp]\ntimeout = 0', "driver.bus.amqp.timeout: must be greater than 0"),
     ],
 )
 def test_what_only_the_cloud_can_judge_is_one_line_too(tmp_path: Path, toml: str, told: str) -> None:

@@ -10,7 +10,8 @@ from attrs.validators import and_, ge, gt, le
 
 from cloudctl.options import named
 
-WEEK = 604_800  # seconds
+DAY, WEEK = 86_400, 604_800  # seconds
+CENTURY = 36_500  # days: no date is much further away
 
 
 def expression(_instance: object, _attribute: Any, value: str) -> None:
@@ -41,17 +42,17 @@ class PasswordOptions:
     lockout_failure_attempts: int = field(default=10, validator=ge(0))
     # The same for passcodes. It cannot be switched off: they have only six digits.
     passcode_failure_attempts: int = field(default=5, validator=gt(0))
-    lockout_duration: int = field(default=1800, validator=gt(0))  # seconds
+    lockout_duration: int = field(default=1800, validator=and_(gt(0), le(CENTURY * DAY)))  # seconds
     # A regular expression that the whole of a new password must match, and its explanation for users.
     regex: str = field(default="", validator=expression)
     regex_description: str = ""
-    expires_days: int = field(default=0, validator=ge(0))  # 0: never
+    expires_days: int = field(default=0, validator=and_(ge(0), le(CENTURY)))  # 0: never
     # How many passwords, including the current one, may not be used again.
     unique_last_count: int = field(default=0, validator=ge(0))
-    minimum_age_days: int = field(default=0, validator=ge(0))  # before a user may change it again
+    minimum_age_days: int = field(default=0, validator=and_(ge(0), le(CENTURY)))  # before a user may change it again
     change_upon_first_use: bool = False
     # Users who have not logged in for this many days are shown and treated as disabled; 0: never.
-    disable_days_inactive: int = field(default=0, validator=ge(0))
+    disable_days_inactive: int = field(default=0, validator=and_(ge(0), le(CENTURY)))
     maximum_length: int = field(default=4096, validator=gt(0))
 
 
@@ -84,7 +85,7 @@ class IdentityOptions:
     # How many times a trust may be passed on; 0: never.
     trust_redelegations: int = field(default=0, validator=and_(ge(0), le(3)))
     # Seconds that OAuth tokens live; 0: for ever.
-    oauth_request_token_lifetime: int = field(default=28_800, validator=ge(0))
-    oauth_access_token_lifetime: int = field(default=86_400, validator=ge(0))
+    oauth_request_token_lifetime: int = field(default=28_800, validator=and_(ge(0), le(CENTURY * DAY)))
+    oauth_access_token_lifetime: int = field(default=86_400, validator=and_(ge(0), le(CENTURY * DAY)))
     maximum_project_depth: int = field(default=5, validator=gt(0))  # below the domain
     region: str = field(default="RegionOne", validator=named)

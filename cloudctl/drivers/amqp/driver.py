@@ -27,6 +27,7 @@ from cloudctl.drivers.bus_interface import BusMessage, Hear
 from cloudctl.drivers.errors import Unreachable, Unusable
 from cloudctl.drivers.interfaces import IBus, IBusListening, IBusPublishing
 from cloudctl.drivers.specs import DriverResources
+from cloudctl.options import positive
 
 log = Logger()
 
@@ -57,7 +58,7 @@ class Config:
     publish: bool = True
     listen: bool = True
     # Seconds in which the broker must take a message.
-    timeout: float = 10.0
+    timeout: float = field(default=10.0, validator=positive)
 
 
 def create(config: Config, resources: DriverResources) -> AmqpBus:
