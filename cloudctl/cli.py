@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
 from secrets import token_urlsafe
 from typing import Any
@@ -16,10 +17,11 @@ from twisted.internet.task import Clock, react
 from twisted.logger import FilteringLogObserver, globalLogBeginner
 
 from cloudctl import __version__, app, config, reference, rule_list, state_dir, text_log
-from cloudctl.db import schema, secrets
+from cloudctl.db import Connection, schema, secrets
 from cloudctl.db.columns import utc
 from cloudctl.db.database import Database
 from cloudctl.db.driver import create
+from cloudctl.db.ended import Ended, count, given, purge_of
 from cloudctl.db.secrets import Seal
 from cloudctl.db.threads import Inline
 from cloudctl.drivers import loader
@@ -38,6 +40,8 @@ from cloudctl.tasks.tables import ENDED, HELD, OPEN
 from cloudctl.volume import moving_backups
 
 NAMES = [service.name for service in app.SERVICES]
+# Seconds between two words about work that takes long.
+PROGRESS = 5.0
 
 
 class Problem(click.ClickException):
@@ -164,7 +168,7 @@ def reset_admin(made: config.Config, password: str | None) -> None:
 
 @main.group()
 def db() -> None:
-    """Show and upgrade the database schema."""
+    """Show and upgrade the database schema, and remove what it need not hold any more."""
 
 
 @db.command()
@@ -180,6 +184,44 @@ def version(made: config.Config) -> None:
 def upgrade(made: config.Config) -> None:
     """Bring the schema up to date, as starting the cloud does."""
     click.echo("upgraded" if schema.prepare(database(made)) else "already up to date")
+
+
+@db.command()
+@click.option(
+    "--older-than",
+    "days",
+    type=click.IntRange(1, 36_500),
+    required=True,
+    metavar="DAYS",
+    help="What ended, was deleted or expired within so many days stays.",
+)
+@click.option("--dry-run", is_flag=True, help="Only count.")
+@click.pass_obj
+def purge(made: config.Config, days: int, dry_run: bool) -> None:
+    """Remove rows that have outlived their use, such as deleted servers and ended tasks, while the cloud goes on."""
+    db, age = with_keys(made), timedelta(days=days)
+    began = utc(db.transact(True, Connection.now))
+    total = 0
+    for ended in (each for service in app.SERVICES for each in service.ended):
+        if dry_run:
+            removed = db.transact(True, count, ended, given(ended, began, age))
+        else:
+            removed = _purged(db, ended, began, age)
+        total += removed
+        if removed:
+            click.echo(f"{removed:>9}  {ended.what}")
+    click.echo(f"{total:>9}  rows {'would be ' if dry_run else ''}removed")
+
+
+def _purged(db: Database, ended: Ended, began: datetime, age: timedelta) -> int:
+    """How many rows were removed. Long work says how far it has come."""
+    removed, told = 0, time.monotonic()
+    for some in purge_of(db, ended, began, age):
+        removed += some
+        if time.monotonic() - told >= PROGRESS:
+            told = time.monotonic()
+            click.echo(f"{removed:>9}  {ended.what} so far", err=True)
+    return removed
 
 
 @db.command()

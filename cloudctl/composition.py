@@ -20,6 +20,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from cloudctl.config import Config
 from cloudctl.db import Connection, Database
+from cloudctl.db.ended import Ended
 from cloudctl.db.secrets import Seal
 from cloudctl.db.threads import Inline, Threads
 from cloudctl.drivers.interfaces import IBus, IHypervisor, INetworkBackend, IObjectData, IVolumeBackend
@@ -160,6 +161,7 @@ class Service:
     apart: bool = False  # also served at the root of its own listeners, [server] ha_listen
     options: type | None = None  # its section of the configuration, named after it
     catalog: tuple[CatalogEntry, ...] = ()
+    ended: tuple[Ended, ...] = ()  # its rows that outlive their use, in the order in which they are deleted
 
     def __attrs_post_init__(self) -> None:
         # Its API is imported only by the first request, and a table that is not imported is in no schema.

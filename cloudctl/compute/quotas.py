@@ -13,6 +13,9 @@ from cloudctl.errors import OverQuota
 from cloudctl.rest import quota
 from cloudctl.rest.quota import UNLIMITED, Limited, Quotas
 
+# Quota classes other than the default one have their limits under this and their name, in place of a project's id.
+CLASS = "class:"
+
 
 def told(resource: str, asked: int, used: int, limit: int) -> str:
     return f"Quota exceeded for {resource}: Requested {asked}, but already used {used} of {limit} {resource}"

@@ -12,6 +12,7 @@ from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surrou
 from cloudctl.compute import audit, guests, lifecycle
 from cloudctl.compute.bootstrap import bootstrap
 from cloudctl.compute.consoles import Rights
+from cloudctl.compute.ended import ENDED
 from cloudctl.compute.guest_watch import GuestWatch
 from cloudctl.compute.host_watch import HostWatch
 from cloudctl.compute.options import ComputeOptions
@@ -103,4 +104,5 @@ SERVICE = Service(
     mount="compute",
     options=ComputeOptions,
     catalog=(CatalogEntry("compute", "nova", "{base_url}/compute/v2.1"),),
+    ended=ENDED,
 )

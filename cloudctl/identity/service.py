@@ -10,6 +10,7 @@ from cloudctl.db import Connection
 from cloudctl.identity.api.root import root
 from cloudctl.identity.bearers import Bearers
 from cloudctl.identity.bootstrap import Seed, bootstrap
+from cloudctl.identity.ended import ENDED
 from cloudctl.identity.keys import CREDENTIAL_KEYS, FERNET_KEYS, KeyRing, KeysInMemory, KeyWatch
 from cloudctl.identity.options import Argon2, IdentityOptions
 from cloudctl.identity.passwords import Hasher
@@ -74,4 +75,5 @@ SERVICE = Service(
     mount="identity",
     options=IdentityOptions,
     catalog=(CatalogEntry("identity", "keystone", "{base_url}/identity"),),
+    ended=ENDED,
 )

@@ -15,6 +15,7 @@ from cloudctl.identity.bootstrap import first_project
 from cloudctl.image import lifecycle, web
 from cloudctl.image.bootstrap import bootstrap, define, define_in_older
 from cloudctl.image.data import ImageData
+from cloudctl.image.ended import ENDED
 from cloudctl.image.kept import KeptStore
 from cloudctl.image.looking import Looking
 from cloudctl.image.near import Near
@@ -91,4 +92,5 @@ SERVICE = Service(
     mount="image",
     options=ImageOptions,
     catalog=(CatalogEntry("image", "glance", "{base_url}/image"),),
+    ended=ENDED,
 )

@@ -8,6 +8,7 @@ from cloudctl.composition import CatalogEntry, Part, Service, Surroundings
 from cloudctl.drivers.interfaces import IBusListening
 from cloudctl.identity.bearers import Bearers
 from cloudctl.instance_ha import lifecycle
+from cloudctl.instance_ha.ended import ENDED
 from cloudctl.instance_ha.intake import BusIntake, own_events
 from cloudctl.instance_ha.options import InstanceHaOptions
 from cloudctl.instance_ha.watch import HaWatch
@@ -38,4 +39,5 @@ SERVICE = Service(
     apart=True,
     options=InstanceHaOptions,
     catalog=(CatalogEntry("instance-ha", "masakari", "{instance_ha_url}/v1"),),
+    ended=ENDED,
 )

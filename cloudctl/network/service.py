@@ -9,6 +9,7 @@ from cloudctl.identity.bootstrap import first_project
 from cloudctl.network import audit
 from cloudctl.network import list_indexes as list_indexes  # which are there once they are declared
 from cloudctl.network.bootstrap import bootstrap
+from cloudctl.network.ended import ENDED
 from cloudctl.network.lifecycle import WORKFLOWS
 from cloudctl.network.metered import Meters
 from cloudctl.network.options import NetworkOptions
@@ -44,4 +45,5 @@ SERVICE = Service(
     mount="networking",
     options=NetworkOptions,
     catalog=(CatalogEntry("network", "neutron", "{base_url}/networking"),),
+    ended=ENDED,
 )

@@ -20,6 +20,7 @@ from cloudctl.volume.archive import Archive
 from cloudctl.volume.archive_threads import ArchiveThreads
 from cloudctl.volume.archives import Archives
 from cloudctl.volume.bootstrap import bootstrap
+from cloudctl.volume.ended import ENDED
 from cloudctl.volume.object_archive import ObjectArchive
 from cloudctl.volume.options import VolumeOptions, chosen
 
@@ -92,4 +93,5 @@ SERVICE = Service(
         CatalogEntry("block-storage", "cinder", "{base_url}/volume/v3"),
         CatalogEntry("volumev3", "cinderv3", "{base_url}/volume/v3"),
     ),
+    ended=ENDED,
 )

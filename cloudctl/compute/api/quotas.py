@@ -207,9 +207,9 @@ def _key(name: str) -> str:
     """The key under which the limits of a class are stored, in place of a project. Raises Invalid."""
     if name == "default":
         return quota.EVERYBODY
-    key = f"class:{name}"
+    key = f"{quotas.CLASS}{name}"
     if len(key) > CLASS_KEY:
-        raise Invalid(f"The name of a quota class has at most {CLASS_KEY - len('class:')} characters.")
+        raise Invalid(f"The name of a quota class has at most {CLASS_KEY - len(quotas.CLASS)} characters.")
     return key
 
 
