@@ -48,7 +48,7 @@ def create(
     return made
 
 
-def change(
+def put_on(
     conn: Connection,
     network: Network,
     wanted: Sequence[segments.Segment],
