@@ -110,6 +110,16 @@ def test_the_rules_of_a_mapping_are_checked(keystone: Any, admin: str) -> None:
     assert (changed["schema_version"], changed["rules"]) == ("2.0", RULES)
 
 
+def test_a_mapping_without_a_version_has_the_first_and_keeps_what_it_has(keystone: Any, admin: str) -> None:
+    """A stock client that is not told the version sends null."""
+    response = put(keystone, admin, "mappings/rules", "mapping", rules=RULES, schema_version=None)
+    assert (response.status, response.json()["mapping"]["schema_version"]) == (201, "1.0")
+    for version, kept in (("2.0", "2.0"), (None, "2.0")):
+        change = {"mapping": {"rules": RULES, "schema_version": version}}
+        response = keystone.ask("PATCH", "/OS-FEDERATION/mappings/rules", change, admin)
+        assert (response.status, response.json()["mapping"]["schema_version"]) == (200, kept)
+
+
 def test_a_condition_of_a_mapping_has_one_test(keystone: Any, admin: str) -> None:
     tests = ("any_one_of", "not_any_of", "blacklist", "whitelist")
     assert put(keystone, admin, "mappings/rules", "mapping", rules=RULES).status == 201

@@ -41,6 +41,7 @@ RemoteId = Annotated[str, Length(1, 255)]
 RemoteIds = Annotated[list[RemoteId], Items(0, 200), Check(distinct)]
 Ttl = Annotated[int, Range(0)]
 Version = Literal["1.0", "2.0", "3.0"]
+FIRST_VERSION = "1.0"
 
 
 @frozen
@@ -211,10 +212,14 @@ def protocol_view(call: Call, row: FederationProtocol) -> dict[str, Any]:
 
 def create_mapping(conn: Connection, call: Call, values: Json) -> FederationMapping:
     named(values["id"])
+    values["schema_version"] = values["schema_version"] or FIRST_VERSION
     return federation.create(conn, FederationMapping, "mapping", with_rules(values), call.now)
 
 
 def change_mapping(conn: Connection, call: Call, id: str, changes: Json) -> FederationMapping:
+    if changes.get("schema_version") is None:
+        # How stock clients say that it stays.
+        changes.pop("schema_version", None)
     return federation.change(conn, FederationMapping, "mapping", id, with_rules(changes))
 
 
@@ -242,7 +247,7 @@ MAPPINGS = Declared(
     attributes=(
         *identified(FederationMapping, "mappings"),
         Attribute("rules", FederationMapping.rules, Rules, post=REQUIRED, put=True),
-        Attribute("schema_version", FederationMapping.schema_version, Version, post="1.0", put=True),
+        Attribute("schema_version", FederationMapping.schema_version, Version | None, post=FIRST_VERSION, put=True),
     ),
     create=create_mapping,
     change=change_mapping,
