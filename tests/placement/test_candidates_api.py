@@ -204,3 +204,16 @@ def test_what_is_required_and_forbidden_is_told(placing: Placing) -> None:
     assert "Conflicting required and forbidden traits found in required: CUSTOM_GOLD" in answer.body.decode()
     wrong = placing.ask("GET", "/allocation_candidates?resources=CUSTOM_A:1&required=gold")
     assert "'required' takes names of traits, not gold" in wrong.body.decode()
+
+
+def test_who_reads_and_takes_no_json_is_told_so(placing: Placing) -> None:
+    def status(method: str, accept: str) -> int:
+        body = {"name": "pool"} if method == "POST" else None
+        answer = placing.client.request(method, "/placement/resource_providers", body, headers={"Accept": accept})
+        if answer.status == 406:
+            assert "Only application/json is provided" in answer.json()["errors"][0]["detail"]
+        return answer.status
+
+    assert [status("GET", each) for each in ("text/plain", "application/json;q=0", "image/*, text/*")] == [406] * 3
+    assert [status("GET", each) for each in ("*/*", "text/plain, application/*;q=0.1", "", "?")] == [200] * 4
+    assert status("POST", "text/plain") == 201
