@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from cloudctl.app import Cloud
 from cloudctl.errors import Invalid
@@ -33,11 +34,14 @@ class Origin:
         self.data: bytes | Exception = b"from the web"
         self.asked: list[str] = []
         self.during: Callable[[], object] = lambda: None
+        self.rest: Deferred[None] | None = None  # what it gives comes with this
 
     async def fetch(self, uri: str, path: Path) -> None:
         self.asked.append(uri)
         path.write_bytes(b"half of it")
         self.during()
+        if self.rest is not None:
+            await self.rest
         if isinstance(self.data, Exception):
             raise self.data
         path.write_bytes(self.data)
@@ -248,6 +252,19 @@ def test_deleting_stops_an_import(cloud: MemoryCloud, demo: Client, origin: Orig
     assert files(cloud.cloud) == before
     (task,) = admin.get("/image/v2/tasks").json()["tasks"]
     assert task["status"] == "failure"
+
+
+def test_a_download_that_takes_hours_ends_when_its_image_is_deleted(
+    cloud: MemoryCloud, demo: Client, origin: Origin
+) -> None:
+    image_id = create(demo)["id"]
+    before, stopped = files(cloud.cloud), list[Any]()
+    origin.rest = Deferred(stopped.append)
+    start(demo, image_id, WEB)
+    cloud.advance(60)
+    assert demo.delete(f"{IMAGES}/{image_id}").status == 204
+    cloud.settle()
+    assert len(stopped) == 1 and files(cloud.cloud) == before
 
 
 def test_a_patch_during_an_import_is_kept(cloud: MemoryCloud, demo: Client, origin: Origin) -> None:

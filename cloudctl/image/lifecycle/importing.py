@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Awaitable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import LoopingCall
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
@@ -19,10 +24,12 @@ from cloudctl.image.store import CHUNK, held
 from cloudctl.image.stores import Stores
 from cloudctl.rest.outgoing import Unreached
 from cloudctl.tasks import Context, Step, Transient, Workflow
-from cloudctl.tasks.workflow import Task
+from cloudctl.tasks.workflow import Cancelled, Task
 
 # A user waits for the outcome: a name that does not resolve is reported soon.
 ATTEMPTS = 3
+# Seconds between two looks at whether the image of a download still exists.
+LOOK = 2.0
 
 
 def importing(looking: Looking, options: ImageOptions) -> Workflow:
@@ -43,7 +50,7 @@ def importing(looking: Looking, options: ImageOptions) -> Workflow:
                     await looking.look(origin.row.id)
                     await data.run(copy, data.stores, origin.row.id, arriving)
                 else:
-                    await looking.fetch(uri, arriving)
+                    await unless_cancelled(ctx, looking.db.clock, looking.fetch(uri, arriving))
                 await data.run(store.stage, arriving, ctx.resource_id)
         except (Unreached, OSError) as error:
             raise Transient(str(error)) from error
@@ -84,6 +91,31 @@ def importing(looking: Looking, options: ImageOptions) -> Workflow:
         Step("keep", ensure_kept, undo=drop),
     )
     return Workflow(kinds.IMPORT_IMAGE, steps, on_failure=ended, on_cancel=cancelled)
+
+
+async def unless_cancelled(ctx: Context, clock: IReactorTime, work: Awaitable[None]) -> None:
+    """Wait for the work, and stop it if the task is asked to stop: its source may take hours. Raises Cancelled."""
+
+    async def do() -> None:
+        await work
+
+    doing = Deferred.fromCoroutine(do())
+
+    def look() -> None:
+        if ctx.cancelled:
+            doing.cancel()
+
+    calls = LoopingCall(look)
+    calls.clock = clock
+    calls.start(LOOK, now=False)
+    try:
+        await doing
+    except Exception as error:
+        if ctx.cancelled:
+            raise Cancelled("its image was deleted") from error
+        raise
+    finally:
+        calls.stop()
 
 
 def copy(stores: Stores, image_id: str, target: Path) -> None:
