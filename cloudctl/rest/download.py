@@ -43,10 +43,13 @@ class Producer:
         while not self._paused and not self._stopped:
             try:
                 data = next(self._chunks, None)
-            except (OSError, CloudError):
+            except CloudError as error:
+                log.warn("a download is broken off: {error}", error=error)
+                self._break_off()
+                return
+            except OSError:
                 log.failure("a download was interrupted")
-                self._stopped = True
-                self._consumer.transport.abortConnection()
+                self._break_off()
                 return
             if data is None:
                 self._end()
@@ -59,6 +62,11 @@ class Producer:
     def stopProducing(self) -> None:
         """The client is gone; Klein cancels the handler."""
         self._stopped = True
+
+    def _break_off(self) -> None:
+        """What comes is not all: the client must not take it for the end."""
+        self._stopped = True
+        self._consumer.transport.abortConnection()
 
     def _end(self) -> None:
         self._stopped = True

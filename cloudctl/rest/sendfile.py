@@ -77,7 +77,10 @@ class Sender:
             self._transport.startWriting()
         except ConnectionError:
             self._break_off()
-        except (OSError, CloudError):
+        except CloudError as error:
+            log.warn("a download is broken off: {error}", error=error)
+            self._break_off()
+        except OSError:
             log.failure("a download was interrupted")
             self._break_off()
 

@@ -14,6 +14,7 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Site
 
+from cloudctl.errors import Unavailable
 from cloudctl.rest.call import Download, Parts
 from cloudctl.rest.sendfile import Sender, plain
 
@@ -86,6 +87,19 @@ async def test_parts_are_sent_in_order_and_the_connection_goes_on(file: Path) ->
 async def test_data_that_is_no_file_of_the_system_is_sent_as_well(file: Path) -> None:
     parts = (Download(lambda: BytesIO(LARGE), 3, len(LARGE) - 3),)
     assert await answer(Page(Parts(parts, len(LARGE) - 3))) == [LARGE[3:]]
+
+
+@pytest.mark.parametrize("is_a_file", [True, False])
+async def test_a_part_that_is_replaced_meanwhile_breaks_the_connection_off_and_is_no_failure(
+    file: Path, is_a_file: bool
+) -> None:
+    def replaced() -> Any:
+        raise Unavailable("the object was replaced")
+
+    whole = Download.of(file, 0, len(LARGE)) if is_a_file else Download(lambda: BytesIO(LARGE), 0, len(LARGE))
+    page = Page(Parts((whole, Download(replaced, 0, 1)), len(LARGE) + 1))
+    (body,) = await answer(page)
+    assert LARGE.startswith(body) and page.gone == 1
 
 
 async def test_a_file_that_is_too_short_breaks_the_connection_off(file: Path, logged_failures: Any) -> None:
