@@ -313,7 +313,8 @@ class Libvirt:
 
     async def ensure_volume_swapped(self, id: str, volume_id: str, info: ConnectionInfo, exact: bool = False) -> None:
         async with self.fleet.at(id) as host:
-            await self.fleet.copy(host, leading.lead, id, VolumeConnection(volume_id, info), exact)
+            volume, timeout = VolumeConnection(volume_id, info), self.config.copy_timeout
+            await self.fleet.copy(host, leading.lead, id, volume, exact, timeout)
 
     async def ensure_port_attached(self, id: str, port: PortSpec) -> None:
         async with self.fleet.at(id) as host:

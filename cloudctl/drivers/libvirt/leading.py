@@ -16,7 +16,7 @@ from xml.etree.ElementTree import Element
 
 import libvirt
 
-from cloudctl.drivers.errors import Busy, DriverError, InvalidPower, NoCapacity, UnknownVolume
+from cloudctl.drivers.errors import Busy, DriverError, InvalidPower, NoCapacity, UnknownVolume, Unreachable
 from cloudctl.drivers.libvirt import domain, guests, secrets
 from cloudctl.drivers.libvirt.guests import POLL_SECONDS, Unless
 from cloudctl.drivers.rbd.disk import rbd_disks
@@ -30,22 +30,22 @@ COPY = (
 )
 
 
-def lead(connection: Any, id: str, volume: VolumeConnection, exact: bool) -> None:
-    """The guest has the volume at this place. `exact`: it is off, and the same is there already.
+def lead(connection: Any, id: str, volume: VolumeConnection, exact: bool, timeout: float) -> None:
+    """The guest has the volume at this place. `exact`: it is off, and the same is there already. `timeout`: seconds.
 
-    Raises UnknownGuest, UnknownVolume, InvalidPower if it is off and only it could copy, Busy, NoCapacity.
+    Raises UnknownGuest, UnknownVolume, InvalidPower if it is off and only it could copy, Busy, NoCapacity, Unreachable.
     """
     guest, alias = guests.get(connection, id), domain.volume_alias(volume.volume_id)
     noted, there = _of_next_start(guest, alias), domain.place(domain.volume_disk(volume, ""))
     if guest.isActive():
-        _lead(connection, guest, alias, volume, noted)
+        _lead(connection, guest, alias, volume, noted, timeout)
     elif domain.place(noted) != there:
         if not exact:
             raise InvalidPower(f"guest {id} is off, so it cannot copy volume {volume.volume_id}")
         _note(guest, domain.led(noted, volume))
 
 
-def _lead(connection: Any, guest: Any, alias: str, volume: VolumeConnection, noted: Element) -> None:
+def _lead(connection: Any, guest: Any, alias: str, volume: VolumeConnection, noted: Element, timeout: float) -> None:
     there = domain.place(domain.volume_disk(volume, ""))
     disk = _now(guest, alias)
     name = domain.target(disk)
@@ -58,17 +58,16 @@ def _lead(connection: Any, guest: Any, alias: str, volume: VolumeConnection, not
             if _copy_of(disk) is None:
                 secrets.ensure(connection, rbd_disks([volume]))
                 _begin(guest, name, domain.led(noted, volume))
-            _wait(guest, alias, volume.volume_id)
+            _wait(guest, alias, volume.volume_id, timeout)
             _note(guest, domain.led(noted, volume))
-            with Unless(libvirt.VIR_ERR_OPERATION_INVALID):  # it has ended: see below
-                guest.blockJobAbort(name, libvirt.VIR_DOMAIN_BLOCK_JOB_ABORT_PIVOT)
+            guest.blockJobAbort(name, libvirt.VIR_DOMAIN_BLOCK_JOB_ABORT_PIVOT)
+            if domain.place(_now(guest, alias)) != there:
+                raise Busy(f"guest {guest.name()} did not go on with the copy of volume {volume.volume_id}")
         except (DriverError, libvirt.libvirtError):
             if guest.isActive() and domain.place(_now(guest, alias)) != there:
                 _give_up(guest, name)
                 _note(guest, before)
             raise
-    if domain.place(_now(guest, alias)) != there:
-        raise Busy(f"guest {guest.name()} did not go on with the copy of volume {volume.volume_id}")
     _note(guest, domain.led(noted, volume))
 
 
@@ -81,11 +80,14 @@ def _begin(guest: Any, name: str, disk: Element) -> None:
         raise
 
 
-def _wait(guest: Any, alias: str, volume_id: str) -> None:
-    """Until both places hold the same."""
+def _wait(guest: Any, alias: str, volume_id: str, timeout: float) -> None:
+    """Until both places hold the same. It ends before the caller gives up: nothing may go on behind its back."""
+    limit = time.monotonic() + timeout
     while (mirror := _now(guest, alias).find("mirror")) is not None:
         if mirror.get("ready") == "yes":
             return
+        if time.monotonic() >= limit:
+            raise Unreachable(f"volume {volume_id} was not copied in time")
         time.sleep(POLL_SECONDS)
     # libvirt does not keep why.
     raise NoCapacity(f"volume {volume_id} was not copied: its new place may be full, or cannot be reached")

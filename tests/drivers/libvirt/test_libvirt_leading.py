@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from attrs import define, evolve
 
-from cloudctl.drivers.errors import DriverError, InvalidPower
+from cloudctl.drivers.errors import DriverError, InvalidPower, Unreachable
 from cloudctl.drivers.specs import DriverResources, Power, VolumeConnection
 from tests.drivers.libvirt.daemon import Libvirtd
 from tests.drivers.qemu import real
@@ -113,6 +113,63 @@ async def test_a_copy_that_fails_leaves_the_guest_where_it_was(driver: Any, tmp_
     await driver.ensure_stopped(ID, 0.0)
     await driver.ensure_running(ID)
     assert is_open(before)
+
+
+@define
+class Fickle:
+    """A guest whose copy ends by itself just before the guest is to go on with it."""
+
+    guest: Any
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.guest, name)
+
+    def blockJobAbort(self, disk: str, flags: int) -> None:
+        self.guest.blockJobAbort(disk, 0)
+
+
+async def test_a_copy_that_ends_by_itself_is_not_what_the_guest_starts_from(
+    driver: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cloudctl.drivers.libvirt import guests
+
+    get, before = guests.get, await started(driver, tmp_path)
+    after = elsewhere(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(guests, "get", lambda connection, id: Fickle(get(connection, id)))
+        with pytest.raises(DriverError):
+            await driver.ensure_volume_swapped(ID, VOLUME, after.info)
+    await driver.ensure_stopped(ID, 0.0)
+    await driver.ensure_running(ID)
+    assert (is_open(before), is_open(after)) == (True, False)
+
+
+@define
+class Slow:
+    """A guest whose copy is never ready."""
+
+    guest: Any
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.guest, name)
+
+    def XMLDesc(self, flags: int) -> str:
+        return str(self.guest.XMLDesc(flags)).replace("ready='yes'", "")
+
+
+async def test_a_copy_that_takes_too_long_is_given_up(
+    driver: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cloudctl.drivers.libvirt import guests
+
+    get, before = guests.get, await started(driver, tmp_path)
+    after = elsewhere(tmp_path)
+    driver.config = evolve(driver.config, copy_timeout=0.1)
+    with monkeypatch.context() as patch:
+        patch.setattr(guests, "get", lambda connection, id: Slow(get(connection, id)))
+        with pytest.raises(Unreachable, match="in time"):
+            await driver.ensure_volume_swapped(ID, VOLUME, after.info)
+    assert (is_open(before), is_open(after)) == (True, False)
 
 
 @define
