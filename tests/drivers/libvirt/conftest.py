@@ -6,9 +6,11 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cloudctl.drivers.specs import DriverResources
 from tests.drivers.libvirt import pki
 from tests.drivers.libvirt.daemon import Libvirtd, lacking
 from tests.needed import HOST, need
@@ -43,3 +45,16 @@ def libvirtd(start_libvirtd: Callable[[str], Libvirtd]) -> Libvirtd:
 @pytest.fixture(scope="module")
 def other_libvirtd(start_libvirtd: Callable[[str], Libvirtd]) -> Libvirtd:
     return start_libvirtd("west")
+
+
+@pytest.fixture
+def driver(libvirtd: Libvirtd, tmp_path: Path) -> Iterator[Any]:
+    """Of one host, `here`."""
+    from twisted.internet import reactor
+
+    from cloudctl.drivers.libvirt.hypervisor import Config, create
+
+    hosts, disks = {"here": libvirtd.uri}, str(tmp_path / "disks")
+    config = Config(hosts, accelerator="tcg", directory=disks, pool=tmp_path.name, slots=2, soft_reboot_timeout=0.0)
+    yield create(config, DriverResources(reactor, "libvirt", reactor, tmp_path))
+    libvirtd.empty()

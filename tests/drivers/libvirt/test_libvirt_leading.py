@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,32 +10,15 @@ import pytest
 from attrs import define, evolve
 
 from cloudctl.drivers.errors import DriverError, InvalidPower, Unreachable
-from cloudctl.drivers.specs import DriverResources, Power, VolumeConnection
-from tests.drivers.libvirt.daemon import Libvirtd
+from cloudctl.drivers.specs import Power, VolumeConnection
 from tests.drivers.qemu import real
-from tests.drivers.qemu.real import ID, VOLUME
+from tests.drivers.qemu.real import ID, VOLUME, bytes_of, is_open, path
 
 MIB = 1 << 20
 
 
 class Killed(BaseException):
     """The process of the caller dies."""
-
-
-@pytest.fixture
-def driver(libvirtd: Libvirtd, tmp_path: Path) -> Iterator[Any]:
-    from twisted.internet import reactor
-
-    from cloudctl.drivers.libvirt.hypervisor import Config, create
-
-    hosts, disks = {"here": libvirtd.uri}, str(tmp_path / "disks")
-    config = Config(hosts, accelerator="tcg", directory=disks, pool=tmp_path.name, slots=2, soft_reboot_timeout=0.0)
-    yield create(config, DriverResources(reactor, "libvirt", reactor, tmp_path))
-    libvirtd.empty()
-
-
-def path(connection: VolumeConnection) -> str:
-    return str(connection.info["data"]["path"])
 
 
 def write(connection: VolumeConnection, byte: int, place: int) -> None:
@@ -50,19 +32,6 @@ def elsewhere(directory: Path) -> VolumeConnection:
     found = evolve(real.volume(directory, "elsewhere"), volume_id=VOLUME)
     write(found, 3, 5)
     return found
-
-
-def bytes_of(connection: VolumeConnection, *places: int) -> list[int]:
-    raw = Path(f"{path(connection)}.raw")
-    subprocess.run(["qemu-img", "convert", "-U", "-O", "raw", path(connection), raw], check=True)
-    with raw.open("rb") as file:
-        return [(file.seek(place * MIB), file.read(4096))[1][0] for place in places]
-
-
-def is_open(connection: VolumeConnection) -> bool:
-    found = subprocess.run(["qemu-img", "info", path(connection)], capture_output=True, text=True)
-    assert found.returncode == 0 or "lock" in found.stderr
-    return found.returncode != 0
 
 
 async def started(driver: Any, directory: Path) -> VolumeConnection:

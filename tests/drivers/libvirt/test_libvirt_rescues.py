@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import fromstring
@@ -14,24 +13,11 @@ from attrs import evolve
 
 from cloudctl.drivers import config_drive
 from cloudctl.drivers.errors import Unfit
-from cloudctl.drivers.specs import DriverResources, GuestSpec, ImageSource, Power
-from tests.drivers.libvirt.daemon import Libvirtd
+from cloudctl.drivers.specs import GuestSpec, ImageSource, Power
 from tests.drivers.qemu import real, tiny_guest
 from tests.drivers.qemu.real import ID
 
 OTHER = "6f1c0f5e-0000-4000-8000-0000000000ee"
-
-
-@pytest.fixture
-def driver(libvirtd: Libvirtd, tmp_path: Path) -> Iterator[Any]:
-    from twisted.internet import reactor
-
-    from cloudctl.drivers.libvirt.hypervisor import Config, create
-
-    hosts, disks = {"here": libvirtd.uri}, str(tmp_path / "disks")
-    config = Config(hosts, accelerator="tcg", directory=disks, pool=tmp_path.name, slots=2, soft_reboot_timeout=0.0)
-    yield create(config, DriverResources(reactor, "libvirt", reactor, tmp_path))
-    libvirtd.empty()
 
 
 def other(directory: Path) -> ImageSource:

@@ -48,6 +48,26 @@ def volume(directory: Path, id: str = VOLUME) -> VolumeConnection:
     return VolumeConnection(id, {"driver_volume_type": "qcow2", "data": {"path": str(file), "format": "qcow2"}})
 
 
+def path(connection: VolumeConnection) -> str:
+    """Of a volume in a file."""
+    return str(connection.info["data"]["path"])
+
+
+def bytes_of(connection: VolumeConnection, *places: int) -> list[int]:
+    """What the file holds there, so many MiB from the beginning; it may be in use."""
+    raw = Path(f"{path(connection)}.raw")
+    subprocess.run(["qemu-img", "convert", "-U", "-O", "raw", path(connection), raw], check=True)
+    with raw.open("rb") as file:
+        return [(file.seek(place << 20), file.read(4096))[1][0] for place in places]
+
+
+def is_open(connection: VolumeConnection) -> bool:
+    """Whether a guest has the file open."""
+    found = subprocess.run(["qemu-img", "info", path(connection)], capture_output=True, text=True)
+    assert found.returncode == 0 or "lock" in found.stderr
+    return found.returncode != 0
+
+
 def port(directory: Path, id: str = PORT) -> PortSpec:
     """With a tap, which `conftest.py` removes."""
     tap = f"cc{directory.stat().st_ino % 10**8}"

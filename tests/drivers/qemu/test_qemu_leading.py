@@ -18,7 +18,7 @@ from cloudctl.drivers.qemu.hypervisor import Qemu
 from cloudctl.drivers.qemu.qmp import Monitor
 from cloudctl.drivers.specs import ConnectionInfo, Power, VolumeConnection
 from tests.drivers.qemu import real
-from tests.drivers.qemu.real import ID, VOLUME, disk_info, driver_in, tiny, volume
+from tests.drivers.qemu.real import ID, VOLUME, bytes_of, disk_info, driver_in, is_open, path, tiny, volume
 from tests.there import there
 
 MIB = 1 << 20
@@ -34,24 +34,6 @@ def elsewhere(directory: Path) -> VolumeConnection:
     found = evolve(volume(directory, "elsewhere"), volume_id=VOLUME)
     subprocess.run(["qemu-io", "-f", "qcow2", "-c", f"write -P 3 {5 * MIB} 4096", path(found)], check=True, stdout=-1)
     return found
-
-
-def path(connection: VolumeConnection) -> str:
-    return str(connection.info["data"]["path"])
-
-
-def bytes_of(connection: VolumeConnection, *places: int) -> list[int]:
-    """What the file holds there, MiB after MiB. It must be closed."""
-    raw = Path(f"{path(connection)}.raw")
-    subprocess.run(["qemu-img", "convert", "-O", "raw", path(connection), raw], check=True)
-    with raw.open("rb") as file:
-        return [(file.seek(place * MIB), file.read(4096))[1][0] for place in places]
-
-
-def is_open(connection: VolumeConnection) -> bool:
-    found = subprocess.run(["qemu-img", "info", path(connection)], capture_output=True, text=True)
-    assert found.returncode == 0 or "lock" in found.stderr
-    return found.returncode != 0
 
 
 def where(driver: Qemu) -> ConnectionInfo:
