@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -27,7 +26,7 @@ from cloudctl.drivers.interfaces import (
 )
 from cloudctl.drivers.ovn import networks, ports, wishes
 from cloudctl.drivers.ovn.chassis import Hearing
-from cloudctl.drivers.ovn.connection import Connection, Database
+from cloudctl.drivers.ovn.connection import Connection, Database, check_files
 from cloudctl.drivers.ovn.options import Config
 from cloudctl.drivers.ovn.ports import Port
 from cloudctl.drivers.ovn.replica import Draft, Replica
@@ -74,11 +73,7 @@ class Ovn:
     async def check(self) -> None:
         if self.resources.reactor is None:
             raise Unusable("it has a connection to a database and therefore needs a reactor")
-        if self.config.has_tls:
-            for option in ("private_key", "certificate", "ca_certificate"):
-                path = getattr(self.config, option)
-                if not os.access(path, os.R_OK):
-                    raise Unusable(f"an ssl: remote needs {option}, and {path} cannot be read")
+        check_files(self.config)
 
     async def close(self) -> None:
         await self.connection.close()

@@ -6,6 +6,7 @@ a poll loop. It reconnects by itself, to another server of a cluster if there is
 
 from __future__ import annotations
 
+import os
 import select
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -20,7 +21,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from cloudctl.drivers.errors import Busy, DriverError, Unreachable
+from cloudctl.drivers import client_certificates
+from cloudctl.drivers.errors import Busy, DriverError, Unreachable, Unusable
 from cloudctl.drivers.ovn.options import Config
 from cloudctl.drivers.ovn.replica import Copy, Draft, Replica
 
@@ -31,6 +33,20 @@ C = TypeVar("C", bound=Copy)
 
 AGAIN = 0.05  # seconds after which a change that another process has just made has surely arrived
 BROKEN = 1000  # milliseconds
+
+
+def check_files(config: Config) -> None:
+    """Raises Unusable where an ssl: remote lacks a file: each try to connect would fail, with a traceback."""
+    if not config.has_tls:
+        return
+    for option in ("private_key", "certificate", "ca_certificate"):
+        path = getattr(config, option)
+        if not os.access(path, os.R_OK):
+            raise Unusable(f"an ssl: remote needs {option}, and {path} cannot be read")
+    try:
+        client_certificates.context(config.ca_certificate, config.certificate, config.private_key)
+    except OSError as error:
+        raise Unusable(f"an ssl: remote needs private_key, certificate and ca_certificate: {error}") from error
 
 
 @define

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest_twisted
 from twisted.internet.defer import gatherResults
 
 from cloudctl.drivers.boundary import call
-from cloudctl.drivers.errors import Unreachable
+from cloudctl.drivers.errors import Unreachable, Unusable
 from cloudctl.drivers.specs import NetworkSpec
 from tests.drivers.ovn.certificates import Authority
 from tests.drivers.ovn.ovsdb import Server, lacking, make_driver
@@ -62,6 +63,23 @@ async def test_many_rows_come_over_tls(driver: Any) -> None:
         assert (await other.inventory()).networks == tuple(names)
     finally:
         await other.close()
+
+
+async def test_files_that_are_not_what_they_should_be_are_told_before_the_start(tmp_path: Path) -> None:
+    """Each try to connect would fail with a traceback, once a second."""
+    mine = Authority(tmp_path / "mine")
+    (key, certificate), (other, _) = mine.signed("client"), mine.signed("other")
+    right = {"private_key": key, "certificate": certificate, "ca_certificate": mine.certificate}
+    for wrong, told in (
+        ({"private_key": certificate}, f"{certificate} is not the key of {certificate}"),
+        ({"private_key": other}, f"{other} is not the key of {certificate}"),
+        ({"certificate": key}, f"{key} is not a certificate"),
+        ({"ca_certificate": key}, f"{key} is not a certificate"),
+        ({"ca_certificate": tmp_path}, f"Is a directory: '{tmp_path}'"),
+    ):
+        driver = make_driver(None, northbound=["ssl:192.0.2.1:6641"], **{**right, **wrong})
+        with pytest.raises(Unusable, match=re.escape(told)):
+            await driver.check()
 
 
 TLS = ("northbound", "private_key", "certificate", "ca_certificate")
