@@ -17,7 +17,7 @@ from cloudctl.drivers.netns import inside
 from cloudctl.drivers.netns.kernel import Kernel
 from cloudctl.drivers.netns.metadata import MetadataService
 from cloudctl.drivers.netns.names import METADATA_ADDRESS, SHORT, short, written
-from cloudctl.drivers.ovn.connection import Connection, Database
+from cloudctl.drivers.ovn.connection import Connection, Database, check_files
 from cloudctl.drivers.ovn.networks import METADATA
 from cloudctl.drivers.ovn.options import Config
 from cloudctl.drivers.programs import Programs, require
@@ -38,11 +38,12 @@ NEEDED = ("southbound", "metadata_urls", "metadata_secret")
 
 
 def create(config: Config, reactor: Any) -> MetadataProxy:
-    """Raises ConfigError for options or programs that are missing."""
+    """Raises ConfigError for options, programs or files that are missing."""
     if missing := [f"driver.network.ovn: metadata-proxy needs {name}" for name in NEEDED if not getattr(config, name)]:
         raise ConfigError(missing)
     try:
         require("ip", VSCTL)
+        check_files(config)
     except Unusable as error:
         raise ConfigError([f"driver.network.ovn: {error}"]) from error
     southbound = Database("southbound database", "OVN_Southbound", config.southbound, Bindings)

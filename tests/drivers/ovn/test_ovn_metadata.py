@@ -173,3 +173,14 @@ def test_the_command_says_what_it_lacks(tmp_path: Path) -> None:
     said = CliRunner().invoke(cli.main, [f"--config={tmp_path / 'host.toml'}", "metadata-proxy"])
     assert said.exit_code == 64
     assert "metadata-proxy needs southbound; " in said.output and "metadata-proxy needs metadata_urls" in said.output
+
+
+def test_the_command_says_which_file_of_tls_it_lacks(tmp_path: Path) -> None:
+    """It would have begun, and failed with a traceback once a second."""
+    need(lacking(), HOST)
+    options = ["southbound = ['ssl:192.0.2.11:6642']", "metadata_urls = ['https://192.0.2.11:8775']"]
+    options += ["metadata_secret = 'long enough, surely'", f"private_key = '{tmp_path / 'none.pem'}'"]
+    (tmp_path / "host.toml").write_text("\n".join(["[driver.network.ovn]", *options]))
+    said = CliRunner().invoke(cli.main, [f"--config={tmp_path / 'host.toml'}", "metadata-proxy"])
+    assert said.exit_code == 64
+    assert f"needs private_key, and {tmp_path / 'none.pem'} cannot be read" in said.output
