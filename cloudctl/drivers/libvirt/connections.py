@@ -28,6 +28,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from cloudctl.drivers import client_certificates
 from cloudctl.drivers.errors import HostDown, Unreachable
 from cloudctl.drivers.libvirt.options import Config
 
@@ -330,20 +331,30 @@ def _close(connections: Sequence[Any]) -> None:
         each.close()
 
 
+def is_tls(uri: str) -> bool:
+    """Whether it names a host that is reached by TLS."""
+    parts = urlsplit(uri)
+    return parts.scheme.endswith("+tls") and parts.hostname is not None
+
+
+def tls_context(uri: str) -> ssl.SSLContext:
+    """With our certificate, from where libvirt looks for it. Raises OSError, which names the file at fault."""
+    options = {name: values[0] for name, values in parse_qs(urlsplit(uri).query).items()}
+    context = client_certificates.context(*_pki(options.get("pkipath")))
+    if options.get("no_verify") == "1":
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
 def shake_hands(uri: str, seconds: float) -> None:
     """Check that libvirtd answers and accepts us; does nothing for a URI that is not TLS. Raises OSError.
 
     The kernel still accepts TCP connections for a stopped daemon, and `libvirt.open` would wait for it.
     """
     parts = urlsplit(uri)
-    if not parts.scheme.endswith("+tls") or parts.hostname is None:
+    if not is_tls(uri) or parts.hostname is None:
         return
-    options = {name: values[0] for name, values in parse_qs(parts.query).items()}
-    authority, certificate, key = _pki(options.get("pkipath"))
-    context = ssl.create_default_context(cafile=str(authority))
-    context.load_cert_chain(certificate, key)
-    if options.get("no_verify") == "1":
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context = tls_context(uri)
     address = (parts.hostname, parts.port or TLS_PORT)
     with (
         socket.create_connection(address, seconds) as raw,

@@ -41,7 +41,7 @@ from cloudctl.drivers.interfaces import (
     ISwapVolume,
 )
 from cloudctl.drivers.libvirt import capture, console, domain, guests, leading
-from cloudctl.drivers.libvirt.connections import HostConnection
+from cloudctl.drivers.libvirt.connections import HostConnection, is_tls, tls_context
 from cloudctl.drivers.libvirt.domain import Paths
 from cloudctl.drivers.libvirt.fleet import Fleet
 from cloudctl.drivers.libvirt.guests import Made, is_superseded
@@ -117,6 +117,12 @@ class Libvirt:
         require("genisoimage")
         if not self.config.hosts:
             raise Unusable('hosts must name at least one: { east = "qemu+tls://east.example.com/system" }')
+        for name, uri in self.config.hosts.items():
+            try:
+                if is_tls(uri):
+                    tls_context(uri)
+            except OSError as error:
+                raise Unusable(f"host {name} is reached by TLS: {error}") from error
         if self.resources.reactor is None:
             raise Unusable("it needs a reactor, so it cannot be used in an in-memory cloud")
         if self.roots is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from queue import Queue
 from threading import Barrier, Thread
 from typing import Any
@@ -13,7 +14,9 @@ from twisted.internet import task
 from twisted.internet.defer import ensureDeferred, gatherResults
 from twisted.internet.task import Clock
 
-from cloudctl.drivers.errors import HostDown, Unreachable
+from cloudctl.drivers.errors import HostDown, Unreachable, Unusable
+from cloudctl.drivers.specs import DriverResources
+from tests.drivers.libvirt import pki
 
 libvirt: Any = pytest.importorskip("libvirt")
 
@@ -154,3 +157,20 @@ async def test_a_connection_that_comes_after_its_caller_has_given_up_is_closed(
     late.turns()
     late.turns()  # with the end of what closes it
     assert [each.alive for each in made] == ([True, False] if apart else [False])
+
+
+async def test_certificates_that_are_not_there_are_told_before_the_start_with_their_place(tmp_path: Path) -> None:
+    """The host would count as down, and the log would not say which file is missing."""
+    from twisted.internet import reactor
+
+    from cloudctl.drivers.libvirt.hypervisor import create
+
+    pki.make(there := tmp_path / "pki")
+    hosts = {"east": f"qemu+tls://east/system?pkipath={there}", "here": "qemu:///system"}
+    driver = create(Config(hosts), DriverResources(reactor, "libvirt", reactor, tmp_path))
+    await driver.check()
+    (there / "clientkey.pem").unlink()
+    for told in (f"No such file or directory: '{there}/clientkey.pem'", f"{there}/clientkey.pem is not the key of"):
+        with pytest.raises(Unusable, match=f"host east .*{told}"):
+            await driver.check()
+        (there / "clientkey.pem").write_text("no key")
