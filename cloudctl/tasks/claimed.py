@@ -124,12 +124,17 @@ class Claimed:
         self.write(conn, state=UNDOING, step=step, attempts=0, error=message, log=log, fence=self.fence + 1)
         return Place(place.position, True, log, error=message)
 
+    @property
+    def may_restart(self) -> bool:
+        """Whether it is tried elsewhere once all is undone: never, for most kinds."""
+        return self.task.restarts < self.workflow.restarts
+
     def undone(self, conn: Connection, place: Place) -> Place:
         """Nothing is left to undo."""
         why = reason(self.memo)
         if why is Reason.CANCELLED or (why is Reason.ELSEWHERE and self.cancelled):
             return self.end(conn, place, CANCELLED)
-        if why is Reason.ELSEWHERE and self.task.restarts < self.workflow.restarts:
+        if why is Reason.ELSEWHERE and self.may_restart:
             return self._restart(conn, place)
         return self.end(conn, place, FAILED)
 

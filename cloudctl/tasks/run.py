@@ -191,7 +191,12 @@ class Run:
             if not await self._later(step.attempts, RUNNING, message):
                 await self._turn_back(position, Reason.FAILED, f"{step.name}: {message}", error)
         elif isinstance(error, TryElsewhere):
-            log.info("task {id}: {step} will be tried elsewhere: {why}", id=self.task.id, step=step.name, why=message)
+            if self.claimed.may_restart:
+                log.info(
+                    "task {id}: {step} will be tried elsewhere: {why}", id=self.task.id, step=step.name, why=message
+                )
+            else:
+                self._tell(error, "task {id}: step {step} failed: {why}", step.name)
             await self._turn_back(position, Reason.ELSEWHERE, message, error)
         else:
             self._tell(error, "task {id}: step {step} failed: {why}", step.name)

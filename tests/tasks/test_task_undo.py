@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from twisted.logger import capturedLogs, formatEvent
 
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, NotFound
@@ -209,7 +210,11 @@ def test_try_elsewhere_undoes_and_starts_again_knowing_what_failed(scene: Scene)
 
 def test_try_elsewhere_fails_when_no_restart_is_left(scene: Scene) -> None:
     scene.workflow("build", scene.step("one", *[TryElsewhere("host is down")] * 3), restarts=1)
-    assert scene.state(scene.done("build")) == "failed"
+    with capturedLogs() as lines:
+        task_id = scene.done("build")
+    assert scene.state(task_id) == "failed"
+    told = [formatEvent(each).partition(": ")[2] for each in lines if each["log_namespace"] == "cloudctl.tasks.run"]
+    assert told == ["one will be tried elsewhere: host is down", "step one failed: host is down"]
     assert scene.did == ["one", "undo one", "one", "undo one", "build failed: host is down"]
 
 
