@@ -49,8 +49,11 @@ class Upstream:
             except Exception as error:  # the many ways in which a server does not answer
                 log.warn("{url} does not answer: {error!r}", url=url, error=error)
             else:
-                self._prefer(url)
-                return answer
+                if answer.code != http.FORBIDDEN:
+                    self._prefer(url)
+                    return answer
+                # Nothing of a guest's own is forbidden: what is not believed is our signature.
+                log.warn("{url} refuses us: its [compute] metadata_secret is not our metadata_secret", url=url)
         return Answer(http.SERVICE_UNAVAILABLE, b"The metadata service does not answer.")
 
     async def _ask(self, url: str, told: Headers, method: bytes, path: bytes, body: bytes) -> Answer:

@@ -1,4 +1,4 @@
-"""A process of the cloud that begins to answer and never comes to the end."""
+"""A process of the cloud that begins to answer and never comes to the end, and one that does not believe the proxy."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from treq.client import HTTPClient
 from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.internet.interfaces import IListeningPort
 from twisted.internet.task import Clock
+from twisted.logger import capturedLogs, formatEvent
+from twisted.web import http
 from twisted.web.client import Agent
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request, Site
@@ -18,7 +20,7 @@ from cloudctl.metadata_proxy.forwarding import ANSWER_SECONDS, Answer, Upstream
 
 
 class Processes(Resource):
-    """Two: below `endless` and `well`."""
+    """Three: below `endless`, `stranger` and `well`."""
 
     isLeaf = True
 
@@ -30,6 +32,9 @@ class Processes(Resource):
     def render_GET(self, request: Request) -> Any:
         if request.path == b"/well/":
             return b"here"
+        if request.path == b"/stranger/":
+            request.setResponseCode(http.FORBIDDEN)
+            return b"The signature is another."
         request.write(b"he")
         request.notifyFinish().addErrback(lambda _: self.left.callback(None))
         self.asked.callback(None)
@@ -52,3 +57,13 @@ async def test_an_answer_that_does_not_end_is_left_for_that_of_another_process(p
     assert await answering == Answer(200, b"here", "text/html")
     assert upstream.urls[0] == f"{here}/well"
     await processes.left
+
+
+async def test_a_process_with_another_secret_is_told_of_and_the_next_one_asked(port: Any, reactor: Any) -> None:
+    here = f"http://127.0.0.1:{port.getHost().port}"
+    upstream = Upstream(HTTPClient(Agent(reactor)), reactor, [f"{here}/stranger", f"{here}/well"], "secret")
+    with capturedLogs() as lines:
+        assert await upstream.ask("network", "10.0.0.9", b"GET", b"/", b"") == Answer(200, b"here", "text/html")
+    told = [formatEvent(each) for each in lines if each["log_namespace"] == "cloudctl.metadata_proxy.forwarding"]
+    assert told == [f"{here}/stranger refuses us: its [compute] metadata_secret is not our metadata_secret"]
+    assert upstream.urls[0] == f"{here}/well"
