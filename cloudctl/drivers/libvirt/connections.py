@@ -40,6 +40,11 @@ T = TypeVar("T")
 TLS_PORT = 16514
 SERVED = b"\1"  # what libvirtd sends once it has accepted the certificate of a client
 KEEPALIVES = 3  # without an answer
+CLOSED = {  # why the library closed a connection
+    libvirt.VIR_CONNECT_CLOSE_REASON_ERROR: "an error on the line",
+    libvirt.VIR_CONNECT_CLOSE_REASON_EOF: "libvirtd closed it",
+    libvirt.VIR_CONNECT_CLOSE_REASON_KEEPALIVE: f"{KEEPALIVES} keepalives without an answer",
+}
 EVENTS = "libvirt events"  # the name of a thread
 _starting = Lock()
 
@@ -308,7 +313,7 @@ class HostConnection:
         self.reactor.callFromThread(self._tell, domain.name())
 
     def _on_close(self, connection: Any, reason: int, opened: Any) -> None:
-        self.reactor.callFromThread(self._lose, opened, f"reason {reason}")
+        self.reactor.callFromThread(self._lose, opened, CLOSED.get(reason, f"reason {reason}"))
 
     def _tell(self, id: str) -> None:
         self.changed(id)

@@ -13,6 +13,7 @@ from attrs import define
 from twisted.internet import task
 from twisted.internet.defer import ensureDeferred, gatherResults
 from twisted.internet.task import Clock
+from twisted.logger import capturedLogs, formatEvent
 
 from cloudctl.drivers.errors import HostDown, Unreachable, Unusable
 from cloudctl.drivers.specs import DriverResources
@@ -174,3 +175,15 @@ async def test_certificates_that_are_not_there_are_told_before_the_start_with_th
         with pytest.raises(Unusable, match=f"host east .*{told}"):
             await driver.check()
         (there / "clientkey.pem").write_text("no key")
+
+
+async def test_why_a_connection_is_lost_is_said_in_words(made: list[Played]) -> None:
+    host = a_host()
+    await host.run(lambda connection: connection)
+    with capturedLogs() as lines:
+        # As libvirt's library calls it, in a thread of its own.
+        host._on_close(None, libvirt.VIR_CONNECT_CLOSE_REASON_KEEPALIVE, made[0])
+        while host.is_open:
+            await task.deferLater(host.reactor, 0.01)
+    told = [formatEvent(each) for each in lines]
+    assert told == ["the connection to host east is lost: 3 keepalives without an answer"]
