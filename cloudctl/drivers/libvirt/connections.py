@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
@@ -307,10 +307,17 @@ class HostConnection:
             raise
         return connection
 
+    # In any thread but the reactor's.
+
+    def tell_of(self, ids: Iterable[str]) -> None:
+        """The power of these guests may have changed."""
+        for id in ids:
+            self.reactor.callFromThread(self._tell, id)
+
     # In the event thread.
 
     def _on_event(self, _connection: Any, domain: Any, _event: int, _detail: int, _opaque: None) -> None:
-        self.reactor.callFromThread(self._tell, domain.name())
+        self.tell_of([domain.name()])
 
     def _on_close(self, connection: Any, reason: int, opened: Any) -> None:
         self.reactor.callFromThread(self._lose, opened, CLOSED.get(reason, f"reason {reason}"))

@@ -95,6 +95,11 @@ def names(connection: Any) -> frozenset[str]:
     return frozenset(each.name() for each in _at_home(connection))
 
 
+def names_off(connection: Any) -> frozenset[str]:
+    flags = libvirt.VIR_CONNECT_LIST_DOMAINS_PERSISTENT | libvirt.VIR_CONNECT_LIST_DOMAINS_INACTIVE
+    return frozenset(each.name() for each in connection.listAllDomains(flags))
+
+
 def made(connection: Any, id: str) -> Made | None:
     """None if it is not defined here; a guest that is still on its way here is not."""
     with Unless(libvirt.VIR_ERR_NO_DOMAIN):

@@ -49,6 +49,8 @@ class Host:
         """In a thread, for each new connection."""
         Storage(self.config, connection).prepare()
         self.guests = guests.names(connection)
+        # Of those that went off while there was no connection no event is received.
+        self.connection.tell_of(guests.names_off(connection))
 
     async def inventory(self, disk_gib: int | None = None) -> HostInventory:
         """What the host has; what it had, if it is down or cannot say. `disk_gib`: room for disks kept elsewhere."""

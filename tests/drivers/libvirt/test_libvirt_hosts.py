@@ -146,6 +146,25 @@ async def test_a_guest_that_goes_off_by_itself_is_told(driver: Any, tmp_path: Pa
     await driver.close()
 
 
+async def test_a_guest_that_went_off_while_its_daemon_was_away_is_told(
+    driver: Any, libvirtd: Libvirtd, tmp_path: Path
+) -> None:
+    """As after a power cut of its host: no event of it is received."""
+    told: list[str] = []
+    await driver.watch_guests(told.append)
+    await driver.ensure_defined(evolve(real.tiny(tmp_path), host="here"))
+    await driver.ensure_running(ID)
+    await real.soon(lambda: told)
+    connection = driver.fleet.hosts["here"].connection
+    libvirtd.kill("libvirtd")
+    libvirtd.kill_guest(ID)
+    assert await real.soon(lambda: not connection.is_open)
+    told.clear()
+    assert await real.soon(lambda: told) and set(told) == {ID}
+    assert (await driver.observe(ID)).power in (Power.STOPPED, Power.CRASHED)
+    await driver.close()
+
+
 def test_what_listens_and_says_nothing_is_given_up_in_time(tmp_path: Path) -> None:
     pytest.importorskip("libvirt")
     from cloudctl.drivers.libvirt.connections import shake_hands
