@@ -31,9 +31,10 @@ _converter = Converter()
 
 
 def ids(replica: Replica, kind: str) -> tuple[str, ...]:
-    """The ids of all objects of one kind, sorted."""
+    """The ids of all objects of one kind, sorted. One whose anchor is gone is no object, whatever is left of it."""
     prefix = owner(kind, "")
-    return tuple(sorted(each.removeprefix(prefix) for each in replica.known if each.startswith(prefix)))
+    there = (each for each, known in replica.known.items() if known.wish is not None)
+    return tuple(sorted(each.removeprefix(prefix) for each in there if each.startswith(prefix)))
 
 
 def find(replica: Replica, kind: str, id: str, of: type[T]) -> T | None:

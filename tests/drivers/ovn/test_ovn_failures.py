@@ -100,6 +100,15 @@ async def test_what_happened_while_the_database_was_away_is_heeded(driver: Any, 
     assert [each.id for each in found.ports] == ["port-11", "port-9"]
 
 
+async def test_a_network_whose_switch_somebody_removed_is_not_there(driver: Any, northbound: Server) -> None:
+    """What is left of it, its DHCP options, counted as a network: no audit missed it."""
+    northbound.transact(delete("Logical_Switch", "network"))
+    await heard(driver, northbound)
+    assert (await driver.inventory()).networks == ()
+    await driver.ensure_network(NETWORK)
+    assert (await driver.inventory()).networks == ("network",)
+
+
 async def test_a_database_that_hangs_is_unreachable_and_no_call_is_held_for_ever(northbound: Server) -> None:
     driver = make_driver(northbound, answer_timeout=0.5)
     try:
