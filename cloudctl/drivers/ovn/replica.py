@@ -16,7 +16,7 @@ from ovs.db.data import Datum
 from ovs.db.idl import ROW_DELETE, Idl, SchemaHelper, Transaction
 
 from cloudctl.drivers.errors import DriverError, Unfit
-from cloudctl.drivers.ovn.rows import NAMED, OWNER, WISH, WITHIN, Atom, Owned, Ref, Row, Value
+from cloudctl.drivers.ovn.rows import NAMED, OWNER, WISH, WITHIN, Atom, Owned, Ref, Row, Value, anchor
 
 # The tables that may have rows of ours.
 TABLES = (
@@ -116,7 +116,9 @@ class Replica(Copy):
         known = self.known.setdefault(owner, Known())
         known.held[row.uuid] = row._table.name
         self._owners[row.uuid] = owner
-        if WISH in ids:
+        # A database that `ovsdb-client` has restored gave its rows other UUIDs: such a row is nobody's anchor, and goes
+        # when its owner is put again.
+        if WISH in ids and row.uuid == anchor(row._table.name, owner).uuid:
             known.anchor, known.wish, known.decoded = row.uuid, ids[WISH], None
             self._name(owner, known, frozenset(ids.get(NAMED, "").split()))
 

@@ -79,3 +79,8 @@ class Owned:
 
 def owner(kind: str, id: str) -> str:
     return f"{kind}/{id}"
+
+
+def anchor(table: str, owner: str) -> Ref:
+    """Of the anchor in this table, whose key is the id of the object."""
+    return Ref(table, owner.partition("/")[2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from twisted.internet.defer import gatherResults
 from twisted.internet.task import deferLater
 
 from cloudctl.drivers.boundary import call
-from cloudctl.drivers.errors import DriverError, Unreachable, Unusable
+from cloudctl.drivers.errors import DriverError, UnknownPort, Unreachable, Unusable
 from cloudctl.drivers.ovn import networks, ports
 from cloudctl.drivers.ovn.options import Config
 from cloudctl.drivers.specs import (
@@ -47,6 +48,19 @@ async def driver(northbound: Server) -> AsyncIterator[Any]:
     await made.ensure_security_group(GROUP)
     yield made
     await made.close()
+
+
+# What must be the same again, without the ids of rows.
+TOLD = {
+    "Logical_Switch": ("name", "external_ids"),
+    "Logical_Switch_Port": ("name", "addresses", "external_ids"),
+    "Logical_Router": ("name", "external_ids"),
+    "Logical_Router_Port": ("name", "networks", "external_ids"),
+    "DHCP_Options": ("cidr", "options", "external_ids"),
+    "Port_Group": ("name", "external_ids"),
+    "Address_Set": ("name", "addresses"),
+    "ACL": ("match", "external_ids"),
+}
 
 
 def members(northbound: Server, version: int = 4) -> list[str]:
@@ -107,6 +121,40 @@ async def test_a_network_whose_switch_somebody_removed_is_not_there(driver: Any,
     assert (await driver.inventory()).networks == ()
     await driver.ensure_network(NETWORK)
     assert (await driver.inventory()).networks == ("network",)
+
+
+async def test_a_database_that_was_restored_with_other_ids_of_its_rows_is_repaired(
+    driver: Any, northbound: Server, tmp_path: Path
+) -> None:
+    """As `ovsdb-client restore` leaves it: nothing is found where it should be, and nothing may be there twice."""
+    router = RouterSpec(
+        "router", interfaces=(RouterInterface("leg", "network", "fa:16:3e:00:00:01", ("10.7.0.1/24",)),)
+    )
+
+    async def put() -> None:
+        await driver.ensure_network(NETWORK)
+        await driver.ensure_security_group(GROUP)
+        await driver.ensure_port(port(9), "east")
+        await driver.ensure_router(router)
+
+    def there() -> list[list[Any]]:
+        return [sorted(map(str, northbound.rows(table, *columns))) for table, columns in TOLD.items()]
+
+    await put()
+    before = there()
+    with (tmp_path / "kept").open("wb") as kept:
+        subprocess.run(["ovsdb-client", "backup", northbound.remote], stdout=kept, check=True)
+    with (tmp_path / "kept").open("rb") as found:
+        subprocess.run(["ovsdb-client", "restore", northbound.remote], stdin=found, check=True)
+    await heard(driver, northbound)
+    assert await count(driver) == (0, 0, 0, 0)
+    assert await driver.drifted() == frozenset()
+    with pytest.raises(UnknownPort):
+        await driver.observe_port("port-9")
+    await put()
+    assert await count(driver) == (1, 1, 1, 1)
+    northbound.transact(delete("Logical_Switch", "last"))
+    assert there() == before
 
 
 async def test_a_database_that_hangs_is_unreachable_and_no_call_is_held_for_ever(northbound: Server) -> None:
