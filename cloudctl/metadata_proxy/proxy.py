@@ -70,16 +70,17 @@ class MetadataProxy(Rounds):
         return ensureDeferred(self._stop(super().stopService()))
 
     async def _stop(self, under_way: Deferred[None] | None) -> None:
+        # First: the round under way may be waiting for an answer of it.
+        await self.southbound.close()
         if under_way is not None:
             await under_way
         await self.metadata.close()
-        await self.southbound.close()
 
     async def look(self) -> None:
         try:
             await self._serve()
         except DriverError as error:
-            if str(error) != self.complaint:
+            if self.running and str(error) != self.complaint:
                 log.error("{trouble}: {error}", trouble=self.trouble, error=error)
             self.complaint = str(error)
         else:
