@@ -94,6 +94,16 @@ def test_a_connection_that_fails_leaves_the_volume_free(make: Any, demo: Any, ba
     assert reserve(demo, id, connector={"host": "h1"}).status == 200
 
 
+def test_an_attachment_that_failed_keeps_no_other_server_from_the_volume(make: Any, demo: Any, backend: Any) -> None:
+    id = make()["id"]
+    backend.behaviour.fail("connect")
+    assert reserve(demo, id, connector={"host": "h1"}).status == 503
+    other = reserve(demo, id, instance_uuid=OTHER).json()["attachment"]["id"]
+    body = {"attachment": {"connector": {"host": "h2"}}}
+    assert demo.put(f"{URL}/{other}", body, headers=LATEST).status == 200
+    assert (backend.volumes.get(id).hosts, volume(demo, id)["status"]) == (("h2",), "attaching")
+
+
 @pytest.fixture
 def meanwhile(backend: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """`meanwhile(fn)`: `fn()` is done once the backend was asked to connect a host, before it does."""

@@ -160,7 +160,9 @@ def _begin_connecting(conn: Connection, call: Call, attachment_id: str, host: st
     if "error" in volume.status or volume.status == states.DELETING:
         raise Conflict(f"Resource conflict: Volume {volume.id} is in status {volume.status}.")
     others = attachments.of_volume(conn, [volume.id]).get(volume.id, [])
-    if not volume.multiattach and any(row.host and row.server_id != attachment.server_id for row in others):
+    # One that failed does not hold the volume any more.
+    held = (row for row in others if row.host and row.status not in volumes.BROKEN)
+    if not volume.multiattach and any(row.server_id != attachment.server_id for row in held):
         raise Conflict(f"Resource conflict: duplicate connectors detected on volume {volume.id}")
     _connecting(conn, call, attachment_id, host, connector)
 
