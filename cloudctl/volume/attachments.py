@@ -201,14 +201,24 @@ def _demand_reservable(volume: Volume, server_id: str | None, others: list[Attac
 def connect(conn: Connection, attachment_id: str, host: str, now: datetime, device: str | None = None) -> None:
     """Set `attaching`, before the backend is asked to connect `host`, so that the connection can be undone.
 
-    Raises NotFound, Conflict; HostBusy, which a step may pass on, while another attachment leaves this host.
+    One that failed may be tried again with the same host, if the volume is still free. Raises NotFound, Conflict;
+    HostBusy, which a step may pass on, while another attachment leaves this host.
     """
     attachment = _locked(conn, attachment_id)
-    if attachment.status not in (RESERVED, ATTACHING) or attachment.host not in (None, host):
+    if attachment.status == ERROR_ATTACHING and attachment.host == host:
+        _demand_still_free(conn, attachment)
+    elif attachment.status not in (RESERVED, ATTACHING) or attachment.host not in (None, host):
         raise Conflict(f"Resource conflict: attachment {attachment_id} is {attachment.status} already.")
     _demand_host(conn, attachment.volume_id, host)
     _set(conn, attachment_id, status=ATTACHING, host=host, device=device or attachment.device)
     follow(conn, attachment.volume_id, now)
+
+
+def _demand_still_free(conn: Connection, attachment: Attachment) -> None:
+    """Check that an attachment that failed, and no longer holds the volume, may have it again. Raises Conflict."""
+    present = of_volume(conn, [attachment.volume_id]).get(attachment.volume_id, [])
+    others = [other for other in present if other.id != attachment.id]
+    _demand_reservable(volumes.get(conn, attachment.volume_id), attachment.server_id, others, again=False)
 
 
 def _demand_host(conn: Connection, volume_id: str, host: str) -> None:

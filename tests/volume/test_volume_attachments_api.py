@@ -104,6 +104,36 @@ def test_an_attachment_that_failed_keeps_no_other_server_from_the_volume(make: A
     assert (backend.volumes.get(id).hosts, volume(demo, id)["status"]) == (("h2",), "attaching")
 
 
+def test_a_connection_that_failed_is_tried_again_with_the_same_host(make: Any, demo: Any, backend: Any) -> None:
+    id = make()["id"]
+    one = f"{URL}/{reserve(demo, id).json()['attachment']['id']}"
+    mine, others = ({"attachment": {"connector": {"host": host}}} for host in ("h1", "h2"))
+    # The backend's answer is lost: the host may be connected.
+    backend.behaviour.fail("connect", after=True)
+    answer = demo.put(one, mine, headers=LATEST)
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
+    assert demo.put(one, others, headers=LATEST).status == 409
+    assert demo.put(one, mine, headers=LATEST).json()["attachment"]["connection_info"] != {}
+    assert demo.post(f"{one}/action", {"os-complete": None}, headers=LATEST).status == 204
+    assert (backend.volumes.get(id).hosts, volume(demo, id)["status"]) == (("h1",), "in-use")
+
+
+def test_a_connection_that_failed_is_not_tried_again_once_another_server_has_the_volume(
+    make: Any, cloud: Any, demo: Any, backend: Any
+) -> None:
+    id = make()["id"]
+    one = f"{URL}/{reserve(demo, id).json()['attachment']['id']}"
+    body = {"attachment": {"connector": {"host": "h1"}}}
+    backend.behaviour.fail("connect", after=True)
+    demo.put(one, body, headers=LATEST)
+    reserve(demo, id, instance_uuid=OTHER)
+    assert demo.put(one, body, headers=LATEST).status == 409
+    # It ends like any other, and its host with it.
+    assert demo.delete(one, headers=LATEST).status == 200
+    cloud.settle()
+    assert (backend.volumes.get(id).hosts, volume(demo, id)["status"]) == ((), "reserved")
+
+
 @pytest.fixture
 def meanwhile(backend: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """`meanwhile(fn)`: `fn()` is done once the backend was asked to connect a host, before it does."""
