@@ -6,8 +6,9 @@ This does not depend on how local IPs are made, so that ports can use it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ipaddress import ip_address, ip_network
 
-from sqlalchemy import bindparam, delete, insert, select
+from sqlalchemy import bindparam, delete, exists, insert, not_, select
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -16,7 +17,7 @@ from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.network import ipam, kinds
 from cloudctl.network.addresses import parse_address
 from cloudctl.network.extension_tables import LocalIp, LocalIpAssociation
-from cloudctl.network.tables import Port
+from cloudctl.network.tables import IpAllocation, Port
 from cloudctl.tasks import Origin
 
 OWNER = "network:local_ip"
@@ -42,6 +43,14 @@ _forget = (
     delete(LocalIpAssociation)
     .where(LocalIpAssociation.fixed_port_id == bindparam("port"))
     .where(LocalIpAssociation.fixed_ip.not_in(bindparam("but", expanding=True)))
+)
+_on_network = select(LocalIp.local_ip_address).where(LocalIp.network_id == bindparam("network"))
+_has_address = exists().where(
+    IpAllocation.port_id == LocalIpAssociation.fixed_port_id, IpAllocation.ip_address == LocalIpAssociation.fixed_ip
+)
+_forget_taken = delete(LocalIpAssociation).where(
+    LocalIpAssociation.fixed_port_id.in_(select(Port.id).where(Port.network_id == bindparam("network"))),
+    not_(_has_address),
 )
 # Whether a local IP leads to a port: to be queried together with the port.
 any_to_port = select(LocalIpAssociation.local_ip_id).where(LocalIpAssociation.fixed_port_id == Port.id).exists()
@@ -100,6 +109,17 @@ def dissociate(conn: Connection, row: LocalIpAssociation, port: Port, by: Origin
 def forget_port(conn: Connection, port_id: str, but: Sequence[str]) -> None:
     """The port has only the addresses `but` left: no local IP leads to others. The caller updates the port."""
     conn.execute(_forget, {"port": port_id, "but": list(but)})
+
+
+def has_one_on(conn: Connection, network_id: str, cidr: str) -> bool:
+    """Whether an address of a network's subnet is a local IP."""
+    there = ip_network(cidr)
+    return any(ip_address(each) in there for each in conn.scalars(_on_network, {"network": network_id}))
+
+
+def forget_taken(conn: Connection, network_id: str) -> None:
+    """Ports of a network have lost addresses: no local IP leads to those. The caller updates the ports."""
+    conn.execute(_forget_taken, {"network": network_id})
 
 
 def not_found(port_id: str) -> NotFound:

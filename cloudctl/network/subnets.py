@@ -21,6 +21,7 @@ from cloudctl.network import (
     ipam,
     kinds,
     leaked_routes,
+    local_ip_ports,
     network_segments,
     networks,
     quotas,
@@ -221,12 +222,16 @@ def change(conn: Connection, row: Subnet, changes: dict[str, Any], now: datetime
 def remove(conn: Connection, row: Subnet, now: datetime, by: Origin) -> None:
     """Delete a subnet from `to_remove`. Raises Conflict while ports have addresses on it.
 
-    Addresses that guests give themselves (SLAAC) are taken away instead.
+    Addresses that guests give themselves (SLAAC) are taken away instead, unless one is a local IP.
     """
+    is_used = False
     if addresses.is_automatic(row.ipv6_address_mode):
+        # This waits for the ports, so no local IP is made of such an address afterwards.
         fixed_ips.take_from_everybody(conn, row, now)
+        is_used = local_ip_ports.has_one_on(conn, row.network_id, row.cidr)
+        local_ip_ports.forget_taken(conn, row.network_id)
     dhcp_ports.leave(conn, row, now)
-    if conn.execute(_allocations, {"subnet": row.id}).first():
+    if is_used or conn.execute(_allocations, {"subnet": row.id}).first():
         raise Conflict(
             f"Unable to complete operation on subnet {row.id}: "
             "One or more ports have an IP allocation from this subnet.",

@@ -148,6 +148,29 @@ class TestLocalIps:
         assert neutron.get(path)["port_associations"] == []
         assert held(neutron, port).spec.local_ips == ()
 
+    def test_an_automatic_subnet_goes_with_none_and_without_what_leads_to_its_addresses(self, neutron: Neutron) -> None:
+        network = neutron.network()
+        modes = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
+        automatic = neutron.create("subnet", network_id=network["id"], ip_version=6, cidr="2001:db8::/64", **modes)
+        own, port = neutron.create("port", network_id=network["id"]), plugged(neutron, network)
+        (theirs,), (mine,) = (
+            [each["ip_address"] for each in some["fixed_ips"] if each["subnet_id"] == automatic["id"]]
+            for some in (own, port)
+        )
+        said = {"local_port_id": own["id"], "local_ip_address": theirs}
+        local = neutron.expect(201, "POST", "/local_ips", {"local_ip": said})["local_ip"]
+        neutron.refused(409, "SubnetInUse", "DELETE", f"/subnets/{automatic['id']}")
+        assert neutron.get(f"/ports/{own['id']}")["port"]["fixed_ips"] == own["fixed_ips"]
+        neutron.expect(204, "DELETE", f"/local_ips/{local['id']}")
+
+        other = neutron.expect(201, "POST", "/local_ips", {"local_ip": {"network_id": network["id"]}})["local_ip"]
+        path = f"/local_ips/{other['id']}/port_associations"
+        neutron.expect(201, "POST", path, {"port_association": {"fixed_port_id": port["id"], "fixed_ip": mine}})
+        assert len(held(neutron, port).spec.local_ips) == 1
+        neutron.expect(204, "DELETE", f"/subnets/{automatic['id']}")
+        assert neutron.get(path)["port_associations"] == []
+        assert held(neutron, port).spec.local_ips == ()
+
     def test_one_on_a_network_of_both_families_has_an_ipv4_address(self, neutron: Neutron) -> None:
         network = neutron.network("2001:db8::/64")
         on_it = {"local_ip": {"network_id": network["id"]}}
