@@ -35,11 +35,20 @@ class NewSegment:
 
 
 def create(
-    conn: Connection, network: Network, new: NewSegment, now: datetime, options: NetworkOptions, by: Origin
+    conn: Connection,
+    network: Network,
+    new: NewSegment,
+    now: datetime,
+    options: NetworkOptions,
+    by: Origin,
+    mtu: int | None = None,
 ) -> Segment:
-    """Put a locked network on one more wire. Raises Invalid, Conflict (it is taken), Unavailable (all are)."""
+    """Put a locked network on one more wire. `mtu`: the network's after this request; None: it stays.
+
+    Raises Invalid, Conflict (it is taken), Unavailable (all are).
+    """
     wire = segments.check(new.wire, options)
-    networks.checked_mtu(network.mtu, [wire], options)
+    networks.checked_mtu(network.mtu if mtu is None else mtu, [wire], options)
     position = segments.next_position(conn, network.id)
     place = Place(network.id, network.project_id, position, new.name, new.description)
     made = segments.take(conn, wire, options, place, now)
@@ -55,10 +64,11 @@ def put_on(
     now: datetime,
     options: NetworkOptions,
     by: Origin,
+    mtu: int | None = None,
 ) -> None:
     """Put a locked network on these wires alone. One without a number is any of its kind, best one that it is on.
 
-    Raises Invalid, Conflict (one is taken, or subnets are on one that goes), Unavailable.
+    `mtu`: as for `create`. Raises Invalid, Conflict (one is taken, or subnets are on one that goes), Unavailable.
     """
     segments.check_differ(wanted)
     going = {row.id: row for row in segments.of_network(conn, network.id)}
@@ -71,7 +81,7 @@ def put_on(
         else:
             del going[kept]
     for wire in coming:
-        create(conn, network, NewSegment(wire), now, options, by)
+        create(conn, network, NewSegment(wire), now, options, by, mtu)
     for row in going.values():
         remove(conn, row, now, by)
 

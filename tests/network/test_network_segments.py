@@ -92,6 +92,17 @@ def test_a_network_gets_other_wires(neutron: Neutron) -> None:
     neutron.expect(403, "PUT", f"/networks/{neutron.network()['id']}", {"network": {"segments": VLANS}})
 
 
+def test_a_network_gets_other_wires_together_with_an_mtu_that_they_carry(neutron: Neutron) -> None:
+    network = neutron.create("network", "admin", segments=VLANS)
+    path, more = f"/networks/{network['id']}", [*VLANS, {"provider:network_type": "geneve"}]
+    for said in ({}, {"mtu": network["mtu"]}):
+        neutron.expect(400, "PUT", path, {"network": {"segments": more, **said}}, "admin")
+    shown = neutron.expect(200, "PUT", path, {"network": {"segments": more, "mtu": 1400}}, "admin")["network"]
+    assert (shown["mtu"], len(shown["segments"])) == (1400, 3)
+    back = {"segments": VLANS, "mtu": network["mtu"]}
+    assert neutron.expect(200, "PUT", path, {"network": back}, "admin")["network"]["mtu"] == network["mtu"]
+
+
 def test_wires_are_for_administrators(neutron: Neutron) -> None:
     neutron.expect(403, "POST", "/networks", {"network": {"segments": VLANS}})
     network = neutron.create("network")

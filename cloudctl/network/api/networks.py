@@ -102,7 +102,7 @@ def declared(options: NetworkOptions, types: tuple[str, ...]) -> Declared[Networ
     def change(conn: Connection, call: Call, network: Network, changes: dict[str, Any]) -> Network:
         wires = _named(types, changes.pop("segments", ()))
         if wires:
-            network_segments.put_on(conn, network, wires, call.now, options, call.caller)
+            network_segments.put_on(conn, network, wires, call.now, options, call.caller, changes.get("mtu"))
         if "qos_policy_id" in changes:
             qos_policies.check_set(conn, call.caller, network.qos_policy_id, changes["qos_policy_id"])
         return networks.change(conn, network, changes, call.now, options, call.caller)
