@@ -26,6 +26,7 @@ ROWS = 2_000
 MOST = 2 * ROWS
 EXEMPT = {
     "": {"changed_since", "revision_number", "updated_at"},
+    "networks": {"availability_zone_hints"},
     "subnets": {"router:external", "shared"},
     "security_group_rules": {"belongs_to_default_sg", "normalized_cidr"},
 }

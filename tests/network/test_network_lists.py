@@ -91,6 +91,18 @@ def test_sorting_goes_through_pages(neutron: Neutron, five: Any, direction: str)
     assert names == sorted("abcde", reverse=direction == "desc")
 
 
+@pytest.mark.parametrize("direction", ["asc", "desc"])
+def test_networks_are_sorted_by_their_zones(neutron: Neutron, five: Any, direction: str) -> None:
+    hinted = neutron.create("network", availability_zone_hints=["nova"])["id"]
+    path: str | None = f"/networks?limit=2&sort_key=availability_zone_hints&sort_dir={direction}"
+    found: list[str] = []
+    while path:
+        page = neutron.get(path)
+        found += ids(page)
+        path = link(page, "next")
+    assert sorted(found) == sorted([*five, hinted]) and hinted in (found[0], found[-1])
+
+
 @pytest.mark.parametrize(
     ("query", "message"),
     [

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Annotated, Any
 
 from attrs import asdict, frozen
+from sqlalchemy import String, cast
 
 from cloudctl.db import Connection
 from cloudctl.drivers.interfaces import IGeneve, IPrivateVlans, ISegments
@@ -128,7 +129,13 @@ def declared(options: NetworkOptions, types: tuple[str, ...]) -> Declared[Networ
             Attribute("qos_policy_id", c.qos_policy_id, Id | None, post=None, put=True, filter=any_of),
             Attribute("dns_domain", c.dns_domain, Domain, post="", put=True, filter=any_of),
             Attribute("pvlan", c.pvlan, Flag, post=False, put=True, filter=lists.truths, needs=IPrivateVlans),
-            Attribute("availability_zone_hints", c.availability_zone_hints, Hints, post=MISSING),
+            Attribute(
+                "availability_zone_hints",
+                c.availability_zone_hints,
+                Hints,
+                post=MISSING,
+                sort=cast(c.availability_zone_hints, String),
+            ),
             Attribute("availability_zones", view=Beside(networks.subnets_of, zones), at_first=()),
             Attribute("l2_adjacency", view=of_each(lambda network: not network.routed)),
             Attribute("ipv4_address_scope", view=scope_of_family(4), at_first=None),
