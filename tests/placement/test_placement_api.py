@@ -411,10 +411,12 @@ def test_the_reshaper_moves_inventories_with_what_is_taken_of_them(placing: Plac
 
 
 def test_answers_are_not_to_be_kept_from_1_15_on(placing: Placing) -> None:
-    def kept(version: str) -> str | None:
-        return placing.ask("GET", "/resource_providers", version=version).headers.get("Cache-Control")
+    def kept(path: str, version: str) -> tuple[str | None, bool]:
+        headers = placing.ask("GET", path, version=version).headers
+        return headers.get("Cache-Control"), "Last-Modified" in headers
 
-    assert (kept("1.15"), kept("1.14")) == ("no-cache", None)
+    for path in ("/resource_providers", "/"):
+        assert (kept(path, "1.15"), kept(path, "1.14")) == (("no-cache", True), (None, False))
     # What only says that a class was made has nothing that could be kept.
     assert "Cache-Control" not in placing.ask("PUT", "/resource_classes/CUSTOM_MAGIC").headers
 

@@ -155,6 +155,11 @@ def fresh(call: Call, body: Any, status: int | None = None, headers: tuple[tuple
     """
     if body is not None and call.method in READING and not takes(call.header("accept") or "", JSON.type):
         raise NotAcceptable(f"Only {JSON.type} is provided")
+    return timed(call, body, status, headers)
+
+
+def timed(call: Call, body: Any, status: int | None = None, headers: tuple[tuple[str, str], ...] = ()) -> Reply:
+    """As `fresh`, whatever the client takes."""
     if call.version not in gates.TIMES:
         return Reply(body, status, headers)
     modified = f"{call.now:%a, %d %b %Y %H:%M:%S} GMT"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from attrs import frozen
 
-from cloudctl.rest.call import Call
+from cloudctl.placement.api import queries
+from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import Microversions, text
 
@@ -18,7 +17,7 @@ class Versions:
     microversions: Microversions
 
     @routes.get("/", policy=None)
-    async def show(self, call: Call) -> dict[str, Any]:
+    async def show(self, call: Call) -> Reply:
         """List the versions of the placement API."""
         version = {
             "id": "v1.0",
@@ -27,4 +26,4 @@ class Versions:
             "max_version": text(self.microversions.maximum),
             "links": [{"rel": "self", "href": call.root_url}],
         }
-        return {"versions": [version]}
+        return queries.timed(call, {"versions": [version]})
