@@ -27,6 +27,7 @@ T = TypeVar("T")
 
 Version = tuple[int, int]
 
+UNSUPPORTED = "UnsupportedVersion"
 FORM = re.compile(r"^([1-9]\d{0,3})\.(0|[1-9]\d{0,3})$", re.ASCII)
 
 
@@ -108,7 +109,8 @@ class Microversions:
         if not self.minimum <= version <= self.maximum:
             raise NotAcceptable(
                 f"Version {text(version)} is not supported by the API. "
-                f"Minimum is {text(self.minimum)} and maximum is {text(self.maximum)}."
+                f"Minimum is {text(self.minimum)} and maximum is {text(self.maximum)}.",
+                type=UNSUPPORTED,
             )
         return version
 

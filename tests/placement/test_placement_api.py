@@ -9,7 +9,7 @@ import pytest
 
 from cloudctl.testing.cloud import MemoryCloud
 from tests.compute.asking import Asking
-from tests.placement.conftest import Placing
+from tests.placement.conftest import LATEST, Placing
 
 UNKNOWN = "6f1d2c3b-0000-4000-8000-000000000000"
 
@@ -419,6 +419,13 @@ def test_answers_are_not_to_be_kept_from_1_15_on(placing: Placing) -> None:
         assert (kept(path, "1.15"), kept(path, "1.14")) == (("no-cache", True), (None, False))
     # What only says that a class was made has nothing that could be kept.
     assert "Cache-Control" not in placing.ask("PUT", "/resource_classes/CUSTOM_MAGIC").headers
+
+
+def test_who_asks_for_an_unknown_version_is_told_which_there_are(placing: Placing) -> None:
+    (error,) = placing.ask("GET", "/resource_providers", version="1.999").json()["errors"]
+    assert [error[name] for name in ("status", "min_version", "max_version")] == [406, "1.0", LATEST]
+    (error,) = placing.ask("GET", "/resource_providers", version="pony.horse").json()["errors"]
+    assert error["status"] == 400 and "max_version" not in error
 
 
 @pytest.mark.parametrize(

@@ -14,21 +14,26 @@ from cloudctl.rest.app import ApiApp
 from cloudctl.rest.body import Problem
 from cloudctl.rest.faults import Faults, JsonObject, plain_problems, reason
 from cloudctl.rest.pipeline import Http, Pipeline
-from cloudctl.rest.versions import Microversions
+from cloudctl.rest.versions import UNSUPPORTED, Microversions, text
 
 MICROVERSIONS = Microversions("placement", (1, 0), (1, 39))
 
 
 def envelope(status: int, message: str, type: str) -> JsonObject:
-    """A list of one. `code` says more than the status if the error's type begins with `placement.`."""
+    """A list of one. `code` says more than the status if the error's type begins with `placement.`.
+
+    Who asks for a version that is not supported is told which are.
+    """
     code = type if type.startswith("placement.") else "placement.undefined_code"
-    error = {
+    error: JsonObject = {
         "status": status,
         "title": reason(status),
         "detail": message,
         "code": code,
         "request_id": context.request_id.get(),
     }
+    if type == UNSUPPORTED:
+        error |= {"min_version": text(MICROVERSIONS.minimum), "max_version": text(MICROVERSIONS.maximum)}
     return {"errors": [error]}
 
 
