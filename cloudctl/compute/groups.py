@@ -6,7 +6,7 @@ Reference: compute.md, section 12; compute-scheduling.md, section 8.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from attrs import frozen
@@ -22,6 +22,8 @@ from cloudctl.placement.wishes import AFFINITY, SOFT_AFFINITY, GroupWish
 from cloudctl.rest.caller import Caller
 
 TOGETHER = (AFFINITY, SOFT_AFFINITY)
+REVERTING = frozenset({migrations.REVERTING})
+MAY_REVERT = REVERTING | {migrations.FINISHED, migrations.CONFIRMING}
 
 
 def not_found(group_id: str) -> NotFound:
@@ -88,8 +90,11 @@ def join(conn: Connection, caller: Caller, group_id: str, more: int) -> str:
     return group_id
 
 
-def _moving(conn: Connection, group_id: str, server_id: str) -> list[tuple[str, str]]:
-    """(from, to) of the other members that are being moved, and have not arrived."""
+def _moving(conn: Connection, group_id: str, server_id: str, returning: Container[str]) -> list[tuple[str, str]]:
+    """(from, to) of the other members that are being moved, and have not arrived.
+
+    `returning`: the statuses of a migration in which a member counts as one that goes back to where it was.
+    """
     query = (
         select(Server.host, Migration.status, Migration.source_host, Migration.dest_host)
         .join(Migration, Migration.server_id == Server.id)
@@ -98,7 +103,7 @@ def _moving(conn: Connection, group_id: str, server_id: str) -> list[tuple[str, 
     )
     found = []
     for here, status, source, dest in conn.execute(query):
-        there = source if status == migrations.REVERTING else dest
+        there = source if status in returning else dest
         if here is not None and there is not None and there != here:
             found.append((here, there))
     return found
@@ -116,10 +121,12 @@ def wish(conn: Connection, group_id: str, server_id: str) -> GroupWish | None:
         Server.host.is_not(None),
     )
     members = Counter(host for host in conn.scalars(others) if host is not None)
-    for here, there in _moving(conn, group_id, server_id):
+    together = row.policy in TOGETHER
+    # Members that are to be apart stay away from where one is, and from where it may come: it may not arrive, and what
+    # waits to be confirmed may be reverted. Together they follow it.
+    for here, there in _moving(conn, group_id, server_id, REVERTING if together else MAY_REVERT):
         members[there] += 1
-        if row.policy in TOGETHER:
-            # Where it is no longer counts. Members that are to be apart stay away from both: it may not arrive.
+        if together:
             members[here] -= 1
     members = +members
     return GroupWish(row.policy, dict(members), int(row.rules.get("max_server_per_host", 1)))

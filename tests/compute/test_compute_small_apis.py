@@ -194,6 +194,32 @@ def test_a_member_that_is_being_moved_counts_where_it_goes(
     assert host(second) == (goal if policy == "affinity" else None)
 
 
+def test_members_stay_apart_from_where_a_resize_may_be_reverted_to(demo: Asking, admin: Asking) -> None:
+    """The revert would bring two members to one host."""
+    group_id = group(demo, "2.64", policy="anti-affinity").json()["server_group"]["id"]
+
+    def member() -> str:
+        body = {**demo.body(), "os:scheduler_hints": {"group": group_id}}
+        made = str(demo.post("/servers", body).json()["server"]["id"])
+        demo.cloud.settle()
+        return made
+
+    def host(server_id: str) -> Any:
+        return admin.server(server_id)["OS-EXT-SRV-ATTR:host"]
+
+    first = member()
+    source = host(first)
+    assert admin.act(first, {"migrate": None}, LATEST).status == 202
+    demo.cloud.settle()
+    assert demo.server(first)["status"] == "VERIFY_RESIZE" and host(first) != source
+    for closed in {"fake-1", "fake-2", "fake-3"} - {source}:
+        assert admin.put("/os-services/disable", {"host": closed, "binary": "nova-compute"}).status == 200
+    assert host(member()) is None
+    assert demo.act(first, {"confirmResize": None}).status == 204
+    demo.cloud.settle()
+    assert host(member()) == source
+
+
 def test_a_member_that_fits_nowhere_is_an_error(demo: Asking) -> None:
     group_id = group(demo, "2.64", policy="anti-affinity").json()["server_group"]["id"]
     body = {**demo.body(min_count=4), "OS-SCH-HNT:scheduler_hints": {"group": group_id}}
