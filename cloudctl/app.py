@@ -171,7 +171,7 @@ class Cloud(OrderedService):
             state_dir.prepare(config.data_dir, "server.data_dir")
         if not config.database.url:
             state_dir.touch_database(config.state_dir)
-        db = Database.open(config.database_url, reactor, config.database.threads)
+        db = Database.open(config.database_url, reactor, config.database.threads, config.server.stop_timeout)
         self._compose(config, services, db, reactor, reactor, in_memory=False)
         self._order(listen)
 

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextvars import copy_context
+from threading import Thread
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from sqlalchemy import Engine
@@ -30,6 +31,7 @@ from cloudctl.db.driver import Connections, create, is_transient
 from cloudctl.db.group import ATTEMPTS, Follower, Group
 from cloudctl.db.line import SAY, Line
 from cloudctl.db.threads import Inline, Threads
+from cloudctl.service import unhindering
 
 log = Logger()
 
@@ -56,8 +58,11 @@ class Database(Service):
         reactor: IReactorFromThreads,
         clock: IReactorTime,
         writer: Threads | None = None,
+        stop_limit: float = 20.0,
     ) -> None:
+        """`stop_limit`: how many seconds `stopService` waits for what is under way."""
         self.engine = engine
+        self.stop_limit = stop_limit
         self.threads = threads
         self.reactor = reactor
         self.clock = clock
@@ -78,12 +83,14 @@ class Database(Service):
         self.is_told = False  # whether other processes' commits are announced to this one
 
     @classmethod
-    def open(cls, url: str, reactor: Any, threads: int = 8) -> Database:
+    def open(cls, url: str, reactor: Any, threads: int = 8, stop_limit: float = 20.0) -> Database:
         """`url` is an SQLAlchemy URL: `sqlite:///FILE` or `postgresql+psycopg://…`. `threads`: for PostgreSQL only."""
+        most = SQLITE_READERS if url.startswith("sqlite") else threads
+        pool = unhindering(ThreadPool(1, most, name="database"))
         if url.startswith("sqlite"):
-            readers, writer = ThreadPool(1, SQLITE_READERS, name="database"), ThreadPool(1, 1, name="database writer")
-            return cls(create(url), readers, reactor, reactor, writer)
-        made = cls(create(url), ThreadPool(1, threads, name="database"), reactor, reactor)
+            writer = unhindering(ThreadPool(1, 1, name="database writer"))
+            return cls(create(url), pool, reactor, reactor, writer, stop_limit)
+        made = cls(create(url), pool, reactor, reactor, stop_limit=stop_limit)
         made.line = Line(made.engine, reactor, reactor, made._hear, made._line_is)
         return made
 
@@ -101,15 +108,25 @@ class Database(Service):
             self.line.start()
 
     def stopService(self) -> None:
+        """Blocks until what is under way has ended, but no longer than `stop_limit`: a statement may hang."""
         super().stopService()
-        self.threads.stop()
-        if self.group is not None:
-            self.group.stop()
+        ending = Thread(target=self._end_threads, name="end of the database", daemon=True)
+        ending.start()
+        ending.join(self.stop_limit)
         if self.line is not None:
             # After the threads: what they committed last is announced, too.
             self.line.stop()
             self.line = None
-        self.close()
+        if ending.is_alive():
+            # Its connection is in use: as with a kill, nothing of it is lost that was committed.
+            log.warn("a statement has not ended within {limit} s; it is left alone", limit=self.stop_limit)
+        else:
+            self.close()
+
+    def _end_threads(self) -> None:
+        self.threads.stop()
+        if self.group is not None:
+            self.group.stop()
 
     def close(self) -> None:
         """Close every connection, whichever thread opened it. Later calls open new ones."""

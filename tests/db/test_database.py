@@ -252,6 +252,25 @@ async def test_a_deadlock_is_resolved_by_trying_again(postgresql_url: str, react
     assert len(tries) == 3
 
 
+def test_a_statement_that_hangs_does_not_keep_the_process_from_stopping(tmp_path: Path, reactor: Any) -> None:
+    db = Database.open(f"sqlite:///{tmp_path / 'cloud.db'}", reactor, stop_limit=0.1)
+    db.startService()
+    has_begun, goes_on, was_waited_for = threading.Event(), threading.Event(), threading.Event()
+
+    def hang(_conn: Connection) -> None:
+        has_begun.set()
+        goes_on.wait(60.0)
+        was_waited_for.set()
+
+    db.scan(hang)
+    assert has_begun.wait(60.0)
+    db.stopService()
+    assert not was_waited_for.is_set()
+    threads = [thread for thread in threading.enumerate() if "database" in thread.name]
+    assert threads and all(thread.daemon for thread in threads), "the process would not end without them"
+    goes_on.set()
+
+
 def test_files_are_written_ahead_and_synced_at_each_commit(tmp_path: Path, reactor: Any) -> None:
     db = Database.open(f"sqlite:///{tmp_path / 'cloud.db'}", reactor)
 
