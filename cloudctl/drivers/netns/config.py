@@ -13,6 +13,9 @@ from attrs import field, frozen
 from cloudctl.drivers.netns.names import LINK_NAME_LIMIT, SHORT
 
 PREFIX_LIMIT = LINK_NAME_LIMIT - SHORT - 1
+HOST = r"[^\s/]+"
+NAMESPACE = r"([A-Za-z0-9_-][A-Za-z0-9._-]{0,63})?"
+BRIDGE = rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LINK_NAME_LIMIT - 1}}}"
 
 
 def _prefix(_instance: object, _attribute: object, value: str) -> None:
@@ -20,8 +23,10 @@ def _prefix(_instance: object, _attribute: object, value: str) -> None:
         raise ValueError(f"{value!r} is not 1 to {PREFIX_LIMIT} of a-z and 0-9, a letter first")
 
 
-def _names(pattern: str, what: str) -> Any:
+def _names(key: str, of: str, pattern: str, what: str) -> Any:
     def check(_instance: object, _attribute: object, value: dict[str, str]) -> None:
+        if unnamed := [name for name in value if not re.fullmatch(key, name)]:
+            raise ValueError(f"no {of}: {', '.join(map(repr, unnamed))}")
         if wrong := [name for name in value.values() if not re.fullmatch(pattern, name)]:
             raise ValueError(f"no {what}: {', '.join(map(repr, wrong))}")
 
@@ -51,10 +56,10 @@ class Config:
 
     # Host → its network namespace; "" is this machine's own. The same as for the hypervisor driver. A missing namespace
     # is created. The first host carries DHCP, metadata and routers. Empty: this machine under its own name.
-    hosts: dict[str, str] = field(factory=dict, validator=_names(r"[A-Za-z0-9._-]{0,64}", "network namespace"))
+    hosts: dict[str, str] = field(factory=dict, validator=_names(HOST, "host", NAMESPACE, "network namespace"))
     # Physical network → the bridge that leads there, on every host that has ports of it. Never created or removed.
     physical_networks: dict[str, str] = field(
-        factory=dict, validator=_names(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LINK_NAME_LIMIT - 1}}}", "bridge")
+        factory=dict, validator=_names(".+", "physical network", BRIDGE, "bridge")
     )
     # The network from which several hosts get their addresses for VXLAN, in the order of `hosts`.
     underlay: str = field(default="198.18.0.0/24", validator=_ipv4_network)
