@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from attrs import field, frozen
+from attrs.validators import and_, ge, le, min_len
 
 from cloudctl.drivers.errors import DriverError, Unreachable, Unusable
 from cloudctl.drivers.power import PowerFencer
@@ -21,10 +22,10 @@ STATES = {"Chassis Power is on": True, "Chassis Power is off": False}
 class HostOptions:
     """`[driver.fencer.ipmi.hosts.NAME]`"""
 
-    address: str
+    address: str = field(validator=min_len(1))
     user: str
     password_file: Path
-    port: int = 623
+    port: int = field(default=623, validator=and_(ge(1), le(65535)))
 
 
 @frozen

@@ -15,6 +15,8 @@ from cloudctl.drivers.ipmi.driver import Config, HostOptions, fencer
 from cloudctl.drivers.power import PowerFencer
 from cloudctl.drivers.programs import ProgramFailed
 from cloudctl.drivers.specs import DriverResources
+from cloudctl.errors import ConfigError
+from cloudctl.options import structure
 from cloudctl.testing.faults import with_faults
 from cloudctl.testing.fencer_suite import fencer_suite
 
@@ -55,6 +57,15 @@ def clock() -> Clock:
 def made(tool: Ipmitool, clock: Clock) -> PowerFencer:
     hosts = {"compute-1": HostOptions("10.0.0.1", "root", Path("/etc/cloudctl/compute-1"))}
     return fencer(Config(hosts), DriverResources(clock=clock, name="ipmi"), tool)
+
+
+@pytest.mark.parametrize("wrong", [{"address": ""}, {"port": 0}, {"port": 65536}])
+def test_a_controller_that_cannot_be_reached_so_is_refused(wrong: dict[str, Any]) -> None:
+    """Only a fencing would have met it."""
+    table = {"address": "10.0.0.1", "user": "root", "password_file": "/etc/cloudctl/compute-1"}
+    structure(HostOptions, table, "driver.fencer.ipmi.hosts.compute-1")
+    with pytest.raises(ConfigError, match=f"compute-1.{next(iter(wrong))}"):
+        structure(HostOptions, {**table, **wrong}, "driver.fencer.ipmi.hosts.compute-1")
 
 
 async def test_a_host_is_off_when_its_controller_says_so(made: PowerFencer, tool: Ipmitool) -> None:
