@@ -8,7 +8,12 @@ from cloudctl.db.ended import Ended, before
 from cloudctl.db.totals import Kept
 from cloudctl.identity.revocation import KEPT
 from cloudctl.identity.tables import (
+    ApplicationCredential,
+    ApplicationCredentialRole,
+    ApplicationCredentialRule,
     Credential,
+    OAuthAccessRole,
+    OAuthAccessToken,
     OAuthNonce,
     OAuthRequestToken,
     Project,
@@ -43,6 +48,24 @@ ENDED = (
         Trust,
         (before(Trust.expires_at),),
         along=((TrustRole.trust_id, Trust.id), (Credential.trust_id, Trust.id)),
+    ),
+    Ended(
+        "expired application credentials",
+        ApplicationCredential,
+        (before(ApplicationCredential.expires_at),),
+        along=(
+            (ApplicationCredentialRole.credential_id, ApplicationCredential.id),
+            (ApplicationCredentialRule.credential_id, ApplicationCredential.id),
+            (Credential.application_credential_id, ApplicationCredential.id),
+        ),
+        least=KEPT,
+    ),
+    Ended(
+        "expired OAuth access tokens",
+        OAuthAccessToken,
+        (before(OAuthAccessToken.expires_at),),
+        along=((OAuthAccessRole.token_id, OAuthAccessToken.id),),
+        least=KEPT,
     ),
     Ended("expired OAuth request tokens", OAuthRequestToken, (before(OAuthRequestToken.expires_at),)),
     Ended("nonces of OAuth", OAuthNonce, (before(OAuthNonce.said_at),)),
