@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from itertools import count
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
@@ -54,6 +55,16 @@ class World:
     @property
     def servers(self) -> list[str]:
         return [each["id"] for each in self.demo.get("/servers").json()["servers"]]
+
+    @staticmethod
+    def me(client: Client) -> Any:
+        """What the client's token stands for."""
+        shown = client.get("/identity/v3/auth/tokens", headers={"X-Subject-Token": client.token or ""})
+        return shown.json()["token"]
+
+    @property
+    def credentials(self) -> str:
+        return f"/identity/v3/users/{self.me(self.demo.client)['user']['id']}/application_credentials"
 
     # -- what is done
 
@@ -121,23 +132,48 @@ class World:
             made = self.admin.post("/identity/v3/projects", project).json()["project"]["id"]
             self.admin.put(f"/compute/v2.1/os-quota-sets/{made}", {"quota_set": {"cores": 3}})
             self.admin.put(f"/networking/v2.0/quotas/{made}", {"quota": {"port": 3}})
+            self.share(made)
             if gone:
                 assert self.admin.delete(f"/identity/v3/projects/{made}").status == 204
+
+    def share(self, project: str) -> None:
+        """A flavor and an image that only this project and demo's may use."""
+        size = {
+            "name": f"size-{next(self.numbers)}",
+            "ram": 1,
+            "vcpus": 1,
+            "disk": 1,
+            "os-flavor-access:is_public": False,
+        }
+        flavor = self.admin.post("/compute/v2.1/flavors", {"flavor": size}).json()["flavor"]["id"]
+        wanted = {"disk_format": "raw", "container_format": "bare", "visibility": "shared"}
+        image = self.admin.post("/image/v2/images", wanted).json()["id"]
+        for each in (project, str(self.me(self.demo.client)["project"]["id"])):
+            access = {"addTenantAccess": {"tenant": each}}
+            assert self.admin.post(f"/compute/v2.1/flavors/{flavor}/action", access).status == 200
+            assert self.admin.post(f"/image/v2/images/{image}/members", {"member": each}).status == 200
+
+    def key_pair(self) -> None:
+        wanted = {"keypair": {"name": f"key-{next(self.numbers)}"}}
+        assert self.demo.client.post("/compute/v2.1/os-keypairs", wanted).status == 200
 
     def quota_class(self) -> None:
         self.admin.put("/compute/v2.1/os-quota-class-sets/gold", {"quota_class_set": {"cores": 5}})
 
     def trust(self) -> None:
-        me, admin = (
-            each.get("/identity/v3/auth/tokens", headers={"X-Subject-Token": each.token or ""}).json()["token"]
-            for each in (self.demo.client, self.admin)
-        )
+        me, admin = self.me(self.demo.client), self.me(self.admin)
         soon = utc(self.cloud.clock.seconds()) + timedelta(days=1)
         for ends in (None, f"{micros(soon)}Z"):
             trust = {"trustor_user_id": me["user"]["id"], "trustee_user_id": admin["user"]["id"]}
             trust |= {"project_id": me["project"]["id"], "impersonation": True, "expires_at": ends}
             trust |= {"roles": [{"name": "member"}]}
             assert self.demo.client.post("/identity/v3/OS-TRUST/trusts", {"trust": trust}).status == 201
+
+    def application_credential(self) -> None:
+        soon = utc(self.cloud.clock.seconds()) + timedelta(days=1)
+        for ends in (None, f"{micros(soon)}Z"):
+            wanted = {"name": f"credential-{next(self.numbers)}", "expires_at": ends}
+            assert self.demo.client.post(self.credentials, {"application_credential": wanted}).status == 201
 
     def revoke(self) -> None:
         token = self.cloud.login("demo", "demo-secret")
@@ -159,6 +195,10 @@ class World:
         for project in self.admin.get("/identity/v3/projects").json()["projects"]:
             paths.append(f"/compute/v2.1/os-quota-sets/{project['id']}/detail")
             paths.append(f"/networking/v2.0/quotas/{project['id']}/details.json")
+        for each in self.demo.client.get(self.credentials).json()["application_credentials"]:
+            if each["expires_at"] is None:
+                paths.append(f"{self.credentials}/{each['id']}")
+        paths.append("/image/v2/images?visibility=shared&member_status=pending")
         paths.append("/compute/v2.1/os-quota-class-sets/gold")
         for name, client in (("demo", self.demo.client), ("admin", self.admin)):
             for path in paths:
@@ -167,12 +207,13 @@ class World:
                 yield name, path, found.status, found.body if found.status == 200 else b""
 
 
-DONE = [name for name, each in vars(World).items() if callable(each) and name not in ("__init__", "answers")]
+NOT_DONE = ("__init__", "answers", "me", "share")
+DONE = [name for name, each in vars(World).items() if callable(each) and name not in NOT_DONE]
 
 
 # Something of nearly everything that a purge removes.
-MUCH = "boot boot_from_volume reboot migrate resize volume import_image project quota_class trust revoke"
-THEN = "resize_only delete delete_image delete_volume boot wait"
+MUCH = "boot boot_from_volume reboot migrate resize volume import_image project key_pair quota_class trust revoke"
+THEN = "application_credential resize_only delete delete_image delete_volume boot wait"
 
 
 @pytest.mark.slow

@@ -1,4 +1,6 @@
-"""What outlives its use: servers that were deleted, with their migrations and actions."""
+"""What outlives its use: servers that were deleted, with their migrations and actions, and what only those had who are
+gone.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,18 @@ from sqlalchemy import Column, ColumnElement, or_, select
 from cloudctl.compute.kinds import DELETE, FORCE_DELETE, GUEST, MIGRATION, PURGE, SERVER
 from cloudctl.compute.migrations import OPEN
 from cloudctl.compute.quotas import CLASS, QUOTAS
-from cloudctl.compute.tables import BlockDevice, ConsoleToken, Migration, Server, ServerInterface, UserLimit
+from cloudctl.compute.tables import (
+    BlockDevice,
+    ConsoleToken,
+    FlavorAccess,
+    Keypair,
+    Migration,
+    Server,
+    ServerInterface,
+    UserLimit,
+)
 from cloudctl.db.ended import Ended, before
-from cloudctl.identity.ended import limits_of, no_project
+from cloudctl.identity.ended import limits_of, no_project, no_user
 from cloudctl.placement.tables import Consumer
 from cloudctl.rest.quota import QuotaLimit
 from cloudctl.tasks.ended import tasks_of
@@ -80,4 +91,6 @@ ENDED = (
     Ended("expired console tokens", ConsoleToken, (before(ConsoleToken.expires_at),)),
     limits_of(QUOTAS.service, QuotaLimit.project_id.not_like(f"{CLASS}%")),
     Ended("limits of users of deleted projects", UserLimit, (no_project(UserLimit.project_id),)),
+    Ended("flavors of deleted projects", FlavorAccess, (no_project(FlavorAccess.project_id),)),
+    Ended("key pairs of deleted users", Keypair, (no_user(Keypair.user_id),)),
 )
