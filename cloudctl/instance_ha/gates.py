@@ -7,6 +7,7 @@ one after the other, and each counts those that have passed, fenced or not: fenc
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 from sqlalchemy import ColumnElement, exists, select
 
@@ -48,12 +49,17 @@ def _cliff(conn: Connection, notification: Notification, options: InstanceHaOpti
     gone = _told_dead(conn, Notification.created_at.between(at - window, at + window))
     seen = next((each.seen_at for each in known if each.name == notification.hostname), at)
     gone |= {each.name for each in known if _is_missed(each) and abs(each.seen_at - seen) <= window}
-    allowed = max(FEW, int(options.cliff_share * len(known)))
+    allowed = _allowed(options.cliff_share, len(known))
     if len(gone) <= allowed:
         return None
     return (
         f"{len(gone)} hosts vanished at once, and {allowed} may: it looks as if the network were broken, not the hosts"
     )
+
+
+def _allowed(share: float, count: int) -> int:
+    """By the share as it was written: 0.29 * 100 is less than 29."""
+    return max(FEW, int(Decimal(repr(share)) * count))
 
 
 def _is_missed(host: hosts.Host) -> bool:
@@ -65,7 +71,7 @@ def _segment(conn: Connection, notification: Notification, options: InstanceHaOp
     mine = Member.segment_id == notification.segment_id
     members = conn.execute(select(Member).where(mine)).all()
     others = sum(each.on_maintenance and each.id != notification.host_id for each in members)
-    allowed = max(FEW, int(options.segment_share * len(members)))
+    allowed = _allowed(options.segment_share, len(members))
     if others < allowed:
         return None
     return f"{others} hosts of the segment are on maintenance, and {allowed} of {len(members)} may be"

@@ -230,6 +230,20 @@ def test_hosts_that_are_being_fenced_count_among_those_of_an_hour() -> None:
     ha.cloud.close()
 
 
+def test_a_share_is_as_large_as_it_is_written() -> None:
+    """As floats, 0.58 * 50 is 28.999999999999996."""
+    written = {"cliff_share": 0.58, "segment_share": 0.58, "fences_per_hour": 50}
+    ha = Ha(MemoryCloud({"instance_ha": written, "driver": {"hypervisor": {"fake": {"hosts": 50}}}}).client("admin"))
+    segment = ha.segment()
+    for number in range(1, 51):
+        ha.host(segment, f"fake-{number}")
+    for number in range(1, 30):
+        ha.reported(f"fake-{number}")
+    pass_time(ha, 60)
+    assert {status for _, status in statuses(ha)} == {"finished"}
+    ha.cloud.close()
+
+
 def test_an_operator_lets_one_of_a_cliff_go_on(
     ha: Ha, hosts: list[str], hypervisor: FakeHypervisor, network: FakeNetworkBackend, fencer: FakeFencer
 ) -> None:
