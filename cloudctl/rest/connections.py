@@ -23,7 +23,8 @@ from cloudctl.rest.clients import host_of, network_of
 
 log = Logger()
 
-PERIOD = 5.0  # seconds between two walks
+PERIOD = 5.0  # seconds between two walks, at most
+SHORTEST = 0.1
 # Bytes of each request's body that are not counted, so that filling the room for bodies keeps nobody from logging in.
 FREE = 4096
 # How a proxy is asked; RFC 9112, section 3.2.2, has every server understand it.
@@ -37,6 +38,9 @@ class Connections:
     def __init__(self, clock: IReactorTime, limits: AdmissionOptions, proxies: Collection[str] = ()) -> None:
         self.clock = clock
         self.limits = limits
+        # A short limit is not over a whole period later.
+        shortest = min(limits.header_timeout, limits.body_patience)
+        self.period = min(PERIOD, max(SHORTEST, shortest / 4))
         self.proxies = frozenset(proxies)
         self.open: set[Channel] = set()
         self._of: Counter[str] = Counter()
@@ -59,7 +63,7 @@ class Connections:
         self.open.add(channel)
         self._of[channel.client] += 1
         if self._walk is None:
-            self._walk = self.clock.callLater(PERIOD, self._look)
+            self._walk = self.clock.callLater(self.period, self._look)
 
     def remove(self, channel: Channel) -> None:
         if channel in self.open:
@@ -85,7 +89,7 @@ class Connections:
             _less(self._held, client, size)
 
     def _look(self) -> None:
-        self._walk = self.clock.callLater(PERIOD, self._look)
+        self._walk = self.clock.callLater(self.period, self._look)
         now = self.clock.seconds()
         for channel in [each for each in self.open if each.is_late(now, self.limits)]:
             log.info(

@@ -109,6 +109,16 @@ def test_a_body_that_drips_ends(site: CloudSite, clock: Clock) -> None:
     assert clock.seconds() <= LIMITS.body_patience + 10.0
 
 
+@pytest.mark.parametrize("start", [b"GET / HT", POST % 1000], ids=["head", "body"])
+def test_a_short_limit_ends_soon(clock: Clock, start: bytes) -> None:
+    short = evolve(LIMITS, header_timeout=1.0, body_patience=1.0)
+    wire = Wire(CloudSite(Page(), clock, None, 65.0, Connections(clock, short)))
+    wire.send(start)
+    drip(wire, clock, b"a", 0.25, 10.0)
+    assert not wire.is_open
+    assert 1.0 < clock.seconds() <= 1.5
+
+
 def test_a_slow_body_that_gets_on_is_taken(site: CloudSite, clock: Clock) -> None:
     wire = Wire(site, "192.0.2.99")
     wire.send(POST % 2400)
