@@ -122,6 +122,17 @@ def test_a_stream_ends_after_its_time_and_only_so_many_are_open() -> None:
     cloud.close()
 
 
+def test_a_stream_lasts_no_longer_than_it_may() -> None:
+    cloud = MemoryCloud({"events": {"stream": True, "stream_limit": 3.0}})
+    follower = Follower(cloud)
+    cloud.advance(2)
+    assert not follower.transport.value().endswith(b"0\r\n\r\n")
+    cloud.advance(1)
+    assert follower.transport.value().endswith(b"0\r\n\r\n")
+    follower.hang_up()
+    cloud.close()
+
+
 def test_no_two_take_the_last_place_while_the_database_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     cloud = MemoryCloud({"events": {"stream": True, "streams": 2}})
     cloud.client("admin")

@@ -51,9 +51,9 @@ class News:
     def forget(self, news: Deferred[None]) -> None:
         self._waiting.discard(news)
 
-    async def came(self, news: Deferred[None]) -> bool:
-        """Whether any came within a while."""
-        news.addTimeout(HEARTBEAT, self.clock)
+    async def came(self, news: Deferred[None], end: float) -> bool:
+        """Whether any came within a while, before `end`."""
+        news.addTimeout(max(0.0, min(HEARTBEAT, end - self.clock.seconds())), self.clock)
         try:
             await news
         except TimeoutError:
@@ -110,7 +110,7 @@ class Streams:
                             yield _lost(first - 1, first - 1 - position)
                         position = found[-1].position or position
                         yield _lines(found, position, patterns)
-                    elif not await self.news.came(news):
+                    elif not await self.news.came(news, end):
                         # The client remembers a bare id and shows it to nobody.
                         yield b"id: %d\n\n" % position
                 finally:
