@@ -30,7 +30,7 @@ SPEC = GuestSpec(
 
 async def test_all_files_are_read_as_they_were_written(reactor: Any, tmp_path: Path) -> None:
     content, files = dict(guest_data.files(SPEC)), Files(tmp_path, tmp_path)
-    await Disks(Programs(reactor, reactor), reactor, tmp_path, 0.0).pack(content, files)
+    await Disks(Programs(reactor, reactor), reactor, tmp_path, 0.0, 60.0).pack(content, files)
     drive = files.config_drive.read_bytes()
     assert config_drive.files(drive) == content
 

@@ -229,7 +229,7 @@ async def test_qemu_img_reads_users_files_as_that_user(
     await images.extract(image, "moment", made, "raw")
     assert as_a_reader(made)
     # What takes an image for guests does the same.
-    disks = Disks(shell, cast(Any, None), tmp_path / "cache", 60.0)
+    disks = Disks(shell, cast(Any, None), tmp_path / "cache", 60.0, 60.0)
     assert as_a_reader(await disks.converted(ImageSource("image", str(image))))
 
 

@@ -88,7 +88,8 @@ def create(config: Config, resources: DriverResources) -> Libvirt:
         for name, uri in sorted(config.hosts.items())
     }
     cache = (resources.state_dir or Path()).absolute() / "images"
-    disks = Disks(Programs(resources.reactor, resources.clock), resources.reactor, cache, KEEP_SECONDS)
+    programs = Programs(resources.reactor, resources.clock)
+    disks = Disks(programs, resources.reactor, cache, KEEP_SECONDS, config.copy_timeout)
     roots = root_disks(config.rbd, resources) if config.root_disks == "rbd" else None
     return Libvirt(config, resources, Fleet(config, hosts), disks, roots)
 

@@ -37,7 +37,6 @@ from cloudctl.drivers.specs import GuestSpec, ImageSource
 _log = Logger()
 
 GIB, MIB = 1 << 30, 1 << 20
-COPY_SECONDS = 1800.0
 HEADER = 512  # bytes in which the size of a qcow2 is
 TABLES = 16 * MIB  # that a small qcow2 may have besides its data; those of a large one are less than a hundredth of it
 LOCKED = "Is another process using the image"
@@ -52,6 +51,7 @@ class Disks:
     reactor: Any
     cache: Path
     keep_seconds: float
+    copy_timeout: float
     roots: RootDisks | None = None  # None: root disks are files
     _converting: Locks = field(factory=Locks)
     _pinned: Counter[str] = field(factory=Counter)
@@ -297,7 +297,7 @@ class Disks:
 
     async def _run(self, program: str, *arguments: Argument, file_bytes: int | None = None) -> None:
         try:
-            await self.programs.change(program, *arguments, timeout=COPY_SECONDS, file_bytes=file_bytes)
+            await self.programs.change(program, *arguments, timeout=self.copy_timeout, file_bytes=file_bytes)
         except ProgramFailed as error:
             if "No space left on device" in error.complaint:
                 raise NoCapacity(f"no room for a disk: {error.complaint}") from error

@@ -83,11 +83,11 @@ __all__ = ["INTERFACES", "Config", "Qemu", "create"]
 
 
 def create(config: Config, resources: DriverResources) -> Qemu:
-    state_dir = (resources.state_dir or Path()).absolute()
+    state = (resources.state_dir or Path()).absolute()
     programs = Programs(resources.reactor, resources.clock, config.dry_run)
-    records = Records(state_dir, config.runtime_dir.absolute(), {} if config.dry_run else None)
+    records = Records(state, config.runtime_dir.absolute(), {} if config.dry_run else None)
     roots = root_disks(config.rbd, resources) if config.root_disks == "rbd" else None
-    disks = Disks(programs, resources.reactor, state_dir / "images", config.image_cache_seconds, roots)
+    disks = Disks(programs, resources.reactor, state / "images", config.image_cache_seconds, config.copy_timeout, roots)
     monitors = Monitors(resources.reactor, resources.clock, config.answer_timeout, config.dry_run)
     groups = ControlGroups(Path(config.cgroup) if config.cgroup else None)
     plugged = switches.Switches(programs, config)

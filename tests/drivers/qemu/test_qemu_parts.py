@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from attrs import evolve
@@ -184,7 +184,7 @@ def test_sockets_have_room_in_their_address_and_differ_between_drivers(tmp_path:
 @pytest.mark.parametrize("age", [0.0, 100.0])
 def test_half_an_image_whose_maker_was_killed_is_swept_in_time(tmp_path: Path, age: float) -> None:
     none: Any = None  # no program is started
-    made = disks.Disks(Programs(none, Clock()), None, tmp_path, keep_seconds=50.0)
+    made = disks.Disks(Programs(none, Clock()), None, tmp_path, keep_seconds=50.0, copy_timeout=60.0)
     half = tmp_path / "image.qcow2.new"
     half.touch()
     os.utime(half, (time.time() - age,) * 2)
@@ -192,6 +192,22 @@ def test_half_an_image_whose_maker_was_killed_is_swept_in_time(tmp_path: Path, a
     assert half.exists(), "somebody may be at it"
     made.sweep([])
     assert half.exists() == (age == 0)
+
+
+async def test_a_copy_that_qemu_img_makes_has_as_long_as_configured(tmp_path: Path) -> None:
+    given: list[float] = []
+
+    class Noting:
+        dry_run = False
+
+        async def change(self, *arguments: Any, timeout: float, **_: Any) -> None:
+            given.append(timeout)
+
+    driver = create(Config(copy_timeout=7200.0), DriverResources(Clock(), "qemu", None, tmp_path))
+    made = driver.machines.disks
+    made.programs = cast(Any, Noting())
+    await made.copy(tmp_path / "root", None, tmp_path / "captured")
+    assert given == [7200.0]
 
 
 # -- the rest
