@@ -12,7 +12,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -81,6 +81,13 @@ class Disks:
         if self.roots is None and record.root is not None:
             raise Unfit(f"the root disk of guest {record.spec.id} is in Ceph, and root_disks says that there is none")
         return self.roots
+
+    def let_go(self, record: Record) -> None:
+        """The guest is about to be removed: it has used its images until now. Raises Unfit: a disk would be left."""
+        self.roots_of(record)
+        for image in () if self.programs.dry_run else record.images:
+            with suppress(FileNotFoundError):
+                os.utime(self.cached(image))
 
     async def ensure_overlay(self, image: ImageSource, target: Path, size_gib: int) -> None:
         """`target` is a disk over the image, or stays what it is; it is grown to `size_gib` (0: the image's size).

@@ -277,7 +277,7 @@ class Qemu:
             for files in seats:
                 await self.machines.end_process(id, files)
             if record := self.records.get(id):
-                self.disks.roots_of(record)  # raises if the root disk would be left in Ceph
+                self.disks.let_go(record)  # raises if the root disk would be left in Ceph
                 for each in (record, record.led):
                     self.machines.keep_out(each, evolve(record.spec, volumes=()))
                 for spec in {each.host: each for each in (record.spec, record.arrived.spec)}.values():

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from twisted.internet.defer import DeferredList, ensureDeferred
 
 from cloudctl.drivers import accounts
 from cloudctl.drivers.errors import Busy, DriverError, InvalidPower, NoCapacity, Unfit
@@ -284,16 +283,6 @@ async def test_a_disk_stays_over_what_it_was_made_of_when_another_image_is_wishe
     assert await driver.ensure_captured(ID, str(tmp_path / "captured")) == "qcow2"
     await driver.ensure_running(ID)
     assert (await power(driver), base.exists()) == (Power.RUNNING, True)
-    await driver.close()
-
-
-async def test_an_image_is_converted_once_and_shared(tmp_path: Path, runtime_dir: Path) -> None:
-    driver, spec = driver_in(tmp_path, runtime_dir), tiny(tmp_path)
-    others = [evolve(spec, id=f"guest-{number}") for number in range(3)]
-    results = await DeferredList([ensureDeferred(driver.ensure_defined(each)) for each in others], consumeErrors=True)
-    assert [succeeded for succeeded, _ in results] == [True] * 3
-    bases = {disk_info(driver.records.files(each.id).root)["backing-filename"] for each in others}
-    assert len(bases) == 1 and len(list((tmp_path / "state" / "images").iterdir())) == 1
     await driver.close()
 
 
