@@ -13,6 +13,7 @@ from attrs import field, frozen
 from cloudctl.drivers.netns.names import LINK_NAME_LIMIT, SHORT
 
 PREFIX_LIMIT = LINK_NAME_LIMIT - SHORT - 1
+SHORTEST_LEASE = 120  # seconds
 HOST = r"[^\s/]+"
 NAMESPACE = r"([A-Za-z0-9_-][A-Za-z0-9._-]{0,63})?"
 BRIDGE = rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LINK_NAME_LIMIT - 1}}}"
@@ -40,9 +41,10 @@ def _ipv4_network(_instance: object, _attribute: object, value: str) -> None:
         raise ValueError(f"{value!r} is not an IPv4 network: {error}") from None
 
 
-def _positive(_instance: object, _attribute: object, value: int) -> None:
-    if value <= 0:
-        raise ValueError(f"{value} is not positive")
+def _lease(_instance: object, _attribute: object, value: int) -> None:
+    # dnsmasq makes shorter ones as long as the shortest, and the protocol has 32 bits for them.
+    if not SHORTEST_LEASE <= value < 2**32:
+        raise ValueError(f"must be {SHORTEST_LEASE} to {2**32 - 1}")
 
 
 def _group(_instance: object, _attribute: object, value: int) -> None:
@@ -63,7 +65,7 @@ class Config:
     )
     # The network from which several hosts get their addresses for VXLAN, in the order of `hosts`.
     underlay: str = field(default="198.18.0.0/24", validator=_ipv4_network)
-    lease_seconds: int = field(default=86400, validator=_positive)  # of addresses given by DHCP
+    lease_seconds: int = field(default=86400, validator=_lease)  # of addresses given by DHCP
     # What dnsmasq reads, for as long as the machine is up. Readable by all, since dnsmasq drops its privileges. Unlike
     # those of other drivers it must not be one that only root may enter.
     runtime_dir: Path = Path("/run/cloudctl-netns")

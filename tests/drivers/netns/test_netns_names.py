@@ -68,7 +68,8 @@ def test_a_tap_of_another_cloud_is_none_of_ours() -> None:
         {"physical_networks": {"public": "a-name-too-long-x"}},
         {"underlay": "10.0.0.1/24"},
         {"underlay": "fd00::/64"},
-        {"lease_seconds": 0},
+        {"lease_seconds": 119},  # dnsmasq gives 120
+        {"lease_seconds": 2**32},  # of this, too
     ],
     ids=str,
 )
