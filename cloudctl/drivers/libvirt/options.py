@@ -12,6 +12,7 @@ from attrs.validators import ge, gt, le
 from cloudctl.drivers.rbd.options import Pool
 
 MOST_SLOTS = 24  # a q35 machine has room for 29 root ports
+MOST_PAUSE = 2000.0  # seconds; QEMU takes none that is longer
 
 
 def _uris(_instance: object, attribute: Any, value: dict[str, str]) -> None:
@@ -72,7 +73,7 @@ class Config:
     # between the hosts breaks meanwhile, the guest is lost.
     post_copy: bool = False
     # Seconds that a guest may stand still when it arrives; a guest that writes too fast to its memory is slowed down.
-    migration_pause: float = field(default=0.3, validator=gt(0))
+    migration_pause: float = field(default=0.3, validator=[gt(0), le(MOST_PAUSE)])
     # MiB/s that a migration may take; 0: unlimited.
     migration_mib_per_second: int = field(default=0, validator=ge(0))
     # Seconds between two attempts to reach a host that is down.

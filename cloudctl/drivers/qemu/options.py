@@ -14,6 +14,7 @@ from cloudctl.drivers.rbd.options import Pool
 
 FIXED_SLOTS = 5  # for the disks that are there from the start: root, rescued root, ephemeral, swap, config drive
 MOST_SLOTS = 24  # a q35 machine has room for 29 root ports
+MOST_PAUSE = 2000.0  # seconds; QEMU takes none that is longer
 
 
 def _whole_words(_instance: object, attribute: Any, value: dict[str, str]) -> None:
@@ -83,7 +84,7 @@ class Config:
     # Seconds that a live migration may take; then it is given up.
     migration_timeout: float = field(default=3600.0, validator=gt(0))
     # Seconds that a guest may stand still when it arrives; a guest that writes too fast to its memory is slowed down.
-    migration_pause: float = field(default=0.3, validator=gt(0))
+    migration_pause: float = field(default=0.3, validator=[gt(0), le(MOST_PAUSE)])
     # MiB/s that a migration may take; 0: unlimited.
     migration_mib_per_second: int = field(default=0, validator=ge(0))
     # Seconds that a converted image is kept after its last guest is gone.

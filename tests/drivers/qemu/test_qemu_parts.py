@@ -20,6 +20,7 @@ from twisted.internet.defer import ensureDeferred
 from twisted.internet.task import Clock
 
 from cloudctl.drivers.errors import DriverError, Unusable
+from cloudctl.drivers.libvirt.options import Config as LibvirtConfig
 from cloudctl.drivers.programs import Programs
 from cloudctl.drivers.qemu import console, disks, host, hypervisor, processes
 from cloudctl.drivers.qemu.hypervisor import Config, create
@@ -34,6 +35,8 @@ from cloudctl.drivers.specs import (
     SubnetSpec,
     VolumeConnection,
 )
+from cloudctl.errors import ConfigError
+from cloudctl.options import structure
 
 # -- processes
 
@@ -235,6 +238,14 @@ def test_the_host_is_what_the_kernel_says(tmp_path: Path) -> None:
     found = host.cpu_info(tmp_path)
     assert (found["vendor"], found["model"], found["features"]) == ("Some", "One 3.0", ["fpu", "sse"])
     assert host.version_number("QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7)\nCopyright") == 7_002_022
+
+
+@pytest.mark.parametrize("config", [Config, LibvirtConfig])
+def test_a_pause_that_qemu_does_not_take_is_refused(config: Any) -> None:
+    """Otherwise every live migration would fail."""
+    assert structure(config, {"migration_pause": 2000.0}, "here").migration_pause == 2000.0
+    with pytest.raises(ConfigError, match=r"here\.migration_pause"):
+        structure(config, {"migration_pause": 2000.1}, "here")
 
 
 def test_it_refuses_to_work_without_root_or_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
