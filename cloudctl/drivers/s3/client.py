@@ -201,7 +201,10 @@ class Bucket:
                 break  # another thread took the last one
             try:
                 return self._send(connection, method, target, signed, body)
-            except (OSError, HTTPException):
+            except (OSError, HTTPException) as error:
+                if isinstance(error, TimeoutError):
+                    # It took all the time that a try has: the other kept ones would, too.
+                    self.close()
                 if body is not None:
                     body.rewind()
         kind = HTTPSConnection if where.scheme == "https" else HTTPConnection

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 from time import time
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
@@ -311,6 +311,24 @@ def test_an_answer_that_ends_early_never_looks_whole(store: Store, monkeypatch: 
     driver = store.driver(endpoint=f"http://127.0.0.1:{answering.socket.getsockname()[1]}")
     with driver.open(ID) as file, pytest.raises(OSError, match="ends early"):
         file.read()
+
+
+def test_a_store_that_falls_silent_is_not_asked_on_every_connection_that_was_kept() -> None:
+    asked: list[str] = []
+
+    class Kept:
+        def request(self, method: str, *_: Any) -> None:
+            asked.append(method)
+            raise TimeoutError("timed out")
+
+        def close(self) -> None: ...
+
+    account = client.Account("access", "secret", "region", time)
+    bucket = client.Bucket("http://127.0.0.1:1", "bucket", account, timeout=60.0, tries=1)
+    bucket._idle.extend(cast(Any, Kept()) for _ in range(4))
+    with pytest.raises(Unreachable):
+        bucket.document("GET", "key")
+    assert asked == ["GET"]
 
 
 # -- a cloud whose objects are there
