@@ -89,14 +89,15 @@ class ConsoleServer(Factory):
         log.info("the {kind} console of server {id} is opened", kind=found.type, id=found.server_id)
 
         async def open(guest: IProtocol, client: WebConsole) -> None:
-            if self._opened_of(right.project_id) >= self.options.console_share:
+            # There is only one line: its previous user has left, or is made to.
+            before = self._serial.get(found.server_id) if found.type != NOVNC else None
+            if self._opened_of(right.project_id, before) >= self.options.console_share:
                 raise NoCapacity(f"project {right.project_id} has as many consoles open as it may have")
             client.right = right
             if found.type == NOVNC:
                 await driver_call(self.hypervisor.open_vnc, found.server_id, guest)
                 return
-            # There is only one line: its previous user has left, or is made to.
-            if (before := self._serial.get(found.server_id)) is not None:
+            if before is not None:
                 before.close(CloseReason.GOING_AWAY)
             self._serial[found.server_id] = client
             await driver_call(self.hypervisor.open_serial, found.server_id, guest)
@@ -117,8 +118,10 @@ class ConsoleServer(Factory):
         for server_id in [id for id, each in self._serial.items() if each is client]:
             del self._serial[server_id]
 
-    def _opened_of(self, project_id: str) -> int:
-        return sum(each.right is not None and each.right.project_id == project_id for each in self.open)
+    def _opened_of(self, project_id: str, leaving: WebConsole | None) -> int:
+        """How many consoles of its servers are open, except one that is about to be closed."""
+        staying = [each.right for each in self.open if each is not leaving]
+        return sum(right is not None and right.project_id == project_id for right in staying)
 
     def _trusts(self, request: Request) -> bool:
         """Whether the page that sends the request, if any, is ours. Only browsers name an origin."""

@@ -341,16 +341,21 @@ def test_one_project_cannot_take_all_consoles(cloud: MemoryCloud, demo: Asking, 
     real = cloud.cloud.made(ConsoleServer)
     options = ComputeOptions(console_listen="tcp:6083", console_share=1)
     server = ConsoleServer(cloud.clock, real.rights, real.hypervisor, options)
-    first, second, other = Browser(server), Browser(server), Browser(server)
+    first, second, again, other = (Browser(server) for _ in range(4))
+    another = demo.boot()
     assert isinstance(first.ask(opened(demo, server_id))[0], AcceptConnection)
-    refused = second.ask(opened(demo, server_id))[0]
+    refused = second.ask(opened(demo, another))[0]
     assert isinstance(refused, RejectConnection) and refused.status_code == 503
+    # Its own one is taken over.
+    assert isinstance(again.ask(opened(demo, server_id))[0], AcceptConnection)
+    assert first.is_hung_up_on
+    first.leave()
     admin = Asking(cloud.client("admin"))
     foreign = admin.boot()
     assert isinstance(other.ask(opened(admin, foreign))[0], AcceptConnection)
     # Who leaves makes room.
-    first.leave()
-    assert isinstance(Browser(server).ask(opened(demo, server_id))[0], AcceptConnection)
+    again.leave()
+    assert isinstance(Browser(server).ask(opened(demo, another))[0], AcceptConnection)
 
 
 def test_the_screen_of_a_guest_is_seen(demo: Asking, server_id: str, browsers: Any) -> None:
