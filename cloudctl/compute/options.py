@@ -49,6 +49,12 @@ def are_origins(_instance: object, _attribute: Any, value: Sequence[str]) -> Non
             raise ValueError(f"{text!r} is not the origin of a page: https://host:port, without a path")
 
 
+def as_browsers_name_them(origins: Sequence[str]) -> list[str]:
+    """In small letters, and without the port that goes without saying."""
+    split = (text.lower().partition("://") for text in origins)
+    return [f"{scheme}://{host.removesuffix(':443' if scheme == 'https' else ':80')}" for scheme, _, host in split]
+
+
 @frozen
 class ComputeOptions:
     """[compute]"""
@@ -106,7 +112,7 @@ class ComputeOptions:
     # noVNC's page, wherever it is served: a VNC console is a link to it; empty: the link is the WebSocket's own.
     console_vnc_page: str = field(default="", validator=matches_re(r"(https?://[^/?#]+(/[^?#]*)?)?"))
     # Pages of other hosts that may open consoles, as browsers name them: «https://host:port».
-    console_origins: list[str] = field(factory=list, validator=are_origins)
+    console_origins: list[str] = field(factory=list, validator=are_origins, converter=as_browsers_name_them)
     # Seconds within which a console must be opened after it was requested.
     console_token_lifetime: float = field(default=600.0, validator=positive)
     # Maximum number of consoles that are open at once.

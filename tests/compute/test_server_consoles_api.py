@@ -277,13 +277,16 @@ def test_a_guest_that_goes_off_hangs_up(demo: Asking, server_id: str, browsers: 
         ("http://cloud.example.com", True),
         ("https://dashboard.example.com:8443", True),
         ("https://dashboard.example.com", False),
+        ("https://plain.example.com", True),
+        ("http://plain.example.com", False),
         ("http://elsewhere.example.com", False),
         ("null", False),
         ("http://[", False),
     ],
 )
 def test_pages_of_strangers_open_nothing(origin: str | None, lets_in: bool) -> None:
-    options = {"console_listen": "tcp:6083", "console_origins": ["https://dashboard.example.com:8443"]}
+    origins = ["https://dashboard.example.com:8443", "https://Plain.example.com:443"]
+    options = {"console_listen": "tcp:6083", "console_origins": origins}
     cloud = MemoryCloud({"compute": options})
     demo, browser = Asking(cloud.client("demo")), Browser(cloud.cloud.made(ConsoleServer))
     headers = [] if origin is None else [(b"Origin", origin.encode())]
