@@ -61,8 +61,8 @@ class Config:
     timeout: float = field(default=10.0, validator=positive)
 
 
-def create(config: Config, resources: DriverResources) -> AmqpBus:
-    return AmqpBus(config, resources.reactor)
+def create(config: Config, resources: DriverResources) -> HearingBus:
+    return (AmqpBus if config.publish else HearingBus)(config, resources.reactor)
 
 
 class _Connections(Factory):
@@ -70,7 +70,7 @@ class _Connections(Factory):
 
     noisy = False
 
-    def __init__(self, bus: AmqpBus) -> None:
+    def __init__(self, bus: HearingBus) -> None:
         self.bus = bus
 
     def buildProtocol(self, _address: object) -> TwistedProtocolConnection:
@@ -84,14 +84,14 @@ class _Connections(Factory):
         return TwistedProtocolConnection(parameters, custom_reactor=self.bus.reactor)
 
 
-@implementer(IBus, IBusListening, IBusPublishing)
+@implementer(IBus, IBusListening)
 @define(eq=False)
-class AmqpBus:
+class HearingBus:
+    """Nothing is sent to it: then nobody need keep events for it."""
+
     config: Config
     reactor: Any  # None in a cloud in memory
     _service: ClientService | None = None
-    _channel: Any = None  # for outgoing messages, while there is a connection
-    _opening: DeferredLock = field(factory=DeferredLock)
     _hear: Hear | None = None
     _hearing: Deferred[None] | None = None
     is_hearing: bool = False  # its queue is there
@@ -113,39 +113,7 @@ class AmqpBus:
         if self._hearing is not None:
             self._hearing.cancel()
 
-    # -- outgoing
-
-    async def publish(self, message: BusMessage) -> None:
-        """Raises Unreachable."""
-        if not self.config.publish:
-            return
-        try:
-            channel = await ensureDeferred(self._open()).addTimeout(self.config.timeout, self.reactor)
-            properties = pika.BasicProperties(
-                content_type=CONTENT, content_encoding="utf-8", delivery_mode=2, message_id=message.id, priority=0
-            )
-            key = f"{self.config.topic}.{message.priority}"
-            confirmed = channel.basic_publish(self.config.exchange, key, pack(message.body), properties)
-            await confirmed.addTimeout(self.config.timeout, self.reactor)
-        except TROUBLE as error:
-            channel, self._channel = self._channel, None
-            _close(channel)
-            raise Unreachable(_told(error)) from error
-
-    async def _open(self) -> Any:
-        async with self._opening:
-            if self._channel is not None and self._channel.is_open:
-                return self._channel
-            connection: Any = await self._connected().whenConnected(failAfterFailures=1)
-            channel = await connection.channel()
-            try:
-                await self._declare(channel)
-                await channel.confirm_delivery()
-            except BaseException:
-                _close(channel)
-                raise
-            self._channel = channel
-            return channel
+    # -- connections
 
     async def _declare(self, channel: Any) -> None:
         await channel.exchange_declare(self.config.exchange, "topic", durable=self.config.durable_exchange)
@@ -217,6 +185,43 @@ class AmqpBus:
             log.failure("a message on the bus could not be processed; it will be redelivered", failure)
         if connection.transport is not None:
             connection.transport.loseConnection()
+
+
+@implementer(IBusPublishing)
+@define(eq=False)
+class AmqpBus(HearingBus):
+    _channel: Any = None  # for outgoing messages, while there is a connection
+    _opening: DeferredLock = field(factory=DeferredLock)
+
+    async def publish(self, message: BusMessage) -> None:
+        """Raises Unreachable."""
+        try:
+            channel = await ensureDeferred(self._open()).addTimeout(self.config.timeout, self.reactor)
+            properties = pika.BasicProperties(
+                content_type=CONTENT, content_encoding="utf-8", delivery_mode=2, message_id=message.id, priority=0
+            )
+            key = f"{self.config.topic}.{message.priority}"
+            confirmed = channel.basic_publish(self.config.exchange, key, pack(message.body), properties)
+            await confirmed.addTimeout(self.config.timeout, self.reactor)
+        except TROUBLE as error:
+            channel, self._channel = self._channel, None
+            _close(channel)
+            raise Unreachable(_told(error)) from error
+
+    async def _open(self) -> Any:
+        async with self._opening:
+            if self._channel is not None and self._channel.is_open:
+                return self._channel
+            connection: Any = await self._connected().whenConnected(failAfterFailures=1)
+            channel = await connection.channel()
+            try:
+                await self._declare(channel)
+                await channel.confirm_delivery()
+            except BaseException:
+                _close(channel)
+                raise
+            self._channel = channel
+            return channel
 
 
 def _message(received: Any) -> BusMessage:

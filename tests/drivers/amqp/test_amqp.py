@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import uuid4
@@ -16,6 +17,8 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import Clock, deferLater
 
+from cloudctl.app import SECTIONS, Cloud
+from cloudctl.config import build
 from cloudctl.drivers.amqp.driver import AmqpBus, Config, create
 from cloudctl.drivers.amqp.envelope import pack, unpack
 from cloudctl.drivers.bus_interface import BusMessage
@@ -65,7 +68,13 @@ def bus(broker: Broker, name: str, **options: Any) -> AmqpBus:
 
     host, port = broker
     config = Config(endpoint=f"tcp:{host}:{port}", exchange=name, queue=f"{name}.heard", **options)
-    return create(config, DriverResources(clock=cast(IReactorTime, reactor), name="amqp", reactor=reactor))
+    return sending(config, reactor)
+
+
+def sending(config: Config, reactor: Any) -> AmqpBus:
+    made = create(config, DriverResources(clock=reactor, name="amqp", reactor=reactor))
+    assert isinstance(made, AmqpBus)
+    return made
 
 
 def message(number: int) -> BusMessage:
@@ -193,8 +202,15 @@ def channels(monkeypatch: pytest.MonkeyPatch) -> Channels:
     return made
 
 
+@pytest.mark.parametrize("publish", [True, False])
+def test_events_are_kept_for_a_bus_that_they_are_sent_to(clock: Clock, publish: bool) -> None:
+    tables = {"drivers": {"bus": "amqp"}, "driver": {"bus": {"amqp": {"publish": publish}}}}
+    cloud = Cloud.in_memory(build(tables, SECTIONS, Path("/nonexistent")), clock)
+    assert ("instance.create.end" in cloud.db.wishes) is publish
+
+
 def test_messages_at_once_share_a_channel(clock: Clock, channels: Channels) -> None:
-    sender = create(Config(), DriverResources(clock=clock, name="amqp", reactor=clock))
+    sender = sending(Config(), clock)
     going = [ensureDeferred(sender.publish(message(number))) for number in range(2)]
     channels.answer()
     assert [each.called for each in going] == [True, True]
@@ -205,7 +221,7 @@ def test_messages_at_once_share_a_channel(clock: Clock, channels: Channels) -> N
 def test_a_broker_that_stops_answering_is_told_as_such_and_keeps_no_channel(
     clock: Clock, channels: Channels, silent: str
 ) -> None:
-    sender = create(Config(timeout=5.0), DriverResources(clock=clock, name="amqp", reactor=clock))
+    sender = sending(Config(timeout=5.0), clock)
     told = failure_of(sender.publish(message(1)))
     if silent != "channel":
         channels.answer(**{silent: lambda *_, **__: Deferred()})
