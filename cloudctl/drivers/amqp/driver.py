@@ -196,17 +196,19 @@ class AmqpBus(HearingBus):
     async def publish(self, message: BusMessage) -> None:
         """Raises Unreachable."""
         try:
-            channel = await ensureDeferred(self._open()).addTimeout(self.config.timeout, self.reactor)
-            properties = pika.BasicProperties(
-                content_type=CONTENT, content_encoding="utf-8", delivery_mode=2, message_id=message.id, priority=0
-            )
-            key = f"{self.config.topic}.{message.priority}"
-            confirmed = channel.basic_publish(self.config.exchange, key, pack(message.body), properties)
-            await confirmed.addTimeout(self.config.timeout, self.reactor)
+            await ensureDeferred(self._send(message)).addTimeout(self.config.timeout, self.reactor)
         except TROUBLE as error:
             channel, self._channel = self._channel, None
             _close(channel)
             raise Unreachable(_told(error)) from error
+
+    async def _send(self, message: BusMessage) -> None:
+        channel = await self._open()
+        properties = pika.BasicProperties(
+            content_type=CONTENT, content_encoding="utf-8", delivery_mode=2, message_id=message.id, priority=0
+        )
+        key = f"{self.config.topic}.{message.priority}"
+        await channel.basic_publish(self.config.exchange, key, pack(message.body), properties)
 
     async def _open(self) -> Any:
         async with self._opening:

@@ -233,6 +233,17 @@ def test_a_broker_that_stops_answering_is_told_as_such_and_keeps_no_channel(
     assert again.called
 
 
+def test_a_broker_has_so_long_for_a_message_however_many_answers_that_takes(clock: Clock, channels: Channels) -> None:
+    sender = sending(Config(timeout=5.0), clock)
+    told = failure_of(sender.publish(message(1)))
+    clock.advance(4.0)
+    channels.answer(basic_publish=lambda *_, **__: Deferred())
+    clock.advance(0.5)
+    assert told == []
+    clock.advance(0.5)
+    assert told == [Unreachable]
+
+
 def failure_of(going: Any) -> list[type[BaseException]]:
     """What it raises, once it does."""
     told: list[type[BaseException]] = []
