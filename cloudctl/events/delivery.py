@@ -73,8 +73,10 @@ class Ordering(Rounds):
 
     def _trim(self, conn: Connection) -> Sequence[tuple[str, int]]:
         now = utc(self.db.now(conn))
-        end = outbox.trim(conn, now, self.options.keep, self.options.most)
-        return receivers.pass_over(conn, end, now)
+        end = outbox.overdue(conn, now, self.options.keep, self.options.most)
+        lost = receivers.pass_over(conn, end, now, self.options.wanted)
+        outbox.forget(conn, end)
+        return lost
 
 
 class Following(Rounds):

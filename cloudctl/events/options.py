@@ -81,3 +81,8 @@ class EventOptions:
     # For how many seconds, and how many, events are kept: a receiver that has not taken them by then has lost them.
     keep: float = field(default=86400.0, validator=positive)
     most: int = field(default=100_000, validator=positive)
+
+    @property
+    def wanted(self) -> dict[str, tuple[str, ...]]:
+        """Receiver outside → the types of the events that it gets."""
+        return {**{f"webhook {name}": each.types for name, each in self.webhooks.items()}, "bus": self.bus_types}

@@ -105,9 +105,18 @@ def oldest(conn: Connection) -> int | None:
     return conn.scalar(select(func.min(Event.position)))
 
 
-def trim(conn: Connection, now: datetime, keep: float, most: int) -> int:
-    """Forget what is older than `keep` seconds, and all but the latest `most`; returns the last position forgotten."""
+def overdue(conn: Connection, now: datetime, keep: float, most: int) -> int:
+    """The last position that is not kept any more: it is older than `keep` seconds, or not among the latest `most`."""
     old = conn.scalar(select(func.max(Event.position)).where(Event.at < now - timedelta(seconds=keep))) or 0
-    end = max(old, last(conn) - most)
+    return max(old, last(conn) - most)
+
+
+def count(conn: Connection, position: int, end: int) -> Mapping[str, int]:
+    """How many there are after this position and up to `end`, by their types."""
+    found = select(Event.type, func.count()).where(Event.position > position, Event.position <= end)
+    return dict(conn.execute(found.group_by(Event.type)).all())
+
+
+def forget(conn: Connection, end: int) -> None:
+    """Those up to this position."""
     conn.execute(delete(Event).where(Event.position <= end))
-    return end

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 
@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import seconds
+from cloudctl.db.wishes import matches
 from cloudctl.events import outbox
 from cloudctl.events.tables import Receiver
 
@@ -86,10 +87,13 @@ def fail(conn: Connection, name: str, owner: str, why: str, now: datetime) -> fl
     return pause
 
 
-def pass_over(conn: Connection, end: int, now: datetime) -> Sequence[tuple[str, int]]:
-    """Move receivers that are not at `end` past what is gone; returns (name, how many it has lost) of each.
+def pass_over(
+    conn: Connection, end: int, now: datetime, types: Mapping[str, tuple[str, ...]]
+) -> Sequence[tuple[str, int]]:
+    """Move receivers that are not at `end` past what is about to go; (name, how many it loses) of those that lose any.
 
-    A receiver to which nobody has delivered for long is no longer configured, and is forgotten.
+    `types`: what each wants, if that is not everything. A receiver to which nobody has delivered for long is no longer
+    configured, and is forgotten.
     """
     # Locked, so that one which comes further meanwhile is not set back.
     late = select(Receiver).where(Receiver.name != outbox.OUTBOX, Receiver.position < end).order_by(Receiver.name)
@@ -98,8 +102,14 @@ def pass_over(conn: Connection, end: int, now: datetime) -> Sequence[tuple[str, 
     gone = {each.name for each in behind if 0 < each.lease_until < seconds(now) - GONE}
     if gone:
         conn.execute(delete(Receiver).where(Receiver.name.in_(gone)))
-    behind = [each for each in behind if each.name not in gone]
+    lost: list[tuple[str, int]] = []
     for each in behind:
-        count = Receiver.lost + (end - each.position)
-        conn.execute(update(Receiver).where(Receiver.name == each.name).values(position=end, lost=count))
-    return [(each.name, end - each.position) for each in behind]
+        if each.name in gone:
+            continue
+        found, wanted = outbox.count(conn, each.position, end), types.get(each.name, ("*",))
+        count = sum(number for type, number in found.items() if matches(type, wanted))
+        moved = update(Receiver).where(Receiver.name == each.name)
+        conn.execute(moved.values(position=end, lost=Receiver.lost + count))
+        if count:
+            lost.append((each.name, count))
+    return lost

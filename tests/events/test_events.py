@@ -13,6 +13,7 @@ import pytest
 from attrs import define, field
 from sqlalchemy import select
 from twisted.internet.task import Clock, deferLater
+from twisted.logger import capturedLogs, formatEvent
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
@@ -305,8 +306,10 @@ def test_what_was_passed_over_during_a_delivery_is_not_gone_back_to(cloud: Memor
     internet.takes = 10.0
     for number in range(3):
         tell(cloud, number)
-    cloud.transact(lambda conn: outbox.trim(conn, utc(cloud.clock.seconds()), 1e9, 0))
-    assert cloud.transact(receivers.pass_over, 3, utc(cloud.clock.seconds())) == [("webhook ops", 3)]
+    now = utc(cloud.clock.seconds())
+    end = cloud.transact(lambda conn: outbox.overdue(conn, now, 1e9, 0))
+    assert cloud.transact(receivers.pass_over, end, now, {}) == [("webhook ops", 3)]
+    cloud.transact(outbox.forget, end)
     for _ in range(30):
         cloud.advance(1)
     assert (receiver(cloud).position, receiver(cloud).lost) == (3, 3)
@@ -324,6 +327,23 @@ def test_what_is_too_old_is_forgotten_and_counted_as_lost(cloud: MemoryCloud, in
     tell(cloud, 4)
     cloud.advance(400)
     assert internet.types == ["test.0", "test.4"]
+
+
+def test_a_receiver_loses_what_it_wanted_and_nothing_else() -> None:
+    few = {"url": "http://hooks.example/ops", "secret": SECRET, "types": ["test.1*"]}
+    # It is not reached: a cloud in memory has no network.
+    cloud = MemoryCloud({"events": {"keep": 30.0, "stream": True, "webhooks": {"ops": few}}})
+    cloud.advance(1)
+    for number in range(20):
+        tell(cloud, number)
+    cloud.advance(10)
+    with capturedLogs() as lines:
+        for _ in range(10):
+            cloud.advance(10)
+    assert receiver(cloud).lost == 11
+    told = [formatEvent(line) for line in lines if "expired" in line.get("log_format", "")]
+    assert told == ["11 events expired before webhook ops accepted them"]
+    cloud.close()
 
 
 def test_a_receiver_that_is_not_configured_any_more_is_forgotten(cloud: MemoryCloud, internet: Internet) -> None:

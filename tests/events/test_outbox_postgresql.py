@@ -46,7 +46,7 @@ def test_a_receiver_that_comes_further_meanwhile_is_not_set_back(postgresql_with
     with others(postgresql_with_tables) as other:
         other.db.transact(False, receivers.ensure, "inside")
         further = Meanwhile(other.db, receivers.move, "inside", 140)
-        other.begin(receivers.pass_over, 100, utc(0.0))
+        other.begin(receivers.pass_over, 100, utc(0.0), {})
         further.commit()
         assert other.results == [[]]
         found = other.db.transact(True, receivers.find, "inside")
