@@ -12,7 +12,7 @@ from twisted.internet.defer import ensureDeferred
 from twisted.internet.interfaces import IProtocol
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
-from zope.interface import implementer
+from zope.interface import alsoProvides, implementer
 
 from cloudctl.drivers.accounts import let_through
 from cloudctl.drivers.errors import InvalidPower, Unfit, UnknownGuest, UnknownHost, Unreachable, Unusable
@@ -34,16 +34,7 @@ from cloudctl.drivers.interfaces import (
 )
 from cloudctl.drivers.locks import Locks
 from cloudctl.drivers.programs import Programs, require
-from cloudctl.drivers.qemu import (
-    command,
-    console,
-    diagnostics,
-    host,
-    plugging,
-    processes,
-    slots,
-    switches,
-)
+from cloudctl.drivers.qemu import command, console, diagnostics, host, plugging, processes, slots, switches
 from cloudctl.drivers.qemu.cgroups import ControlGroups
 from cloudctl.drivers.qemu.disks import GIB, Disks
 from cloudctl.drivers.qemu.emulator import Emulator
@@ -70,10 +61,11 @@ from cloudctl.drivers.specs import (
 )
 from cloudctl.drivers.together import all_of
 
-INTERFACES = (
+ALWAYS = (
     IHypervisor, IPause, ISuspend, ISnapshot, IRescue, IResizeAttached, IGuestEvents, IDiagnostics, ICrashDump,
-    ISerialConsole, IVncConsole, ILiveMigrate, ICaptureAttached, ISwapVolume,
+    ISerialConsole, ILiveMigrate, ICaptureAttached, ISwapVolume,
 )  # fmt: skip
+INTERFACES = (*ALWAYS, IVncConsole)
 SOCKET_PATH_LIMIT = 107  # bytes, unix(7)
 TIDY_SECONDS = 10.0  # between two checks of how long the consoles have become
 
@@ -94,11 +86,14 @@ def create(config: Config, resources: DriverResources) -> Qemu:
     machines = Machines(
         config, resources.clock, programs, records, monitors, disks, Emulator(programs), groups, plugged
     )
-    return Qemu(config, resources, machines, Parts(machines), Moves(machines), Leading(machines))
+    made = Qemu(config, resources, machines, Parts(machines), Moves(machines), Leading(machines))
+    if config.vnc:
+        alsoProvides(made, IVncConsole)
+    return made
 
 
-@implementer(*INTERFACES)
-@define(eq=False)
+@implementer(*ALWAYS)
+@define(eq=False, slots=False)  # one of its capabilities depends on the configuration: see `create`
 class Qemu:
     config: Config
     resources: DriverResources
@@ -397,8 +392,6 @@ class Qemu:
         await self._open(id, client, lambda files: files.serial)
 
     async def open_vnc(self, id: str, client: IProtocol) -> None:
-        if not self.config.vnc:
-            raise Unfit(f"guest {id} has no screen")
         await self._open(id, client, lambda files: files.vnc)
 
     async def _open(self, id: str, client: IProtocol, socket: Callable[[Files], Path]) -> None:

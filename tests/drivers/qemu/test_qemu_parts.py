@@ -20,6 +20,7 @@ from twisted.internet.defer import ensureDeferred
 from twisted.internet.task import Clock
 
 from cloudctl.drivers.errors import DriverError, Unusable
+from cloudctl.drivers.interfaces import ISerialConsole, IVncConsole
 from cloudctl.drivers.libvirt.options import Config as LibvirtConfig
 from cloudctl.drivers.programs import Programs
 from cloudctl.drivers.qemu import console, disks, host, hypervisor, processes
@@ -238,6 +239,13 @@ def test_the_host_is_what_the_kernel_says(tmp_path: Path) -> None:
     found = host.cpu_info(tmp_path)
     assert (found["vendor"], found["model"], found["features"]) == ("Some", "One 3.0", ["fpu", "sse"])
     assert host.version_number("QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7)\nCopyright") == 7_002_022
+
+
+@pytest.mark.parametrize("vnc", [True, False])
+def test_screens_are_offered_if_guests_have_some(tmp_path: Path, vnc: bool) -> None:
+    driver = create(Config(vnc=vnc), DriverResources(Clock(), "qemu", None, tmp_path))
+    assert IVncConsole.providedBy(driver) is vnc
+    assert ISerialConsole.providedBy(driver)
 
 
 @pytest.mark.parametrize("config", [Config, LibvirtConfig])
