@@ -1,7 +1,7 @@
 """The objects driver `rados`: contents are pieces in a pool of a Ceph cluster.
 
     <id>.<number>       a piece
-    index-<digit>       the ids that begin with this digit: a key of its omap is "ID SECONDS BYTES"
+    index-<digit>       the ids that begin with this digit: a key of its omap is "ID SECONDS BYTES MIB-OF-A-PIECE"
     index               the digits for which there are such objects
 
 A content exists once its key does; the key is written after the pieces and removed after them. While they are written
@@ -91,12 +91,12 @@ class RadosContents:
             raise DriverError(f"{path}: {error.strerror}") from error
 
     def _keep(self, id: str, source: IO[bytes]) -> None:
-        key = f"{id} {time.time():.3f} {os.stat(source.fileno()).st_size}"
+        key = f"{id} {time.time():.3f} {os.stat(source.fileno()).st_size} {self.config.piece_mib}"
         if id[0] not in self._indexed:
             self._rados("setomapval", INDEX, id[0], "")
             self._indexed.add(id[0])
         self._rados("setomapval", _index(id), ARRIVING + key, "")
-        for number, piece in enumerate(iter(lambda: source.read(self._piece), b"")):
+        for number, piece in enumerate(iter(lambda: source.read(self.config.piece_mib * MIB), b"")):
             self._rados("put", f"{id}.{number}", "-", stdin=piece)
         self._rados("setomapval", _index(id), key, "")
         self._rados("rmomapkey", _index(id), ARRIVING + key)
@@ -112,6 +112,8 @@ class RadosContents:
         try:
             for number in range(self._pieces(found[0])):
                 file.write(self._rados("get", f"{id}.{number}", "-"))
+            if file.tell() != _size(found[0]):
+                raise DriverError(f"content {id} has {file.tell()} bytes, and had {_size(found[0])}")
             file.seek(0)
         except BaseException as error:
             file.close()
@@ -156,12 +158,10 @@ class RadosContents:
                 raise
             return []
 
-    @property
-    def _piece(self) -> int:
-        return self.config.piece_mib * MIB
-
     def _pieces(self, key: str) -> int:
-        return -(-int(key.split(" ")[2]) // self._piece)
+        """How many it was cut into. Keys of earlier releases do not say how large they are."""
+        _id, _seconds, _bytes, *piece_mib = key.split(" ")
+        return -(-_size(key) // (int(piece_mib[0] if piece_mib else self.config.piece_mib) * MIB))
 
     def _rados(self, *words: str, stdin: bytes = b"") -> bytes:
         """Raises ProgramFailed, ProgramTimedOut, NoCapacity."""
@@ -188,6 +188,10 @@ def _index(id: str) -> str:
 
 def _id(key: str) -> str:
     return key.removeprefix(ARRIVING).partition(" ")[0]
+
+
+def _size(key: str) -> int:
+    return int(key.split(" ")[2])
 
 
 def _state(key: str) -> ContentState:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cloudctl.drivers.errors import UnknownContent, Unreachable, Unusable
+from cloudctl.drivers.errors import DriverError, UnknownContent, Unreachable, Unusable
 from cloudctl.drivers.rados import driver as rados
 from cloudctl.drivers.specs import DriverResources
 from cloudctl.testing.faults import with_faults
@@ -31,9 +31,10 @@ def make(reactor: Any, cluster: Cluster) -> Callable[..., Any]:
     """`make(directory, part)`: a driver of a namespace that is empty at first."""
     namespace = f"o{next(_numbers)}"
 
-    def made(directory: Path, part: str = "") -> Any:
+    def made(directory: Path, part: str = "", piece_mib: int = 1) -> Any:
         resources = DriverResources(reactor, "rados", reactor, directory / "state", part=part)
-        config = rados.Config([cluster.monitor], USER, cluster.keyring, pool=POOL, namespace=namespace, piece_mib=1)
+        where: dict[str, Any] = {"pool": POOL, "namespace": namespace}
+        config = rados.Config([cluster.monitor], USER, cluster.keyring, **where, piece_mib=piece_mib)
         return rados.create(config, resources)
 
     return made
@@ -79,6 +80,32 @@ async def test_pieces_parts_and_what_a_killed_process_leaves(
     with driver.open(ID) as file:
         assert file.read() == large
     assert {f"{ID}.{number}" for number in range(3)} < set(driver._rados("ls").decode().split())
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1)])
+async def test_contents_stay_whole_when_the_size_of_pieces_is_changed(
+    make: Callable[..., Any], tmp_path: Path, before: int, after: int
+) -> None:
+    content = tmp_path / "content"
+    content.write_bytes(large := bytes(range(256)) * 4096 * 3)
+    make(tmp_path, piece_mib=before).ensure_kept(ID, str(content))
+    driver = make(tmp_path, piece_mib=after)
+    await driver.check()
+    with driver.open(ID) as file:
+        assert file.read() == large
+    driver.ensure_absent(ID)
+    assert set(driver._rados("ls").decode().split()) == {rados.INDEX, rados._index(ID)}
+
+
+async def test_what_lacks_a_part_never_looks_whole(make: Callable[..., Any], tmp_path: Path) -> None:
+    content = tmp_path / "content"
+    content.write_bytes(DATA)
+    driver = make(tmp_path)
+    await driver.check()
+    driver.ensure_kept(ID, str(content))
+    driver._rados("put", f"{ID}.0", "-", stdin=DATA[:-1])
+    with pytest.raises(DriverError, match="bytes, and had"):
+        driver.open(ID)
 
 
 async def test_a_place_for_no_files_is_unusable(make: Callable[..., Any], tmp_path: Path) -> None:
