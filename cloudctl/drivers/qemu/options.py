@@ -92,6 +92,10 @@ class Config:
     # Log what would be run, and run nothing.
     dry_run: bool = False
 
+    def __attrs_post_init__(self) -> None:
+        if self.vnc and self.slots == MOST_SLOTS:
+            raise ValueError(f"slots must be at most {MOST_SLOTS - 1} with vnc: the screen takes the place of one")
+
     @property
     def namespaces(self) -> dict[str, str]:
         """Host → network namespace."""

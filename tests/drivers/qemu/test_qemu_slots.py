@@ -1,0 +1,27 @@
+"""How many devices guests can have, with real ones: as many as may be configured, and those of a guest when it changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cloudctl.drivers.qemu.options import Config
+from cloudctl.drivers.specs import Power
+from cloudctl.errors import ConfigError
+from cloudctl.options import structure
+from tests.drivers.qemu.real import ID, driver_in, tiny
+
+
+@pytest.mark.parametrize(("slots", "vnc"), [(23, True), (24, False)])
+async def test_a_guest_with_as_many_slots_as_there_may_be_starts(
+    tmp_path: Path, runtime_dir: Path, slots: int, vnc: bool
+) -> None:
+    structure(Config, {"slots": slots, "vnc": vnc}, "here")
+    with pytest.raises(ConfigError, match="slots"):
+        structure(Config, {"slots": slots + 1, "vnc": vnc}, "here")
+    driver = driver_in(tmp_path, runtime_dir, slots=slots, vnc=vnc)
+    await driver.ensure_defined(tiny(tmp_path, ephemeral_gib=1, swap_mib=1, config_drive=True))
+    await driver.ensure_running(ID)
+    assert (await driver.observe(ID)).power is Power.RUNNING
+    await driver.close()
