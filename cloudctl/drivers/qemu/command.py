@@ -63,7 +63,8 @@ def arguments(
     words += ["-chardev", f"socket,id=serial,path={_escaped(files.serial)},server=on,wait=off,{_log(files)}"]
     words += ["-serial", "chardev:serial"]
     words += ["-object", "rng-random,id=random,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=random"]
-    for slot in range(FIXED_SLOTS + config.slots):
+    # A guest that has more devices than new ones may have by now starts all the same.
+    for slot in range(max(FIXED_SLOTS + config.slots, 1 + max(record.slots.values(), default=0))):
         # Without I/O ports, which would suffice for some fifteen only; virtio devices need none.
         port = {"driver": "pcie-root-port", "id": devices.bus(slot), "chassis": slot + 1, "io-reserve": 0}
         words += ["-device", _json(port)]

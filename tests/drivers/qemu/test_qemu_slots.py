@@ -1,4 +1,4 @@
-"""How many devices guests can have, with real ones: as many as may be configured, and those of a guest when it changes."""
+"""How many devices real guests can have: as many as may be configured, and as many as they have when that changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cloudctl.drivers.qemu.options import Config
 from cloudctl.drivers.specs import Power
 from cloudctl.errors import ConfigError
 from cloudctl.options import structure
-from tests.drivers.qemu.real import ID, driver_in, tiny
+from tests.drivers.qemu.real import ID, VOLUME, driver_in, tiny, volume
 
 
 @pytest.mark.parametrize(("slots", "vnc"), [(23, True), (24, False)])
@@ -22,6 +22,17 @@ async def test_a_guest_with_as_many_slots_as_there_may_be_starts(
         structure(Config, {"slots": slots + 1, "vnc": vnc}, "here")
     driver = driver_in(tmp_path, runtime_dir, slots=slots, vnc=vnc)
     await driver.ensure_defined(tiny(tmp_path, ephemeral_gib=1, swap_mib=1, config_drive=True))
+    await driver.ensure_running(ID)
+    assert (await driver.observe(ID)).power is Power.RUNNING
+    await driver.close()
+
+
+async def test_a_guest_with_more_devices_than_new_ones_may_have_starts(tmp_path: Path, runtime_dir: Path) -> None:
+    spec = tiny(tmp_path, volumes=tuple(volume(tmp_path, f"{VOLUME[:-1]}{number}") for number in range(3)))
+    driver = driver_in(tmp_path, runtime_dir, slots=4)
+    await driver.ensure_defined(spec)
+    await driver.close()
+    driver = driver_in(tmp_path, runtime_dir, slots=1)
     await driver.ensure_running(ID)
     assert (await driver.observe(ID)).power is Power.RUNNING
     await driver.close()
