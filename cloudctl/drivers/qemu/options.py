@@ -65,11 +65,13 @@ class Config:
     rbd: Pool = field(factory=Pool)
     # Where sockets and process ids live. The paths of sockets are limited to 107 bytes, so it must be short.
     runtime_dir: Path = Path("/run/cloudctl")
-    # Volumes and ports that a guest can have together. More of them cost time at each boot.
+    # Volumes and ports that a guest can have together. More of them cost time at each boot. A running guest has what it
+    # was started with, and a suspended one needs as many.
     slots: int = field(default=16, validator=[gt(0), le(MOST_SLOTS)])
     # Arguments of a kernel that is booted directly, unless its image has the property os_command_line.
     kernel_arguments: str = "root=/dev/vda console=ttyS0 no_timer_check"
-    # Guests have a screen, by VNC on a socket of this machine. It takes 16 MiB per guest.
+    # Guests have a screen, by VNC on a socket of this machine. It takes 16 MiB per guest. A suspended guest needs the
+    # same to resume.
     vnc: bool = True
     # KiB of a serial console's output that are kept at least; twice as many at most.
     console_kib: int = field(default=512, validator=gt(0))
