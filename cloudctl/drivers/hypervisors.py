@@ -37,9 +37,9 @@ def as_one(at: Mapping[str, IHypervisor], places: Places) -> IHypervisor:
 
 async def out_of_reach(hypervisor: IHypervisor, host: str) -> frozenset[str]:
     """The hosts that no guest of `host` can move to, because another driver has them."""
-    if not isinstance(hypervisor, Hypervisors):
-        return frozenset()
-    return await hypervisor.with_others_than(host)
+    # Asked for what it can, not for its class: it may be wrapped.
+    others: Callable[[str], Awaitable[frozenset[str]]] | None = getattr(hypervisor, "with_others_than", None)
+    return frozenset() if others is None else await others(host)
 
 
 @define(eq=False, slots=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from twisted.internet.task import Clock
@@ -12,7 +12,7 @@ from zope.interface import directlyProvides
 from cloudctl.drivers.boundary import Adapted
 from cloudctl.drivers.errors import HostDown, Unfit, UnknownGuest, UnknownHost, Unreachable
 from cloudctl.drivers.fake.hypervisor import Config, FakeHypervisor, create
-from cloudctl.drivers.hypervisors import Hypervisors, as_one
+from cloudctl.drivers.hypervisors import Hypervisors, as_one, out_of_reach
 from cloudctl.drivers.interfaces import IGuestEvents, IHypervisor, ILiveMigrate, IPause, IRescue
 from cloudctl.drivers.specs import DriverResources, GuestSpec, Power
 from cloudctl.errors import ConfigError
@@ -203,6 +203,15 @@ async def test_no_guest_moves_from_driver_to_driver() -> None:
         with pytest.raises(Unfit, match="x cannot move to b-1"):
             await move(spec("x", "b-1"))
     assert (await both.observe("x")).host == "a-1"
+
+
+async def test_the_hosts_of_other_drivers_are_out_of_reach_even_of_a_wrapped_one() -> None:
+    """It is wrapped where images are not in a directory: a guest was sent to another driver, and stopped for that."""
+    at = drivers(a=FakeHypervisor, b=FakeHypervisor)
+    both = one_of(at)
+    for each in (both, Adapted(both, {})):
+        assert await out_of_reach(cast(IHypervisor, each), "a-1") == {"b-1"}
+    assert await out_of_reach(at["a"], "a-1") == frozenset()
 
 
 def plain(fake: FakeHypervisor) -> Any:
