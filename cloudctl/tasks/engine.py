@@ -150,16 +150,21 @@ class Engine(Service):
     def stopService(self) -> Deferred[None]:
         """Claim no more, let the running steps end (the parent service sets a limit), give the tasks back."""
         super().stopService()
-        self._stop_clocks()
+        self._stop_looking()
         for run in self._running.values():
             run.stop()
         return ensureDeferred(self._drain())
 
     async def _drain(self) -> None:
-        if self._running or self._turn.locked():
-            waiting: Deferred[None] = Deferred()
-            self._idle.append(waiting)
-            await waiting
+        try:
+            if self._running or self._turn.locked():
+                waiting: Deferred[None] = Deferred()
+                self._idle.append(waiting)
+                await waiting
+        finally:
+            # Until then the leases are renewed: a step that takes longer than one would be begun elsewhere meanwhile.
+            if not self.running:
+                self._stop_clocks()
         if self._dropped:
             await self.db.run(self._release, frozenset(self._dropped))
 
@@ -178,6 +183,9 @@ class Engine(Service):
     def _stop_clocks(self) -> None:
         if self._renewing is not None and self._renewing.running:
             self._renewing.stop()
+        self._stop_looking()
+
+    def _stop_looking(self) -> None:
         if self._wake is not None and self._wake.active():
             self._wake.cancel()
         self._wake = None

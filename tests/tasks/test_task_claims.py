@@ -180,6 +180,30 @@ def test_a_lease_is_renewed_while_the_task_runs(bare: Scene) -> None:
     assert bare.state(task_id) == "done"
 
 
+def test_a_lease_is_renewed_while_a_process_that_stops_lets_the_task_end(bare: Scene) -> None:
+    (gate, _) = gates(bare, "build", 2)
+    stopping = bare.start()
+    task_id = bare.done("build")
+    stopped = stopping.stopService()
+    bare.start()
+    bare.advance(300.0)
+    assert (bare.did, bare.row(task_id).fence) == (["build"], 1)
+    gate.opened.callback(None)
+    bare.advance(1.0)
+    assert stopped.called and bare.state(task_id) == "done"
+
+
+def test_no_lease_is_renewed_after_a_stop_that_was_cut_short(scene: Scene) -> None:
+    scene.workflow("build", scene.step("one", Gate()))
+    task_id = scene.done("build")
+    stopped = scene.engine.stopService()
+    stopped.addErrback(lambda _: None)
+    stopped.cancel()
+    until = scene.row(task_id).lease_until
+    scene.advance(20.0)
+    assert scene.row(task_id).lease_until == until
+
+
 def test_a_dead_process_loses_its_tasks_when_their_leases_end(bare: Scene) -> None:
     waiting = gates(bare, "build", 2)
     dead = bare.start()
