@@ -163,7 +163,10 @@ def test_twist_ends_with_one_line_and_64(tmp_path: Path) -> None:
             "driver.volume.fake: nothing reads it; the options of this driver are in [driver.volume.a] and "
             "[driver.volume.b]\n",
         ),
-        ('[policy]\nfile = "/nonexistent"', "policy.file: /nonexistent: No such file or directory\n"),
+        (
+            '[policy]\nfile = "/nonexistent/policy.toml"',
+            "policy.file: /nonexistent/policy.toml: No such file or directory\n",
+        ),
         ('[drivers]\nbus = "amqp"\n[driver.bus.amqp]\nendpoint = "tpc:rabbit"', "driver.bus.amqp: "),
         ('[drivers]\nbus = "amqp"\n[driver.bus.amqp]\ntimeout = 0', "driver.bus.amqp.timeout: must be greater than 0"),
     ],
