@@ -6,15 +6,22 @@ to all of them: ids are ours, and an interrupted move may have left something an
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any, cast
 
 from attrs import define, evolve
 from zope.interface import alsoProvides, implementer
 
-from cloudctl.drivers.errors import UnknownVolume
-from cloudctl.drivers.interfaces import IVolumeAdoption, IVolumeBackend, IVolumeData, IVolumeFormats, IVolumeSnapshots
+from cloudctl.drivers.errors import Unfit, UnknownVolume
+from cloudctl.drivers.interfaces import (
+    IConsistentSnapshots,
+    IVolumeAdoption,
+    IVolumeBackend,
+    IVolumeData,
+    IVolumeFormats,
+    IVolumeSnapshots,
+)
 from cloudctl.drivers.specs import (
     Capacity,
     ConnectionInfo,
@@ -30,7 +37,7 @@ from cloudctl.drivers.specs import (
 Place = Callable[[str], Awaitable[str | None]]
 
 
-CAPABILITIES = (IVolumeSnapshots, IVolumeData, IVolumeFormats, IVolumeAdoption)
+CAPABILITIES = (IVolumeSnapshots, IConsistentSnapshots, IVolumeData, IVolumeFormats, IVolumeAdoption)
 
 
 @implementer(IVolumeBackend)
@@ -136,6 +143,14 @@ class Backends:
 
     async def ensure_snapshot(self, spec: SnapshotSpec) -> None:
         await (await self.where(spec.volume_id)).ensure_snapshot(spec)
+
+    async def ensure_snapshots(self, specs: Sequence[SnapshotSpec]) -> None:
+        """Also if not all backends can, but the one that has all these volumes."""
+        found = [await self.where(spec.volume_id) for spec in specs]
+        if any(each is not found[0] or not IConsistentSnapshots.providedBy(each) for each in found):
+            raise Unfit("the volumes are not all on one backend that can freeze several at one moment")
+        if found:
+            await found[0].ensure_snapshots(specs)
 
     async def ensure_reverted(self, id: str, snapshot_id: str) -> None:
         await (await self.where(id)).ensure_reverted(id, snapshot_id)

@@ -74,6 +74,7 @@ from cloudctl.drivers.network_interfaces import (
 )
 from cloudctl.drivers.objects_interface import IFarData, IManyContents, IObjectData
 from cloudctl.drivers.volume_interfaces import (
+    IConsistentSnapshots,
     IVolumeAdoption,
     IVolumeBackend,
     IVolumeChanges,
@@ -89,6 +90,7 @@ __all__ = [
     "IBusPublishing",
     "ICaptureAttached",
     "IConntrackHelpers",
+    "IConsistentSnapshots",
     "ICrashDump",
     "IDhcpOptions",
     "IDhcpPorts",
@@ -170,6 +172,7 @@ CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
     "volume": (
         IVolumeBackend,
         IVolumeSnapshots,
+        IConsistentSnapshots,
         IVolumeData,
         IVolumeFormats,
         IVolumeChanges,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from zope.interface import Attribute, Interface
 
 from cloudctl.drivers.driver_interface import IDriver
@@ -66,6 +68,18 @@ class IVolumeSnapshots(Interface):
 
     async def ensure_reverted(id: str, snapshot_id: str) -> None:
         """The volume holds what the snapshot holds. Raises UnknownVolume, UnknownSnapshot, InUse if connected."""
+
+
+class IConsistentSnapshots(Interface):
+    """Snapshots of several volumes can be taken at one moment, even while guests write to them."""
+
+    async def ensure_snapshots(specs: Sequence[SnapshotSpec]) -> None:
+        """All these snapshots exist, and show their volumes at one moment.
+
+        If all exist already, they stay as they are. If some are missing, the others are what an interrupted call left
+        of another moment, and are taken anew. Raises what `ensure_snapshot` of IVolumeSnapshots raises, and Unfit for
+        volumes that cannot be frozen together.
+        """
 
 
 class IVolumeData(Interface):

@@ -10,6 +10,7 @@ from attrs import evolve
 
 from cloudctl.drivers.errors import InUse, NoCapacity, Unfit, UnknownSnapshot, UnknownVolume
 from cloudctl.drivers.interfaces import (
+    IConsistentSnapshots,
     IVolumeAdoption,
     IVolumeChanges,
     IVolumeData,
@@ -23,6 +24,7 @@ from cloudctl.testing.driver_checks import Contract, Make, Move, after_failure, 
 ID = "9d2f4c11-0000-4000-8000-00000000000a"
 OTHER = "9d2f4c11-0000-4000-8000-00000000000b"
 SNAPSHOT = "c4a1e2b3-0000-4000-8000-00000000000c"
+SECOND = "c4a1e2b3-0000-4000-8000-00000000000d"
 HOST = "host-1"
 LOOKED = 4096  # bytes of a volume that are compared
 
@@ -64,6 +66,15 @@ def volume_suite(make: Make) -> type[Any]:
                 Move("ensure_snapshot", (SnapshotSpec(SNAPSHOT, ID, "suite"),), (snapshot,)),
                 Move("ensure_reverted", (ID, SNAPSHOT), (snapshot,)),
                 Move("ensure_snapshot_absent", (SNAPSHOT,), ()),
+            ]
+
+        def together(self) -> list[Move]:
+            specs = (SnapshotSpec(SNAPSHOT, ID, "suite"), SnapshotSpec(SECOND, OTHER, "suite"))
+            second = SnapshotState(SECOND, OTHER, 2)
+            return [
+                Move("ensure_snapshots", (specs,), (SnapshotState(SNAPSHOT, ID, 1), second)),
+                Move("ensure_snapshot_absent", (SNAPSHOT,), (second,)),
+                Move("ensure_snapshot_absent", (SECOND,), ()),
             ]
 
         def file(self, directory: Path, content: bytes) -> ImageSource:
@@ -173,6 +184,41 @@ def volume_suite(make: Make) -> type[Any]:
                 await driver.ensure_snapshot_absent(SNAPSHOT)
                 await driver.ensure_absent(ID)
                 assert await self.see(driver) is None
+
+        async def test_snapshots_of_one_moment_repeated_change_nothing(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                need(driver, IConsistentSnapshots)
+                moves = self.together()
+                await refused(UnknownVolume, driver.ensure_snapshots, *moves[0].args)
+                await driver.ensure_created(self.volume(ID))
+                await refused(UnknownVolume, driver.ensure_snapshots, *moves[0].args)
+                await driver.ensure_created(evolve(self.volume(OTHER), size_gib=2))
+                await twice(driver, moves, driver.snapshots)
+                await at_once(driver, moves, driver.snapshots)
+
+        async def test_snapshots_of_one_moment_can_be_repeated_after_a_lost_answer(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                need(driver, IConsistentSnapshots)
+                await driver.ensure_created(self.volume(ID))
+                await driver.ensure_created(evolve(self.volume(OTHER), size_gib=2))
+                await after_failure(driver, self.together(), driver.snapshots, True)
+
+        async def test_a_snapshot_of_an_earlier_moment_is_taken_anew_with_the_others(self, tmp_path: Path) -> None:
+            async with driving(make, tmp_path) as driver:
+                need(driver, IConsistentSnapshots, IVolumeSnapshots, IVolumeData)
+                specs = (SnapshotSpec(SNAPSHOT, ID), SnapshotSpec(SECOND, OTHER))
+                for spec in specs:
+                    await driver.ensure_created(
+                        evolve(self.volume(spec.volume_id), image=self.file(tmp_path, b"before"))
+                    )
+                await driver.ensure_snapshot(specs[1])  # as an interrupted call leaves it
+                await driver.ensure_imported(OTHER, self.file(tmp_path, b"after"))
+                await driver.ensure_snapshots(specs)
+                assert await self.content(driver, tmp_path, ID, SNAPSHOT) == b"before"
+                assert await self.content(driver, tmp_path, OTHER, SECOND) == b"after"
+                await driver.ensure_imported(OTHER, self.file(tmp_path, b"later"))
+                await driver.ensure_snapshots(specs)
+                assert await self.content(driver, tmp_path, OTHER, SECOND) == b"after"
 
         async def test_content_goes_in_and_comes_out(self, tmp_path: Path) -> None:
             async with driving(make, tmp_path) as driver:

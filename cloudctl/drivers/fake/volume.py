@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from cloudctl.drivers.errors import InUse, NoCapacity, Unfit, UnknownSnapshot, U
 from cloudctl.drivers.fake.behaviour import Behaviour, delays_of
 from cloudctl.drivers.fake.store import Store, check_writable, directory, head, open_store, spill, write
 from cloudctl.drivers.interfaces import (
+    IConsistentSnapshots,
     IElsewhere,
     IVolumeAdoption,
     IVolumeBackend,
@@ -37,7 +39,14 @@ from cloudctl.drivers.specs import (
 GIB = 1 << 30
 BLOCK = 64  # bytes; the granularity of reported changes
 
-INTERFACES = (IVolumeBackend, IVolumeSnapshots, IVolumeData, IVolumeFormats, IVolumeAdoption)
+INTERFACES = (
+    IVolumeBackend,
+    IVolumeSnapshots,
+    IConsistentSnapshots,
+    IVolumeData,
+    IVolumeFormats,
+    IVolumeAdoption,
+)
 
 
 @frozen
@@ -199,8 +208,19 @@ class FakeVolumeBackend:
             if self.frozen.get(spec.id) is None:
                 volume = self._volume(spec.volume_id)
                 self._take(volume.size_gib)
-                state = SnapshotState(spec.id, volume.id, volume.size_gib)
-                self.frozen.put(spec.id, Snapshot(state, volume.head))
+                self._freeze(spec.id, volume)
+
+    async def ensure_snapshots(self, specs: Sequence[SnapshotSpec]) -> None:
+        async with self.behaviour.around("ensure_snapshots"):
+            missing = [spec for spec in specs if self.frozen.get(spec.id) is None]
+            if not missing:
+                return
+            # Nothing is done unless all can be done.
+            volumes = {spec.id: self._volume(spec.volume_id) for spec in specs}
+            self._take(sum(volumes[spec.id].size_gib for spec in missing))
+            # What is missing comes last: as long as it is, a repeat takes all of them anew.
+            for spec in sorted(specs, key=missing.__contains__):
+                self._freeze(spec.id, volumes[spec.id])
 
     async def ensure_snapshot_absent(self, id: str) -> None:
         async with self.behaviour.around("ensure_snapshot_absent", id):
@@ -289,6 +309,10 @@ class FakeVolumeBackend:
                 self.frozen.delete(id)
 
     # -- inside
+
+    def _freeze(self, id: str, volume: Volume) -> None:
+        state = SnapshotState(id, volume.id, volume.size_gib)
+        self.frozen.put(id, Snapshot(state, volume.head))
 
     def _volume(self, id: str) -> Volume:
         volume = self.volumes.get(id)
