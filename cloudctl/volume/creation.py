@@ -95,8 +95,11 @@ def create(
     size = _size(wanted, source)
     type_ = _type(conn, caller, wanted, source, options)
     encryption.demand_plain(conn, type_.id)
+    host = source.host or (options.pool if len(options.pools) == 1 else None)
     if group is not None:
         groups.demand_type(group, type_.id)
+        host = host or group.host
+        groups.demand_pool(group, host)
     types.demand_size(type_, size)
     zone = _zone(wanted, source, options)
     types.demand_zone(type_, zone)
@@ -110,8 +113,7 @@ def create(
         "status": states.CREATING,
         "attach_status": "detached",
         "size": size,
-        # With several backends the task chooses one.
-        "host": source.host or (options.pool if len(options.pools) == 1 else None),
+        "host": host,  # None: the task chooses one
         "volume_type_id": type_.id,
         "availability_zone": zone,
         "snapshot_id": source.snapshot_id,

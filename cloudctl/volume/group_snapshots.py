@@ -1,7 +1,11 @@
-"""Snapshots of groups: one snapshot of each volume. Reference: OpenStack's block storage API, group snapshots."""
+"""Snapshots of groups: one snapshot of each volume, all of one moment if the group's type asks for that.
+
+Reference: OpenStack's block storage API, group snapshots.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from attrs import frozen
@@ -12,12 +16,12 @@ from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.rest.caller import Caller
-from cloudctl.volume import creation, groups, kinds, snapshots, states
+from cloudctl.volume import creation, group_types, groups, kinds, snapshots, states
 from cloudctl.volume.creation import NewVolume
 from cloudctl.volume.groups import NewGroup
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.snapshots import NewSnapshot
-from cloudctl.volume.tables import Group, GroupSnapshot, Snapshot
+from cloudctl.volume.tables import Group, GroupSnapshot, Snapshot, Volume
 
 RESETTABLE = frozenset({"creating", "available", "error", "error_deleting", "deleting", "updating"})
 
@@ -69,15 +73,20 @@ class NewGroupSnapshot:
     description: str | None = None
 
 
-def create(conn: Connection, caller: Caller, new: NewGroupSnapshot, options: VolumeOptions) -> GroupSnapshot:
-    """`creating`: each volume of the group gets a snapshot, by a task.
+def create(
+    conn: Connection, caller: Caller, new: NewGroupSnapshot, options: VolumeOptions, freezing: Sequence[str] = ()
+) -> GroupSnapshot:
+    """`creating`: each volume of the group gets a snapshot by a task, or all by one if they must be of one moment.
 
-    Raises NotFound, Conflict, OverQuota; Invalid for an empty group.
+    `freezing`: the pools whose backends can do that. Raises NotFound, Conflict, OverQuota; Invalid for an empty group.
     """
     group = groups.visible(conn, caller, new.group_id, lock=True)
     present = groups.members(conn, group.id, lock=True)
     if not present:
         raise Invalid(f"Invalid group: Group {group.id} is empty, so there is nothing to freeze.")
+    at_once = group_types.is_consistent(group_types.get(conn, group.group_type_id))
+    if at_once:
+        _demand_freezing(group, present, freezing)
     made = insert(GroupSnapshot).values(
         id=new_id(),
         project_id=group.project_id,
@@ -92,9 +101,20 @@ def create(conn: Connection, caller: Caller, new: NewGroupSnapshot, options: Vol
     record = conn.execute(made.returning(GroupSnapshot)).one()
     for volume in present:
         wish = NewSnapshot(volume.id, name=f"snapshot-of-{volume.name or volume.id}"[:255], force=True)
-        frozen_one = snapshots.create(conn, caller, wish, options)
+        frozen_one = (snapshots.begin if at_once else snapshots.create)(conn, caller, wish, options)
         snapshots.change(conn, frozen_one, {"group_snapshot_id": record.id}, caller.now)
+    if at_once:
+        tasks.submit(conn, kinds.CREATE_GROUP_SNAPSHOT, record.id, caller)
     return record
+
+
+def _demand_freezing(group: Group, present: Sequence[Volume], freezing: Sequence[str]) -> None:
+    """Raises Invalid unless these volumes can be frozen at one moment: the type may not always have asked for it."""
+    hosts = {volume.host for volume in present}
+    if len(hosts) > 1:
+        raise Invalid(f"Invalid group: the volumes of group {group.id} are on several backends.")
+    if not hosts <= {*freezing}:
+        raise Invalid(f"Invalid group: the backend of group {group.id} cannot freeze several volumes at one moment.")
 
 
 def remove(conn: Connection, caller: Caller, record: GroupSnapshot) -> None:
@@ -102,6 +122,8 @@ def remove(conn: Connection, caller: Caller, record: GroupSnapshot) -> None:
     record = get(conn, record.id, lock=True)
     if record.status not in (states.AVAILABLE, states.ERROR, states.ERROR_DELETING):
         raise Conflict(f"Invalid group snapshot: {record.id} is {record.status}; it must be available or in error.")
+    if tasks.has_open(conn, kinds.GROUP_SNAPSHOT, record.id):
+        raise Conflict(f"Invalid group snapshot: {record.id} is still being made, whatever its status says.")
     for each in members(conn, record.id):
         states.SNAPSHOT.move(conn, each.id, "delete with its group", caller.now)
         tasks.supersede(conn, kinds.DELETE_SNAPSHOT, each.id, caller)
@@ -147,7 +169,13 @@ class Source:
 
 
 def create_group(
-    conn: Connection, caller: Caller, source: Source, name: str | None, description: str | None, options: VolumeOptions
+    conn: Connection,
+    caller: Caller,
+    source: Source,
+    name: str | None,
+    description: str | None,
+    options: VolumeOptions,
+    freezing: Sequence[str] = (),
 ) -> Group:
     """A group with a copy of each volume. Raises NotFound, Invalid, Conflict, OverQuota."""
     if (source.group_snapshot_id is None) is (source.source_group_id is None):
@@ -171,8 +199,9 @@ def create_group(
         origin.availability_zone,
         source.group_snapshot_id,
         source.source_group_id,
+        origin.host,
     )
-    made = groups.create(conn, caller, new, options)
+    made = groups.create(conn, caller, new, options, freezing)
     for wish in wishes:
         creation.create(conn, caller, creation.in_group(wish, made.id), options)
     return made

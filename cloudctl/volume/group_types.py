@@ -33,6 +33,11 @@ _locked = _by_id.with_for_update()
 _pinned = _by_id.with_for_update(read=True, key_share=True)
 
 
+def is_consistent(type_: GroupType) -> bool:
+    """Whether snapshots of its groups must be of one moment."""
+    return type_.group_specs.get(CONSISTENT) == "<is> True"
+
+
 def get(conn: Connection, type_id: str, *, lock: bool = False) -> GroupType:
     """Raises NotFound."""
     found = conn.execute(_locked if lock else _by_id, {"wanted": type_id}).first()

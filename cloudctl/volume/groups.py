@@ -1,6 +1,7 @@
 """Groups: volumes that are frozen and copied together. Reference: OpenStack's block storage API, groups.
 
-Backends have no groups: an action on a group acts on its volumes, each by its own task.
+Backends have no groups: an action on a group acts on its volumes, each by its own task. Only if the group's type asks
+for snapshots of one moment, all its volumes are on one backend, which takes their snapshots by one call.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.rest.caller import Caller
-from cloudctl.volume import group_types, kinds, quotas, states, types, volumes
+from cloudctl.volume import group_types, kinds, placing, quotas, states, types, volumes
 from cloudctl.volume.options import VolumeOptions
-from cloudctl.volume.tables import Group, GroupSnapshot, Volume
+from cloudctl.volume.tables import Group, GroupSnapshot, GroupType, Volume, VolumeType
 
 # The statuses that an administrator may set.
 RESETTABLE = frozenset({"creating", "available", "error", "error_deleting", "deleting", "updating"})
@@ -79,17 +80,19 @@ class NewGroup:
     availability_zone: str | None = None
     group_snapshot_id: str | None = None
     source_group_id: str | None = None
+    host: str | None = None  # that of the group or group snapshot that it is made from
 
 
-def create(conn: Connection, caller: Caller, new: NewGroup, options: VolumeOptions) -> Group:
-    """Raises NotFound, Invalid, OverQuota."""
+def create(
+    conn: Connection, caller: Caller, new: NewGroup, options: VolumeOptions, freezing: Sequence[str] = ()
+) -> Group:
+    """`freezing`: the pools whose backends freeze volumes at one moment. Raises NotFound, Invalid, OverQuota."""
     type_ = group_types.visible(conn, caller, new.group_type, for_group=True)
-    if type_.group_specs.get(group_types.CONSISTENT) == "<is> True":
-        raise Invalid(f"Invalid group type: no backend freezes several volumes at one moment, as {type_.id} asks.")
     zone = new.availability_zone or options.default_zone
     if zone not in options.availability_zones:
         raise Invalid(f"Availability zone '{zone}' is invalid.")
-    allowed = [types.by_name_or_id(conn, caller, each).id for each in new.volume_types]
+    allowed = [types.by_name_or_id(conn, caller, each) for each in new.volume_types]
+    host = _pool(type_, allowed, freezing, new.host)
     quotas.take_group(conn, options, caller.project_id)
     made = insert(Group).values(
         id=new_id(),
@@ -99,13 +102,27 @@ def create(conn: Connection, caller: Caller, new: NewGroup, options: VolumeOptio
         description=new.description,
         status=states.AVAILABLE,
         group_type_id=type_.id,
-        volume_types=list(dict.fromkeys(allowed)),
+        volume_types=list(dict.fromkeys(each.id for each in allowed)),
         availability_zone=zone,
+        host=host,
         group_snapshot_id=new.group_snapshot_id,
         source_group_id=new.source_group_id,
         created_at=caller.now,
     )
     return conn.execute(made.returning(Group)).one()
+
+
+def _pool(type_: GroupType, allowed: Sequence[VolumeType], freezing: Sequence[str], wanted: str | None) -> str | None:
+    """The pool of all its volumes, if they are to be frozen at one moment. Raises Invalid if there is none."""
+    if not group_types.is_consistent(type_):
+        return None
+    for host in freezing:
+        if wanted in (None, host) and all(placing.is_named(host, each.extra_specs) for each in allowed):
+            return host
+    raise Invalid(
+        f"Invalid group type: {type_.id} asks for snapshots of several volumes at one moment, which no backend takes "
+        "that all these volume types can be on."
+    )
 
 
 @frozen
@@ -133,6 +150,7 @@ def alter(conn: Connection, caller: Caller, group: Group, wanted: Change) -> Gro
         if volume.group_id is not None or volume.project_id != group.project_id:
             raise Invalid(f"Invalid volume: Cannot add volume {volume_id}: it is in another group or project.")
         demand_type(group, volume.volume_type_id)
+        demand_pool(group, volume.host)
         if volume.status not in (states.AVAILABLE, states.IN_USE):
             raise Invalid(f"Invalid volume: Cannot add volume {volume_id}: it is {volume.status}.")
         _join(conn, volume_id, group.id, caller.now)
@@ -153,6 +171,14 @@ def demand_type(group: Group, type_id: str) -> None:
     """Raises Invalid unless volumes of the type may be in the group."""
     if type_id not in group.volume_types:
         raise Invalid(f"Invalid volume type: type {type_id} is not one of those of group {group.id}.")
+
+
+def demand_pool(group: Group, host: str | None) -> None:
+    """Raises Invalid unless volumes of this pool may be in the group."""
+    if group.host not in (None, host):
+        raise Invalid(
+            f"Invalid volume: all volumes of group {group.id} are on one backend, so that they are frozen at once."
+        )
 
 
 def for_new(conn: Connection, caller: Caller, group_id: str) -> Group:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cloudctl.tasks import Action, Kind
 
 VOLUME, SNAPSHOT, BACKUP = "volume", "volume_snapshot", "volume_backup"
+GROUP_SNAPSHOT = "volume_group_snapshot"
 
 # Deadlines in seconds: the usual one; for work that may copy an image; for work that copies through the archive.
 SOON, LATER, DAY = 1800.0, 3600.0, 24 * 3600.0
@@ -31,6 +32,9 @@ CREATE_SNAPSHOT = Kind("volume.snapshot.create", SNAPSHOT, SOON)
 DELETE_SNAPSHOT = Kind("volume.snapshot.delete", SNAPSHOT, SOON)
 MANAGE_SNAPSHOT = Kind("volume.snapshot.manage", SNAPSHOT, SOON)
 UNMANAGE_SNAPSHOT = Kind("volume.snapshot.unmanage", SNAPSHOT, SOON)
+
+# Of all its snapshots at once. Each is deleted by a task of its own, as any other.
+CREATE_GROUP_SNAPSHOT = Kind("volume.group_snapshot.create", GROUP_SNAPSHOT, SOON)
 
 CREATE_BACKUP = Kind("volume.backup.create", BACKUP, DAY)
 IMPORT_BACKUP = Kind("volume.backup.import", BACKUP, SOON)

@@ -11,6 +11,7 @@ from cloudctl.testing.crash import crash_everywhere
 from tests.crash import (
     change_scenarios,
     copy_scenarios,
+    group_scenarios,
     ha_scenarios,
     incremental_scenarios,
     managing_scenarios,
@@ -30,6 +31,7 @@ SCENARIOS = (
     *move_scenarios.SCENARIOS,
     *other_scenarios.SCENARIOS,
     *copy_scenarios.SCENARIOS,
+    *group_scenarios.SCENARIOS,
     *incremental_scenarios.SCENARIOS,
     *volume_move_scenarios.SCENARIOS,
     *managing_scenarios.SCENARIOS,

@@ -216,10 +216,6 @@ def test_what_no_backend_can_do_is_refused(admin: Any, demo: Any, group: str) ->
     for action in ("enable_replication", "disable_replication", "list_replication_targets"):
         assert ask(admin, "POST", f"{GROUPS}/{group}/action", {action: None}).status == 400
     assert ask(admin, "POST", f"{GROUPS}/{group}/action", {"failover_replication": {}}).status == 400
-    wish = {"name": "at once", "group_specs": {"consistent_group_snapshot_enabled": "<is> True"}}
-    made = ask(admin, "POST", TYPES, {"group_type": wish}).json()["group_type"]["id"]
-    body = {"group": {"group_type": made, "volume_types": ["__DEFAULT__"]}}
-    assert ask(demo, "POST", GROUPS, body).status == 400
     assert ask(demo, "POST", SNAPSHOTS, {"group_snapshot": {"group_id": group}}).status == 400  # it is empty
 
 

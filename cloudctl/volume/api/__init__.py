@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cloudctl.db import Database
-from cloudctl.drivers.interfaces import IHypervisor, IVolumeBackend
+from cloudctl.drivers.interfaces import IConsistentSnapshots, IHypervisor, IVolumeBackend
 from cloudctl.log_levels import LogLevels
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.faults import NAMES, Faults, named, schema_problems
@@ -56,6 +56,7 @@ def build(
 
     A backend is called while a request waits only to connect hosts, and for its capacity and capabilities.
     """
+    freezing = tuple(host for host, each in pools.items() if IConsistentSnapshots.providedBy(each))
     resources = (
         Volumes(db, options),
         Metadata(db, VOLUME),
@@ -77,9 +78,9 @@ def build(
         QosSpecsOfTypes(db),
         Resource(db, GROUP_TYPES),
         GroupTypeSpecs(db),
-        Resource(db, volume_groups(options)),
-        GroupActions(db, options),
-        Resource(db, group_snapshots_of(options)),
+        Resource(db, volume_groups(options, freezing)),
+        GroupActions(db, options, freezing),
+        Resource(db, group_snapshots_of(options, freezing)),
         GroupSnapshotActions(db),
         Resource(db, TRANSFERS),
         Resource(db, NEWER),

@@ -114,8 +114,8 @@ FILTERS: Mapping[str, Mapping[str, Span]] = {
 
 def _filters(options: VolumeOptions) -> Mapping[str, Mapping[str, Span]]:
     """Resource → filter → the versions that accept it."""
-    of_groups = _of_members(groups.volume_groups(options).collection.filters or {})
-    of_copies = _of_members(groups.group_snapshots_of(options).collection.filters or {})
+    of_groups = _of_members(groups.volume_groups(options, ()).collection.filters or {})
+    of_copies = _of_members(groups.group_snapshots_of(options, ()).collection.filters or {})
     # What `list_volume` asks for is how groups are shown.
     of_groups = {name: span for name, span in of_groups.items() if name != "list_volume"}
     return {**FILTERS, "group": of_groups, "group_snapshot": of_copies}

@@ -43,9 +43,11 @@ def volumes_of(conn: Connection, call: Call, found: Sequence[Group]) -> list[Any
     return [members.get(group.id, []) for group in found]
 
 
-def volume_groups(options: VolumeOptions) -> Declared[Group]:
+def volume_groups(options: VolumeOptions, freezing: Sequence[str]) -> Declared[Group]:
+    """`freezing`: the pools whose backends freeze several volumes at one moment."""
+
     def create(conn: Connection, call: Call, values: dict[str, Any]) -> Group:
-        return groups.create(conn, call.caller, NewGroup(**values), options)
+        return groups.create(conn, call.caller, NewGroup(**values), options, freezing)
 
     by_name = func.coalesce(Group.name, "")
     return Declared(
@@ -131,6 +133,7 @@ class GroupActions:
 
     db: Database
     options: VolumeOptions
+    freezing: Sequence[str]
 
     @routes.put(
         "/groups/<group_id>",
@@ -162,7 +165,7 @@ class GroupActions:
     )
     async def create_from(self, call: Call, body: CreateFrom) -> Any:
         """Make a group with a copy of each volume of another group or group snapshot."""
-        return await self.db.run(_create_from, call, body, self.options)
+        return await self.db.run(_create_from, call, body, self.options, self.freezing)
 
     # -- replication, which no backend supports
 
@@ -201,9 +204,11 @@ def _reset(conn: Connection, call: Call, group_id: str, status: str) -> None:
     groups.reset(conn, call.caller, visible(conn, call, group_id), status)
 
 
-def _create_from(conn: Connection, call: Call, body: CreateFrom, options: VolumeOptions) -> Any:
+def _create_from(
+    conn: Connection, call: Call, body: CreateFrom, options: VolumeOptions, freezing: Sequence[str]
+) -> Any:
     source = Source(body.group_snapshot_id, body.source_group_id)
-    made = group_snapshots.create_group(conn, call.caller, source, body.name, body.description, options)
+    made = group_snapshots.create_group(conn, call.caller, source, body.name, body.description, options, freezing)
     return {"group": {"id": made.id, "name": made.name}}
 
 
@@ -215,12 +220,12 @@ def _refuse_replication(conn: Connection, call: Call, group_id: str) -> None:
 # -- snapshots of groups
 
 
-def group_snapshots_of(options: VolumeOptions) -> Declared[GroupSnapshot]:
+def group_snapshots_of(options: VolumeOptions, freezing: Sequence[str]) -> Declared[GroupSnapshot]:
     def seen(conn: Connection, call: Call, id: str) -> GroupSnapshot:
         return group_snapshots.visible(conn, call.caller, id)
 
     def create(conn: Connection, call: Call, values: dict[str, Any]) -> GroupSnapshot:
-        return group_snapshots.create(conn, call.caller, NewGroupSnapshot(**values), options)
+        return group_snapshots.create(conn, call.caller, NewGroupSnapshot(**values), options, freezing)
 
     def delete(conn: Connection, call: Call, record: GroupSnapshot) -> None:
         group_snapshots.remove(conn, call.caller, record)

@@ -12,6 +12,7 @@ from cloudctl.volume.lifecycle.create import CREATE
 from cloudctl.volume.lifecycle.delete import DELETE
 from cloudctl.volume.lifecycle.detach import DETACH
 from cloudctl.volume.lifecycle.extend import EXTEND
+from cloudctl.volume.lifecycle.group_snapshot_create import GROUP_SNAPSHOT_CREATE
 from cloudctl.volume.lifecycle.manage import MANAGE, MANAGE_SNAPSHOT, UNMANAGE, UNMANAGE_SNAPSHOT
 from cloudctl.volume.lifecycle.mend import MEND
 from cloudctl.volume.lifecycle.move import movement
@@ -31,6 +32,7 @@ WORKFLOWS: tuple[Workflow, ...] = (
     DETACH,
     SNAPSHOT_CREATE,
     SNAPSHOT_DELETE,
+    GROUP_SNAPSHOT_CREATE,
     REVERT,
     UPLOAD,
     REIMAGE,
