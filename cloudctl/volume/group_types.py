@@ -16,7 +16,7 @@ from cloudctl.errors import Conflict, NotFound
 from cloudctl.rest.caller import Caller
 from cloudctl.volume.tables import Group, GroupType
 
-CONSISTENT = "consistent_group_snapshot_enabled"
+CONSISTENT, YES = "consistent_group_snapshot_enabled", "<is> True"
 
 
 def not_found(type_id: str) -> NotFound:
@@ -35,7 +35,7 @@ _pinned = _by_id.with_for_update(read=True, key_share=True)
 
 def is_consistent(type_: GroupType) -> bool:
     """Whether snapshots of its groups must be of one moment."""
-    return type_.group_specs.get(CONSISTENT) == "<is> True"
+    return type_.group_specs.get(CONSISTENT) == YES
 
 
 def get(conn: Connection, type_id: str, *, lock: bool = False) -> GroupType:

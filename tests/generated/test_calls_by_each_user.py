@@ -25,7 +25,8 @@ OWNED = {
     ("networking", "rbac_policy_id"), ("networking", "local_ip_id"),
     ("networking", "group_id"), ("networking", "rule_id"), ("networking", "resource_id"), ("volume", "volume_id"),
     ("volume", "attachment_id"), ("volume", "snapshot_id"), ("volume", "backup_id"), ("volume", "transfer_id"),
-    ("volume", "group_id"), ("volume", "group_snapshot_id"),
+    ("volume", "group_id"), ("volume", "group_snapshot_id"), ("volume", "consistencygroup_id"),
+    ("volume", "cgsnapshot_id"),
     ("compute", "server_id"), ("compute", "group_id"), ("object-store", "account"),
 }  # fmt: skip
 # Samples that do not exist, because making them takes a longer story.

@@ -303,7 +303,14 @@ class World:
         self.cloud.settle()
         frozen = self._make(demo, f"{base}/group_snapshots", "group_snapshot", {"group_id": group})
         self.cloud.settle()
+        consistent = self._make(demo, f"{base}/consistencygroups", "consistencygroup", {"volume_types": type_})
+        inside = {"consistencygroup_id": consistent}
+        self._make(demo, f"{base}/volumes", "volume", {"size": 1, "volume_type": type_, **inside})
+        self.cloud.settle()
+        cgsnapshot = self._make(demo, f"{base}/cgsnapshots", "cgsnapshot", inside)
+        self.cloud.settle()
         self.ids |= {
+            ("volume", "consistencygroup_id"): consistent, ("volume", "cgsnapshot_id"): cgsnapshot,
             ("volume", "group_type_id"): group_type, ("volume", "group_id"): group,
             ("volume", "group_snapshot_id"): frozen,
             ("volume", "volume_id"): volume, ("volume", "attachment_id"): attachment, ("volume", "type_id"): type_,

@@ -76,7 +76,8 @@ def settled(world: World) -> tuple[Tenant, Tenant]:
         tenant = Tenant(world, client, told.json()["token"]["project"]["id"], dict(shared))
         for path, quota in QUOTAS.items():
             assert admin.put(f"{path}/{tenant.project_id}", {"quota_set": quota}).status == 200
-        tenant.id("grouped")  # a group is frozen with its contents
+        for kind in ("grouped", "in_cg"):
+            tenant.id(kind)  # a group is frozen with its contents
         router = {"external_gateway_info": {"network_id": shared["external"]}}
         made = client.post(f"{NETWORKING}/routers", {"router": router}).json()["router"]["id"]
         leg = client.put(f"{NETWORKING}/routers/{made}/add_router_interface", {"subnet_id": tenant.id("within")})

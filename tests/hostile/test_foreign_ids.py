@@ -23,7 +23,7 @@ from tests.hostile.wishes import CLAIMS, WISHES, Wish
 NOBODYS = {
     "id", "owner", "member", "project_id", "tenant_id", "user_id", "tenant", "project", "host", "key_name", "nexthop",
     "device_id", "binding:host_id", "segmentation_id", "provider:segmentation_id", "target_tenant", "flavorRef",
-    "floating_network_id", "flavor_id", "service_type_id", "consistencygroup_id", "backend_id", "secondary_backend_id",
+    "floating_network_id", "flavor_id", "service_type_id", "backend_id", "secondary_backend_id",
     "group_specs", "return_reservation_id", "glance_image_id", "serverId", "share_id",
 }  # fmt: skip
 

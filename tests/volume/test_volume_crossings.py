@@ -57,7 +57,7 @@ def db(postgresql_with_tables: str, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 def new_group(conn: Connection) -> Group:
     default = types.default(conn, "p", OPTIONS.default_type).id
-    (type_,) = conn.scalars(select(GroupType.id))
+    type_ = conn.scalars(select(GroupType.id).where(GroupType.name == "together")).one()
     return groups.create(conn, ME, NewGroup(type_, [default]), OPTIONS)
 
 

@@ -51,15 +51,16 @@ def test_group_types_live_and_go(admin: Any, demo: Any, together: str) -> None:
     shown = {"id": together, "name": "together", "description": None, "is_public": True}
     assert ask(admin, "GET", one).json() == {"group_type": {**shown, "group_specs": {"a": "b"}}}
     assert ask(demo, "GET", one).json() == {"group_type": shown}
-    assert ask(demo, "GET", TYPES).json() == {"group_types": [shown]}
+    listed = ask(demo, "GET", TYPES).json()["group_types"]
+    assert [each for each in listed if each["name"] != "default_cgsnapshot_type"] == [shown]
     assert ask(admin, "POST", TYPES, {"group_type": {"name": "together"}}).status == 409
     assert ask(admin, "PUT", one, {"group_type": {"is_public": False}}).json()["group_type"]["is_public"] is False
     assert ask(admin, "PUT", one, {"group_type": {}}).status == 400
     assert ask(demo, "GET", one).status == 404
     assert ask(demo, "POST", TYPES, {"group_type": {"name": "x"}}).status == 403
-    for query in ("", "?is_public=true"):
-        assert ask(admin, "GET", f"{TYPES}{query}").json() == {"group_types": []}
-    assert len(ask(admin, "GET", f"{TYPES}?is_public=none").json()["group_types"]) == 1
+    for query, there in (("", False), ("?is_public=true", False), ("?is_public=none", True)):
+        listed = ask(admin, "GET", f"{TYPES}{query}").json()["group_types"]
+        assert (together in [each["id"] for each in listed]) is there
     assert ask(admin, "GET", f"{TYPES}/default").status == 404
     assert ask(admin, "GET", TYPES, version="3.10").status == 404
     assert ask(admin, "DELETE", one).status == 202

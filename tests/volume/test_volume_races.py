@@ -7,7 +7,7 @@ from io import BytesIO
 from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 from twisted.web.http_headers import Headers
 
 from cloudctl.db import Connection
@@ -22,6 +22,7 @@ from cloudctl.volume import (
     attachments,
     backup_records,
     backups,
+    consistency,
     creation,
     encryption,
     group_types,
@@ -364,3 +365,12 @@ def test_a_group_type_goes_while_it_is_used(
     before.commit()
     (error,) = meanwhile.errors
     assert isinstance(error, refusal)
+
+
+def test_the_type_of_consistency_groups_is_made_once(meanwhile: Others) -> None:
+    """In a cloud that is older than the type, by whoever asks for such a group first."""
+    meanwhile.db.transact(False, lambda conn: conn.execute(delete(GroupType)))
+    before = Meanwhile(meanwhile.db, consistency.ensure_type, NOW)
+    meanwhile.begin(consistency.ensure_type, NOW)
+    before.commit()
+    assert meanwhile.results == [before.result]

@@ -51,7 +51,7 @@ def test_nothing_but_versions_is_open_to_everyone(cloud: Any) -> None:
     assert answer.headers["WWW-Authenticate"].startswith("Keystone uri=")
 
 
-@pytest.mark.parametrize("path", ["/consistencygroups", "/nonsense"])
+@pytest.mark.parametrize("path", ["/shares", "/nonsense"])
 def test_what_is_not_offered_is_an_unknown_path(demo: Any, path: str) -> None:
     answer = demo.get(V3 + path, headers=LATEST)
     assert answer.status == 404

@@ -143,7 +143,7 @@ def test_a_source_must_be_at_rest(demo: Any) -> None:
         ({"size": 1, "volume_type": "none such"}, 404),
         ({"size": 1, "source_volid": "3a81fdac-e8ae-4e61-b6a2-2e14ff316f19"}, 404),
         ({"size": 1, "snapshot_id": "3a81fdac-e8ae-4e61-b6a2-2e14ff316f19"}, 404),
-        ({"size": 1, "consistencygroup_id": "3a81fdac-e8ae-4e61-b6a2-2e14ff316f19"}, 404),
+        ({"size": 1, "volume_type": "__DEFAULT__", "consistencygroup_id": "3a81fdac-e8ae-4e61-b6a2-2e14ff316f19"}, 404),
         (
             {
                 "size": 1,

@@ -16,6 +16,7 @@ from cloudctl.volume.api.attachments import Attachments
 from cloudctl.volume.api.backup_records import BackupRecords
 from cloudctl.volume.api.backups import Backups
 from cloudctl.volume.api.cloud import Extensions, ResourceFilters, Zones
+from cloudctl.volume.api.consistency import ConsistencyGroupActions, cgsnapshots, consistency_groups
 from cloudctl.volume.api.encryption import TypeEncryptions
 from cloudctl.volume.api.group_types import GROUP_TYPES, GroupTypeSpecs
 from cloudctl.volume.api.groups import GroupActions, GroupSnapshotActions, group_snapshots_of, volume_groups
@@ -82,6 +83,9 @@ def build(
         GroupActions(db, options, freezing),
         Resource(db, group_snapshots_of(options, freezing)),
         GroupSnapshotActions(db),
+        Resource(db, consistency_groups(options, freezing)),
+        ConsistencyGroupActions(db, options, freezing),
+        Resource(db, cgsnapshots(options, freezing)),
         Resource(db, TRANSFERS),
         Resource(db, NEWER),
         Acceptance(db, backend, options),

@@ -29,6 +29,7 @@ SPAN, COPIES, REPLICATED, OWNED = since(3, 13), since(3, 14), since(3, 38), sinc
 RESET, RESET_SNAPSHOT = since(3, 20), since(3, 19)
 MEMBERS = since(3, 25, "a group is shown with its volumes, where `list_volume` asks for them")
 BRIEF = ("id", "name")
+MOST_TYPES = 100  # that a group names
 ONE, SNAPSHOT = "/groups/<group_id>/action", "/group_snapshots/<group_snapshot_id>/action"
 
 
@@ -63,7 +64,7 @@ def volume_groups(options: VolumeOptions, freezing: Sequence[str]) -> Declared[G
             Attribute("group_type", Group.group_type_id, Name, post=REQUIRED, filter=lists.exact, named="group_type"),
             Attribute("name", Group.name, Label | None, post=None, filter=lists.text, sort=by_name),
             Attribute("description", Group.description, Label | None, post=None, filter=lists.text),
-            Attribute("volume_types", Group.volume_types, Annotated[list[Name], Items(1, 100)], post=REQUIRED),
+            Attribute("volume_types", Group.volume_types, Annotated[list[Name], Items(1, MOST_TYPES)], post=REQUIRED),
             Attribute("volumes", view=volumes_of),
             Attribute("group_snapshot_id", Group.group_snapshot_id, filter=lists.exact, span=COPIES),
             Attribute("source_group_id", Group.source_group_id, filter=lists.exact, span=COPIES),
@@ -91,7 +92,7 @@ class UpdateGroup:
     def change(self) -> Change:
         """Raises Invalid if there is nothing to change."""
         values = {key: value for key, value in given(self).items() if key in ("name", "description")}
-        add, gone = _ids(self.add_volumes), _ids(self.remove_volumes)
+        add, gone = ([id[:64] for id in split(ids)] for ids in (self.add_volumes, self.remove_volumes))
         if not (values or add or gone):
             raise Invalid("At least one of name, description, add_volumes and remove_volumes is needed.")
         if set(add) & set(gone):
@@ -99,8 +100,9 @@ class UpdateGroup:
         return Change(values, add, gone)
 
 
-def _ids(text: str | None) -> list[str]:
-    return list(dict.fromkeys(each.strip()[:64] for each in (text or "").split(",") if each.strip()))
+def split(text: str | None) -> list[str]:
+    """What commas separate, each once."""
+    return list(dict.fromkeys(each.strip() for each in (text or "").split(",") if each.strip()))
 
 
 @frozen

@@ -62,11 +62,12 @@ def volume_summary(call: Call, row: Volume) -> Json:
 
 @frozen
 class Shown:
-    """A volume, the name of its type, and who uses it."""
+    """A volume, the name of its type, and what else its record does not tell."""
 
     volume: Volume
     type: str
     attached: Sequence[Attachment] = ()
+    is_consistent: bool = False  # its group is a consistency group
 
 
 def volume(call: Call, shown: Shown) -> Json:
@@ -91,7 +92,7 @@ def volume(call: Call, shown: Shown) -> Json:
         "bootable": "true" if row.bootable else "false",
         "encrypted": False,
         "replication_status": None,
-        "consistencygroup_id": None,
+        "consistencygroup_id": row.group_id if shown.is_consistent else None,
         "multiattach": row.multiattach,
         "attachments": [_attached(each, sees_hosts) for each in shown.attached if each.status in domain.SHOWN],
     }

@@ -16,14 +16,14 @@ from cloudctl.rest.listing import Condition, Page, equals, flag
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import since
 from cloudctl.rest.views import Fields
-from cloudctl.volume import attachments, creation, kinds, search, snapshots, types, volumes
+from cloudctl.volume import attachments, consistency, creation, kinds, search, snapshots, types, volumes
 from cloudctl.volume.api import gates, lists, views
 from cloudctl.volume.api.fields import Label, Metadata, Object, Size
 from cloudctl.volume.api.lists import By, always
 from cloudctl.volume.api.views import Shown
 from cloudctl.volume.creation import NewVolume
 from cloudctl.volume.options import VolumeOptions
-from cloudctl.volume.tables import Volume
+from cloudctl.volume.tables import Attachment, Volume
 
 NOTHING_TO_UPDATE = "At least one of name, description, display_name, display_description and metadata is required."
 
@@ -88,14 +88,12 @@ class CreateVolume:
     multiattach: LooseBool | None = None
 
     def wanted(self, call: Call) -> NewVolume:
-        """Raises Invalid for two sources, for a flag that types decide, or for a group without a type.
-
-        NotFound for a consistency group: there are none, only groups.
-        """
+        """Raises Invalid for two sources, two groups, a flag that types decide, or a group without a type."""
         backup_id = self.backup_id if call.version in gates.FROM_BACKUP else None
         group_id = self.group_id if call.version in gates.GROUPS else None
-        if self.consistencygroup_id:
-            raise NotFound(f"ConsistencyGroup {self.consistencygroup_id} could not be found.")
+        if group_id and self.consistencygroup_id:
+            raise Invalid("Invalid input received: a volume can be in only one group.")
+        group_id = group_id or self.consistencygroup_id
         image_id = self.imageRef or self.image_id
         sources = [source for source in (image_id, self.snapshot_id, self.source_volid, backup_id) if source]
         if len(sources) > 1:
@@ -219,7 +217,8 @@ class Volumes:
     )
     async def create(self, call: Call, body: Create | LooseCreate) -> Any:
         """Make a volume, empty or from an image, a snapshot, a backup or another volume."""
-        made = await self.db.run(_create, call, body.volume.wanted(call), self.options)
+        wanted, consistent = body.volume.wanted(call), bool(body.volume.consistencygroup_id)
+        made = await self.db.run(_create, call, wanted, consistent, self.options)
         return {"volume": views.volume(call, made)}
 
     @routes.get("/volumes/<volume_id>", policy="volume:volumes:show", pure=True)
@@ -279,18 +278,28 @@ def _summary(conn: Connection, call: Call) -> dict[str, Any]:
 def _shown(conn: Connection, found: Sequence[Volume]) -> list[Shown]:
     names = types.names(conn)
     attached = attachments.of_volume(conn, [row.id for row in found])
-    return [Shown(row, names[row.volume_type_id], attached.get(row.id, ())) for row in found]
+    consistent = consistency.among(conn, {row.group_id for row in found if row.group_id is not None})
+    return [
+        Shown(row, names[row.volume_type_id], attached.get(row.id, ()), row.group_id in consistent) for row in found
+    ]
 
 
-def _create(conn: Connection, call: Call, wanted: NewVolume, options: VolumeOptions) -> Shown:
+def _create(conn: Connection, call: Call, wanted: NewVolume, consistent: bool, options: VolumeOptions) -> Shown:
+    """`consistent`: its group must be a consistency group."""
+    if consistent:
+        consistency.visible(conn, call.caller, wanted.group_id or "")
     made = creation.create(conn, call.caller, wanted, options)
-    return Shown(made, types.get(conn, made.volume_type_id).name)
+    return _one(conn, made)
 
 
 def _visible(conn: Connection, call: Call, volume_id: str) -> Shown:
     row = volumes.visible(conn, call.caller, volume_id)
-    attached = attachments.of_volume(conn, [volume_id]).get(volume_id, ())
-    return Shown(row, types.get(conn, row.volume_type_id).name, attached)
+    return _one(conn, row, attachments.of_volume(conn, [volume_id]).get(volume_id, ()))
+
+
+def _one(conn: Connection, row: Volume, attached: Sequence[Attachment] = ()) -> Shown:
+    is_consistent = row.group_id is not None and bool(consistency.among(conn, [row.group_id]))
+    return Shown(row, types.get(conn, row.volume_type_id).name, attached, is_consistent)
 
 
 def _update(conn: Connection, call: Call, volume_id: str, values: dict[str, Any]) -> Shown:
