@@ -16,6 +16,12 @@ from cloudctl.options import positive
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,40}")
 PREFIX = "whsec_"
+BUS = "bus"  # the name of the receiver on the bus
+
+
+def of_webhook(name: str) -> str:
+    """The name of a receiver that is a webhook."""
+    return f"webhook {name}"
 
 
 def networks(_instance: object, _attribute: Any, value: tuple[str, ...]) -> None:
@@ -85,4 +91,4 @@ class EventOptions:
     @property
     def wanted(self) -> dict[str, tuple[str, ...]]:
         """Receiver outside → the types of the events that it gets."""
-        return {**{f"webhook {name}": each.types for name, each in self.webhooks.items()}, "bus": self.bus_types}
+        return {**{of_webhook(name): each.types for name, each in self.webhooks.items()}, BUS: self.bus_types}

@@ -12,7 +12,7 @@ from cloudctl.drivers.closing import Closing
 from cloudctl.drivers.interfaces import IBusPublishing
 from cloudctl.events.buses import ToBus
 from cloudctl.events.delivery import LEASE, Delivery, Ordering
-from cloudctl.events.options import EventOptions
+from cloudctl.events.options import BUS, EventOptions, of_webhook
 from cloudctl.events.webhooks import Poster, Webhook
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.outgoing import permits
@@ -42,9 +42,9 @@ def _deliveries(cloud: Surroundings, options: EventOptions) -> Iterator[IService
     for name, webhook in options.webhooks.items():
         send = Webhook(webhook, cloud.clock, poster.post).send
         lease = LEASE + options.webhook_timeout
-        yield Delivery(cloud.clock, cloud.db, f"webhook {name}", webhook.types, owner, send, lease)
+        yield Delivery(cloud.clock, cloud.db, of_webhook(name), webhook.types, owner, send, lease)
     if IBusPublishing.providedBy(cloud.bus):
-        yield Delivery(cloud.clock, cloud.db, "bus", options.bus_types, owner, ToBus(cloud.bus).send)
+        yield Delivery(cloud.clock, cloud.db, BUS, options.bus_types, owner, ToBus(cloud.bus).send)
 
 
 SERVICE = Service("cloudctl.events", "Events", compose, mount="events", options=EventOptions)
