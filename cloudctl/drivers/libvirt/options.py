@@ -9,10 +9,8 @@ from urllib.parse import urlsplit
 from attrs import field, frozen
 from attrs.validators import ge, gt, le
 
+from cloudctl.drivers.qemu.options import MOST_PAUSE, MOST_SLOTS
 from cloudctl.drivers.rbd.options import Pool
-
-MOST_SLOTS = 24  # a q35 machine has room for 29 root ports
-MOST_PAUSE = 2000.0  # seconds; QEMU takes none that is longer
 
 
 def _uris(_instance: object, attribute: Any, value: dict[str, str]) -> None:
