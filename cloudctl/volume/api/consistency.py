@@ -29,13 +29,14 @@ ONE = "/consistencygroups/<consistencygroup_id>"
 RULE = "volume:consistencygroups"
 # Names or ids, separated by commas.
 VolumeTypes = Annotated[str, Length(1, MOST_TYPES * 256, blank=False)]
-# Clients send them, and nobody reads them.
-IGNORED = tuple(Attribute(name, type=Text | None, post=MISSING, view=None) for name in ("user_id", "project_id"))
+# Clients send them, and nobody reads them; nor a status, which is shown besides.
+UNREAD = ("user_id", "project_id")
+IGNORED = tuple(Attribute(name, type=Text | None, post=MISSING, view=None) for name in UNREAD)
 
 
 def _read(values: dict[str, Any]) -> dict[str, Any]:
     """What is read of a body."""
-    return {name: value for name, value in values.items() if name not in ("user_id", "project_id", "status")}
+    return {name: value for name, value in values.items() if name not in (*UNREAD, "status")}
 
 
 def visible(conn: Connection, call: Call, group_id: str) -> Group:
