@@ -243,6 +243,12 @@ class Lab:
         """Of a host: «3: name@peer: <flags> mtu …» each."""
         return run("ip", "-n", self.host(host), "-o", "link", "show").splitlines()
 
+    def configured(self, host: str) -> dict[str, tuple[Any, ...]]:
+        """What somebody has set of each link, by name. Whether it has a carrier the kernel finds in its own time."""
+        links = json.loads(run("ip", "-n", self.host(host), "-j", "link", "show"))
+        fields = ("ifindex", "address", "mtu", "master", "link_netnsid")
+        return {each["ifname"]: (*map(each.get, fields), "UP" in each["flags"]) for each in links}
+
     def link_kind(self, namespace: str, name: str) -> str:
         return json.loads(run("ip", "-n", namespace, "-j", "-d", "link", "show", "dev", name))[0]["linkinfo"][
             "info_kind"

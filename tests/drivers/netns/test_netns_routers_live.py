@@ -171,11 +171,11 @@ async def test_everything_is_there_again_after_a_reboot(lab: Lab) -> None:
 async def test_a_restart_disturbs_nobody(lab: Lab) -> None:
     await ensure(lab, NETWORK, PUBLIC, OPEN, router(("203.0.113.50", "10.7.0.9")))
     made = await guest(lab, port(9))
-    links, dnsmasq = lab.links("host-1"), lab.dnsmasq_pids()
+    links, dnsmasq = lab.configured("host-1"), lab.dnsmasq_pids()
     await lab.driver.close()
     lab.restart()
     await lab.driver.inventory()
-    assert (lab.links("host-1"), lab.dnsmasq_pids()) == (links, dnsmasq)
+    assert (lab.configured("host-1"), lab.dnsmasq_pids()) == (links, dnsmasq)
     assert lab.outside_pings("203.0.113.50")
     assert (await made.lease())["ip"] == "10.7.0.9"
 
