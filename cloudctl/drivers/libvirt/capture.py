@@ -15,9 +15,10 @@ import libvirt
 from cloudctl.drivers.errors import DriverError, InvalidPower, Unfit, UnknownVolume, Unreachable
 from cloudctl.drivers.libvirt import domain, guests
 from cloudctl.drivers.libvirt.domain import Paths
-from cloudctl.drivers.libvirt.guests import POLL_SECONDS, Unless
+from cloudctl.drivers.libvirt.guests import Unless
 from cloudctl.drivers.libvirt.options import Config
 from cloudctl.drivers.libvirt.storage import RoomFor, Storage
+from cloudctl.drivers.libvirt.waiting import rest
 
 NAME = "capture"
 
@@ -93,7 +94,7 @@ def _wait(guest: Any, timeout: float) -> None:
     while _is_copied(guest):
         if time.monotonic() >= limit:
             raise Unreachable(f"the copy of a disk of guest {guest.name()} has not ended in time")
-        time.sleep(POLL_SECONDS)
+        rest()
 
 
 def _is_copied(guest: Any) -> bool:

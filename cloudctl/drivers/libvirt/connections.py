@@ -30,6 +30,7 @@ from twisted.python.failure import Failure
 
 from cloudctl.drivers import client_certificates
 from cloudctl.drivers.errors import HostDown, Unreachable
+from cloudctl.drivers.libvirt import waiting
 from cloudctl.drivers.libvirt.options import Config
 
 log = Logger()
@@ -201,7 +202,8 @@ class HostConnection:
         taking = self._calls.acquire()
         taking.addTimeout(seconds, self.clock)
         await taking
-        calling = partial(self._in_place, idle, fn, *args, **kwargs)
+        nobody_waits = Event()
+        calling = partial(self._in_place, nobody_waits, idle, fn, *args, **kwargs)
         try:
             working: Deferred[T] = in_thread(self.reactor, f"libvirt {self.name}", calling)
         except BaseException:
@@ -209,9 +211,22 @@ class HostConnection:
             self._calls.release()
             raise
         working.addTimeout(seconds, self.clock)
-        return await working
+        try:
+            return await working
+        except (TimeoutError, CancelledError):
+            nobody_waits.set()
+            raise
 
-    def _in_place(self, idle: list[Any], fn: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def _in_place(
+        self,
+        nobody_waits: Event,
+        idle: list[Any],
+        fn: Callable[Concatenate[Any, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        # This thread has a context of its own.
+        waiting.given_up.set(nobody_waits)
         try:
             return self._alone(idle, fn, *args, **kwargs)
         finally:

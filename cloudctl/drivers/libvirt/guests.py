@@ -20,6 +20,7 @@ from cloudctl.drivers.libvirt import domain, rescuing, secrets
 from cloudctl.drivers.libvirt.domain import Notes, Paths, Seen
 from cloudctl.drivers.libvirt.options import Config
 from cloudctl.drivers.libvirt.storage import GIB, Storage
+from cloudctl.drivers.libvirt.waiting import rest
 from cloudctl.drivers.rbd.disk import RbdDisk, rbd_disks
 from cloudctl.drivers.specs import (
     DiskUse,
@@ -33,7 +34,6 @@ from cloudctl.drivers.specs import (
     VolumeConnection,
 )
 
-POLL_SECONDS = 0.1
 PRESS_SECONDS = 2.0  # after which the power button is pressed again: a guest that is still booting ignores it
 OFF = (Power.STOPPED, Power.CRASHED)
 
@@ -346,7 +346,7 @@ def _ask(guest: Any, timeout: float) -> None:
             pressed = time.monotonic()
             with Unless(libvirt.VIR_ERR_OPERATION_INVALID):  # it is off
                 guest.shutdown()
-        time.sleep(POLL_SECONDS)
+        rest()
 
 
 def cut(guest: Any) -> None:
@@ -409,7 +409,7 @@ def detach(connection: Any, id: str, alias: str, timeout: float) -> None:
             asked = True
         if time.monotonic() > end:
             raise Busy(f"the guest has not released {alias}")
-        time.sleep(POLL_SECONDS)
+        rest()
 
 
 def grow(connection: Any, id: str, volume_id: str, size_gib: int) -> None:

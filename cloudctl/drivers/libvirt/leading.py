@@ -18,7 +18,8 @@ import libvirt
 
 from cloudctl.drivers.errors import Busy, DriverError, InvalidPower, NoCapacity, UnknownVolume, Unreachable
 from cloudctl.drivers.libvirt import domain, guests, secrets
-from cloudctl.drivers.libvirt.guests import POLL_SECONDS, Unless
+from cloudctl.drivers.libvirt.guests import Unless
+from cloudctl.drivers.libvirt.waiting import rest
 from cloudctl.drivers.rbd.disk import rbd_disks
 from cloudctl.drivers.specs import VolumeConnection
 
@@ -88,7 +89,7 @@ def _wait(guest: Any, alias: str, volume_id: str, timeout: float) -> None:
             return
         if time.monotonic() >= limit:
             raise Unreachable(f"volume {volume_id} was not copied in time")
-        time.sleep(POLL_SECONDS)
+        rest()
     # libvirt does not keep why.
     raise NoCapacity(f"volume {volume_id} was not copied: its new place may be full, or cannot be reached")
 

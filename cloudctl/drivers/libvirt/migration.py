@@ -6,7 +6,6 @@ until it has arrived: this shows which side has it, whichever process was killed
 
 from __future__ import annotations
 
-import time
 from enum import Enum
 from typing import Any
 
@@ -16,8 +15,9 @@ from attrs import evolve
 from cloudctl.drivers.errors import Aborted, InvalidPower
 from cloudctl.drivers.libvirt import domain, guests, mishaps
 from cloudctl.drivers.libvirt.carrying import MIRRORED
-from cloudctl.drivers.libvirt.guests import POLL_SECONDS, Claim, Unless
+from cloudctl.drivers.libvirt.guests import Claim, Unless
 from cloudctl.drivers.libvirt.options import Config
+from cloudctl.drivers.libvirt.waiting import rest
 from cloudctl.drivers.specs import GuestSpec, MigrationProgress, Power
 
 FLAGS = (
@@ -156,7 +156,7 @@ def is_leaving(connection: Any, id: str) -> bool:
 def wait(connection: Any, id: str) -> None:
     """Wait until it is no longer being moved away."""
     while is_leaving(connection, id):
-        time.sleep(POLL_SECONDS)
+        rest()
 
 
 def abort(connection: Any, id: str) -> None:

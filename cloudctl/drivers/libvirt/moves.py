@@ -21,6 +21,7 @@ from cloudctl.drivers.libvirt.lateness import Seen, attended
 from cloudctl.drivers.libvirt.migration import Outcome, Standing
 from cloudctl.drivers.libvirt.options import Config
 from cloudctl.drivers.libvirt.storage import IMAGE, Storage
+from cloudctl.drivers.libvirt.waiting import POLL_SECONDS
 from cloudctl.drivers.rbd.disk import rbd_disks
 from cloudctl.drivers.rbd.roots import RootDisks
 from cloudctl.drivers.specs import DriverResources, GuestSpec, MigrationProgress, Power
@@ -82,7 +83,7 @@ class Moves:
             found = migration.outcome(there, here)
             if found is not Outcome.OPEN or self.resources.clock.seconds() >= give_up:
                 break
-            await deferLater(self.resources.clock, guests.POLL_SECONDS)
+            await deferLater(self.resources.clock, POLL_SECONDS)
         if there is Standing.LEAVING:
             raise Busy(f"guest {id} is moved by somebody else")
         if found is Outcome.ARRIVED:

@@ -23,6 +23,7 @@ from cloudctl.drivers.disk_formats import HEAD, format_of, qcow2_header
 from cloudctl.drivers.errors import Busy, NoCapacity, Unfit
 from cloudctl.drivers.libvirt.domain import Paths, text
 from cloudctl.drivers.libvirt.options import Config
+from cloudctl.drivers.libvirt.waiting import rest
 from cloudctl.drivers.qemu.disks import swap_header
 from cloudctl.drivers.specs import GuestSpec, ImageSource
 
@@ -80,7 +81,7 @@ class Storage:
                     raise
                 if time.monotonic() >= ends:
                     raise Busy(str(error)) from None
-            time.sleep(PAUSE)
+            rest(PAUSE)
 
     def size_gib(self) -> int:
         _state, capacity, _allocation, _available = self.pool().info()
@@ -153,7 +154,7 @@ class Storage:
             if size == before:
                 return
             before = size
-            time.sleep(STILL)
+            rest(STILL)
             self.refreshed()
 
     def _swap(self, name: str, size: int) -> None:

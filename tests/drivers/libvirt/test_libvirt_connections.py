@@ -5,14 +5,15 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 from queue import Queue
-from threading import Barrier, Thread
+from threading import Barrier, Semaphore, Thread
 from typing import Any
 
 import pytest
-from attrs import define
+from attrs import define, field
 from twisted.internet import task
-from twisted.internet.defer import ensureDeferred, gatherResults
+from twisted.internet.defer import Deferred, ensureDeferred, gatherResults
 from twisted.internet.task import Clock
+from twisted.internet.threads import deferToThread
 from twisted.logger import capturedLogs, formatEvent
 
 from cloudctl.drivers.errors import HostDown, Unreachable, Unusable
@@ -187,3 +188,68 @@ async def test_why_a_connection_is_lost_is_said_in_words(made: list[Played]) -> 
             await task.deferLater(host.reactor, 0.01)
     told = [formatEvent(each) for each in lines]
     assert told == ["the connection to host east is lost: 3 keepalives without an answer"]
+
+
+@define(eq=False)
+class Busy(Played):
+    """A host with a guest that is moved away, and does not go off, for ever."""
+
+    done: list[str] = field(factory=list)
+    looked: Semaphore = field(factory=partial(Semaphore, 0))
+
+    def lookupByName(self, _id: str) -> Busy:
+        return self
+
+    def isPersistent(self) -> int:
+        return 1
+
+    def isActive(self) -> int:
+        self.looked.release()
+        return 1
+
+    def state(self) -> list[int]:
+        return [libvirt.VIR_DOMAIN_RUNNING, 0]
+
+    def jobStats(self, _flags: int) -> dict[str, int]:
+        return {
+            "type": libvirt.VIR_DOMAIN_JOB_UNBOUNDED,
+            "operation": libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT,
+        }
+
+    def abortJob(self) -> None:
+        self.done.append("aborted")
+
+    def shutdown(self) -> None:
+        self.done.append("asked")
+
+    def destroy(self) -> None:
+        self.done.append("cut")
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize(("call", "done"), [("wait", []), ("abort", ["aborted"]), ("stop", ["asked"])])
+async def test_what_waits_for_a_guest_ends_with_its_caller(
+    monkeypatch: pytest.MonkeyPatch, call: str, done: list[str], late: bool
+) -> None:
+    """It kept its place until a migration ended that nobody awaited, or cut the power of a guest behind its back."""
+    from cloudctl.drivers.libvirt import guests, migration
+
+    host, busy, clock = a_host(), Busy(), Clock()
+    monkeypatch.setattr(HostConnection, "_open", lambda *_: busy)
+    await host.opened()
+    host.clock = clock
+    calls: dict[str, Any] = {
+        "wait": migration.wait, "abort": migration.abort, "stop": partial(guests.stop, timeout=600.0)
+    }  # fmt: skip
+    working: Deferred[None] = ensureDeferred(host.run(calls[call], "a guest"))
+    await deferToThread(busy.looked.acquire)
+    if late:
+        clock.advance(host.config.answer_timeout)
+    else:
+        working.cancel()
+    with pytest.raises(Unreachable):
+        await working
+    # All places are free once the thread has ended.
+    for _ in range(host.config.calls):
+        await host._calls.acquire().addTimeout(60.0, host.reactor)
+    assert set(busy.done) == set(done)
