@@ -20,6 +20,7 @@ from cloudctl.db import Connection, Database
 from cloudctl.db.absence import Absence
 from cloudctl.drivers.errors import DriverError, UnknownGuest
 from cloudctl.drivers.specs import GuestState
+from cloudctl.trouble import Trouble
 
 log = Logger()
 
@@ -40,7 +41,12 @@ class GuestWatch(Service):
         self._next: IDelayedCall | None = None
         self._round: Deferred[None] | None = None
         self._is_watching = False
-        self._is_told = False
+        self._unwatched = Trouble(
+            log,
+            "guests that go off by themselves may be noticed by the audit only",
+            "all guests that go off by themselves are noticed at once again",
+        )
+        self._unknown: dict[str, Trouble] = {}  # by the ids of guests whose state is
         self._absence = Absence(TROUBLE)
 
     def startService(self) -> None:
@@ -66,13 +72,10 @@ class GuestWatch(Service):
             # Some may have gone off while nobody watched.
             self._suspects |= {guest.id for guest in await self.hypervisor.inventory()}
         except DriverError as error:
-            if not self._is_told:
-                log.warn("guests that go off by themselves may be noticed by the audit only: {error}", error=error)
-            self._is_told = True
+            self._unwatched.is_met(error)
         else:
             self._is_watching = True
-            if self._is_told:
-                log.info("all guests that go off by themselves are noticed at once again")
+            self._unwatched.is_over()
 
     def _look_in(self, seconds: float) -> None:
         is_due = self._suspects or not self._is_watching
@@ -115,7 +118,12 @@ class GuestWatch(Service):
                 except UnknownGuest:
                     decided.add(id)
                 except DriverError as error:
-                    log.warn("the state of guest {id} is unknown: {error}", id=id, error=error)
+                    what = f"the state of guest {id} is"
+                    trouble = self._unknown.setdefault(id, Trouble(log, f"{what} unknown", f"{what} known again"))
+                    trouble.is_met(error)
+                    continue
+                if id in self._unknown:
+                    self._unknown.pop(id).is_over()
             for start in range(0, len(found), BATCH):
                 some = found[start : start + BATCH]
                 undecided = await self.db.run(_compare, some)

@@ -8,7 +8,9 @@ import sqlite3
 
 from attrs import define, field
 from sqlalchemy.exc import DBAPIError, OperationalError
-from twisted.logger import Logger
+from twisted.logger import Logger, LogLevel
+
+from cloudctl.trouble import Trouble
 
 log = Logger()
 
@@ -33,18 +35,19 @@ class Absence:
     """As something that is done again and again tells it: a line when the database is away, and one when it is back."""
 
     what: str  # that fails meanwhile
-    _is_told: bool = field(default=False, init=False)
+    _trouble: Trouble = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        over = f"{self.what}: no more, the database is available again"
+        self._trouble = Trouble(log, f"{self.what}: the database is unavailable", over, LogLevel.error)
 
     def explains(self, error: BaseException | None) -> bool:
         """Whether this is why it failed. Then it is in the log."""
         why = why_away(error)
-        if why and not self._is_told:
-            log.error("{what}: the database is unavailable: {why}", what=self.what, why=why)
-            self._is_told = True
+        if why:
+            self._trouble.is_met(why)
         return bool(why)
 
     def is_over(self) -> None:
         """It has been done."""
-        if self._is_told:
-            log.info("{what}: no more, the database is available again", what=self.what)
-            self._is_told = False
+        self._trouble.is_over()

@@ -20,6 +20,7 @@ from cloudctl.drivers.errors import DriverError, HostDown, Unfit, UnknownGuest, 
 from cloudctl.drivers.interfaces import CAPABILITIES, IGuestEvents, IHypervisor, ILiveMigrate
 from cloudctl.drivers.specs import GuestSpec, GuestState, HostInventory
 from cloudctl.drivers.together import all_of
+from cloudctl.trouble import Trouble
 
 log = Logger()
 
@@ -50,6 +51,7 @@ class Hypervisors:
     places: Places
     _hosts: dict[str, str] = field(factory=dict)  # host → the name of its driver
     _last: dict[str, tuple[HostInventory, ...]] = field(factory=dict)  # by the names of drivers
+    _troubles: dict[tuple[str, str], Trouble] = field(factory=dict)  # by what is unknown, and of which driver
 
     def __attrs_post_init__(self) -> None:
         for capability in CAPABILITIES["hypervisor"]:
@@ -74,9 +76,10 @@ class Hypervisors:
         """The hosts of a driver that does not answer are down."""
         for driver, answer in (await self._of_each("hosts")).items():
             if isinstance(answer, Exception):
-                log.warn("the hosts of hypervisor {driver} are unknown: {error}", driver=driver, error=answer)
+                self._unknown("hosts", driver).is_met(answer)
                 self._last[driver] = tuple(evolve(host, up=False) for host in self._last.get(driver, ()))
             else:
+                self._unknown("hosts", driver).is_over()
                 self._last[driver] = answer
         found: dict[str, HostInventory] = {}
         self._hosts = {}
@@ -95,8 +98,9 @@ class Hypervisors:
         found: dict[str, list[GuestState]] = {}
         for driver, answer in (await self._of_each("inventory")).items():
             if isinstance(answer, Exception):
-                log.warn("the guests of hypervisor {driver} are unknown: {error}", driver=driver, error=answer)
+                self._unknown("guests", driver).is_met(answer)
                 continue
+            self._unknown("guests", driver).is_over()
             for state in answer:
                 found.setdefault(state.id, []).append(state)
         for id in (id for id, states in found.items() if len(states) > 1):
@@ -128,6 +132,10 @@ class Hypervisors:
         for error in answers.values():
             if isinstance(error, Exception):
                 raise error
+
+    def _unknown(self, what: str, driver: str) -> Trouble:
+        whose = f"the {what} of hypervisor {driver} are"
+        return self._troubles.setdefault((what, driver), Trouble(log, f"{whose} unknown", f"{whose} known again"))
 
     async def _of_each(self, method: str, *args: Any) -> dict[str, Any]:
         """Name → the driver's answer, or the error that it raised; all are called at the same time."""

@@ -25,6 +25,7 @@ from cloudctl.instance_ha.tables import Member
 from cloudctl.placement.hosts import Host
 from cloudctl.tasks import Unasked
 from cloudctl.tasks.rounds import Rounds
+from cloudctl.trouble import Trouble
 
 log = Logger()
 
@@ -49,6 +50,10 @@ class HaWatch(Rounds):
         self.db = db
         self.network = network
         self.options = options
+        heard = "which hosts are alive"
+        self._unheard = Trouble(
+            log, f"the network driver cannot tell {heard}", f"the network driver tells {heard} again"
+        )
 
     async def look(self) -> None:
         """One round. Raises what the database raises."""
@@ -58,9 +63,12 @@ class HaWatch(Rounds):
         """No host is, while the driver cannot tell; the rest of the round does not wait for that."""
         if self.options.watch_hosts and IHostsHeard.providedBy(self.network):
             try:
-                return await self.network.silent_hosts()
+                found: Collection[str] = await self.network.silent_hosts()
             except DriverError as error:
-                log.warn("the network driver cannot tell which hosts are alive: {error}", error=error)
+                self._unheard.is_met(error)
+            else:
+                self._unheard.is_over()
+                return found
         return ()
 
     def _write(self, conn: Connection, silent: Collection[str]) -> None:

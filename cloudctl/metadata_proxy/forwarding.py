@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 from treq.client import HTTPClient
 from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.internet.interfaces import IReactorTime
@@ -15,6 +15,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
 from cloudctl.drivers import answers, forwarded
+from cloudctl.trouble import Trouble
 
 log = Logger()
 
@@ -39,6 +40,7 @@ class Upstream:
     clock: IReactorTime
     urls: list[str]  # without paths; the one that answered last comes first
     secret: str
+    _troubles: dict[str, Trouble] = field(factory=dict)  # by URL
 
     async def ask(self, network_id: str, address: str, method: bytes, path: bytes, body: bytes) -> Answer:
         told = Headers({name: [value] for name, value in forwarded.headers(self.secret, network_id, address).items()})
@@ -47,13 +49,14 @@ class Upstream:
             try:
                 answer = await asking.addTimeout(ANSWER_SECONDS, self.clock)
             except Exception as error:  # the many ways in which a server does not answer
-                log.warn("{url} does not answer: {error!r}", url=url, error=error)
+                self._trouble(url).is_met(repr(error))
             else:
                 if answer.code != http.FORBIDDEN:
+                    self._trouble(url).is_over()
                     self._prefer(url)
                     return answer
                 # Nothing of a guest's own is forbidden: what is not believed is our signature.
-                log.warn("{url} refuses us: its [compute] metadata_secret is not our metadata_secret", url=url)
+                self._trouble(url).is_met("it refuses us: its [compute] metadata_secret is not our metadata_secret")
         return Answer(http.SERVICE_UNAVAILABLE, b"The metadata service does not answer.")
 
     async def _ask(self, url: str, told: Headers, method: bytes, path: bytes, body: bytes) -> Answer:
@@ -67,6 +70,11 @@ class Upstream:
         )
         type = answer.headers.getRawHeaders(TYPE, [TEXT])[0]
         return Answer(answer.code, await answers.body(answer), type)
+
+    def _trouble(self, url: str) -> Trouble:
+        return self._troubles.setdefault(
+            url, Trouble(log, f"no guest is answered by {url}", f"guests are answered by {url} again")
+        )
 
     def _prefer(self, url: str) -> None:
         if self.urls[0] != url:

@@ -9,7 +9,7 @@ from typing import Any
 
 from treq.client import HTTPClient
 from twisted.internet.defer import Deferred, ensureDeferred
-from twisted.logger import Logger
+from twisted.logger import Logger, LogLevel
 from twisted.web.client import Agent, HTTPConnectionPool
 
 from cloudctl.drivers.errors import DriverError, Unusable
@@ -25,6 +25,7 @@ from cloudctl.errors import ConfigError
 from cloudctl.metadata_proxy.forwarding import Forwarding, Upstream
 from cloudctl.metadata_proxy.southbound import Bindings
 from cloudctl.tasks.rounds import Rounds
+from cloudctl.trouble import Trouble
 
 log = Logger()
 
@@ -64,7 +65,7 @@ class MetadataProxy(Rounds):
         self.metadata = MetadataService(reactor, lambda network_id: Forwarding(upstream, network_id))
         self.chassis = ""
         self.made: set[str] = set()  # networks that may have a namespace
-        self.complaint = ""  # of the last round: not worth a line every second
+        self.unserved = Trouble(log, self.trouble, "metadata is served again", LogLevel.error)
 
     def stopService(self) -> Deferred[None]:
         return ensureDeferred(self._stop(super().stopService()))
@@ -80,11 +81,10 @@ class MetadataProxy(Rounds):
         try:
             await self._serve()
         except DriverError as error:
-            if self.running and str(error) != self.complaint:
-                log.error("{trouble}: {error}", trouble=self.trouble, error=error)
-            self.complaint = str(error)
+            if self.running:
+                self.unserved.is_met(error)
         else:
-            self.complaint = ""
+            self.unserved.is_over()
 
     async def _serve(self) -> None:
         if not self.chassis:

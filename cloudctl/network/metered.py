@@ -18,12 +18,14 @@ from cloudctl.drivers.network_specs import Metered
 from cloudctl.network.extension_tables import MeteringLabel
 from cloudctl.network.standard import batches
 from cloudctl.network.tables import Router
+from cloudctl.trouble import Trouble
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
 _log = Logger()
 
+COUNTERS = "the counters of meters"
 FRESH_SECONDS = 5.0  # the driver is queried no more often: a scrape needs no token
 LABELS = ("label_id", "label", "router_id", "project_id")
 
@@ -42,6 +44,9 @@ class Meters:
     _lock: DeferredLock = field(factory=DeferredLock)
     _read_at: float | None = None
     _read: tuple[Metered, ...] | None = None  # None: the driver could not report it
+    _unread: Trouble = field(
+        factory=lambda: Trouble(_log, f"{COUNTERS} cannot be read", f"{COUNTERS} can be read again")
+    )
 
     async def look(self) -> Sequence[Metric]:
         # Imported at the first scrape: startup does not need it.
@@ -74,11 +79,13 @@ class Meters:
 
     async def _ask(self) -> tuple[Metered, ...] | None:
         try:
-            return await self.driver.metered()
+            found = await self.driver.metered()
         except DriverError as error:
             # The rest of the page is still served.
-            _log.error("the counters of meters cannot be read: {error}", error=error)
+            self._unread.is_met(error)
             return None
+        self._unread.is_over()
+        return found
 
 
 def _names(conn: Connection, found: Sequence[Metered]) -> tuple[dict[str, str], dict[str, str]]:

@@ -12,7 +12,18 @@ from tests.house.source import Module, imports, modules
 # Lowest first. A name stands for the module and all below it, unless a longer name is listed too.
 SERVICES = ("events", "identity", "object_store", "image", "placement", "network", "volume", "compute", "instance_ha")
 LAYERS = (
-    ("errors", "context", "options", "state_dir", "config", "log_levels", "service", "signature_v4", "http_turns"),
+    (
+        "errors",
+        "context",
+        "options",
+        "state_dir",
+        "config",
+        "log_levels",
+        "service",
+        "trouble",
+        "signature_v4",
+        "http_turns",
+    ),
     ("db",),
     ("tasks",),
     ("drivers",),  # interfaces, values, loader: the files of the folder; its sub-folders are DRIVERS
@@ -29,7 +40,9 @@ LAYERS = (
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 # A driver takes and returns frozen values: it sees no database, no task, no request and no service.
-DRIVERS_SEE = ("errors", "context", "options", "config", "service", "signature_v4", "http_turns", "drivers", "DRIVERS")
+DRIVERS_SEE = (
+    "errors", "context", "options", "config", "service", "trouble", "signature_v4", "http_turns", "drivers", "DRIVERS"
+)  # fmt: skip
 
 # tables ← domain ← {api, lifecycle} ← service; `api` submits a task by its name and never imports `lifecycle`.
 PARTS_SEE = {

@@ -65,5 +65,15 @@ async def test_a_process_with_another_secret_is_told_of_and_the_next_one_asked(p
     with capturedLogs() as lines:
         assert await upstream.ask("network", "10.0.0.9", b"GET", b"/", b"") == Answer(200, b"here", "text/html")
     told = [formatEvent(each) for each in lines if each["log_namespace"] == "cloudctl.metadata_proxy.forwarding"]
-    assert told == [f"{here}/stranger refuses us: its [compute] metadata_secret is not our metadata_secret"]
+    why = "it refuses us: its [compute] metadata_secret is not our metadata_secret"
+    assert told == [f"no guest is answered by {here}/stranger: {why}"]
     assert upstream.urls[0] == f"{here}/well"
+
+
+async def test_a_process_that_is_away_is_told_of_once_however_many_guests_ask(port: Any, reactor: Any) -> None:
+    here = f"http://127.0.0.1:{port.getHost().port}"
+    upstream = Upstream(HTTPClient(Agent(reactor)), reactor, [f"{here}/stranger"], "secret")
+    with capturedLogs() as lines:
+        for _ in range(3):
+            assert (await upstream.ask("network", "10.0.0.9", b"GET", b"/", b"")).code == http.SERVICE_UNAVAILABLE
+    assert len([each for each in lines if each["log_namespace"] == "cloudctl.metadata_proxy.forwarding"]) == 1

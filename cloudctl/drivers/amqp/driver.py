@@ -28,6 +28,7 @@ from cloudctl.drivers.errors import Unreachable, Unusable
 from cloudctl.drivers.interfaces import IBus, IBusListening, IBusPublishing
 from cloudctl.drivers.specs import DriverResources
 from cloudctl.options import positive
+from cloudctl.trouble import Trouble
 
 log = Logger()
 
@@ -95,6 +96,9 @@ class HearingBus:
     _hear: Hear | None = None
     _hearing: Deferred[None] | None = None
     is_hearing: bool = False  # its queue is there
+    _away: Trouble = field(
+        factory=lambda: Trouble(log, "the bus cannot be reached", "the bus is heard again"), init=False
+    )
 
     async def check(self) -> None:
         """The broker may be away at start-up."""
@@ -134,12 +138,14 @@ class HearingBus:
             # Heartbeats only begin after this.
             await connection.ready.addTimeout(self.config.timeout, self.reactor)
         except TimeoutError:
-            log.warn("the bus cannot be reached: its broker says nothing")
+            self._away.is_met("its broker says nothing")
             # The service makes another connection once this one is lost.
             connection.transport.abortConnection()
             return
         if self._hear is not None:
             self._start_hearing(connection)
+        else:
+            self._away.is_over()
 
     # -- incoming
 
@@ -162,6 +168,7 @@ class HearingBus:
         await channel.basic_qos(prefetch_count=1)
         queue, _tag = await channel.basic_consume(self.config.queue)
         self.is_hearing = True
+        self._away.is_over()
         while True:
             received = await queue.get()
             tag = received.method.delivery_tag
@@ -180,7 +187,7 @@ class HearingBus:
         if self._service is None:
             return
         if failure.check(*TROUBLE):
-            log.warn("the bus cannot be reached: {why}", why=_told(failure.value))
+            self._away.is_met(failure.value)
         else:
             log.failure("a message on the bus could not be processed; it will be redelivered", failure)
         if connection.transport is not None:

@@ -32,6 +32,7 @@ from cloudctl.drivers import client_certificates
 from cloudctl.drivers.errors import HostDown, Unreachable
 from cloudctl.drivers.libvirt import waiting
 from cloudctl.drivers.libvirt.options import Config
+from cloudctl.trouble import Trouble
 
 log = Logger()
 
@@ -121,6 +122,7 @@ class HostConnection:
         self._opening = DeferredLock()
         self._calls = DeferredSemaphore(config.calls)
         self._not_before = 0.0
+        self._away = Trouble(log, f"host {name} does not answer", f"host {name} answers again")
         self._is_closed = False
 
     @property
@@ -290,9 +292,10 @@ class HostConnection:
                 given_up.set()
                 self._not_before = self.clock.seconds() + self.config.retry_seconds
                 why = str(error) or f"no answer within {self.config.open_timeout:g} s"
-                log.warn("host {name} cannot be reached: {why}", name=self.name, why=why)
+                self._away.is_met(why)
                 raise HostDown(f"host {self.name} does not answer") from error
             self._connection, self._idle = opened, [opened]
+            self._away.is_over()
             return opened
 
     def _open(self, given_up: Event) -> Any:
@@ -343,7 +346,7 @@ class HostConnection:
     def _lose(self, connection: Any, why: str) -> None:
         if connection is self._connection:
             self._connection, self._idle = None, []
-            log.warn("the connection to host {name} is lost: {why}", name=self.name, why=why)
+            self._away.is_met(f"the connection is lost: {why}")
 
 
 def _is_alive(connection: Any) -> bool:

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import libvirt
-from attrs import define, evolve
+from attrs import define, evolve, field
 from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
-from twisted.logger import Logger
+from twisted.logger import Logger, LogLevel
 
 from cloudctl.drivers.errors import DriverError, HostDown, Unreachable
 from cloudctl.drivers.libvirt import guests
@@ -23,6 +23,7 @@ from cloudctl.drivers.libvirt.storage import Storage
 from cloudctl.drivers.qcow2.records import room_for
 from cloudctl.drivers.specs import GuestState, HostInventory
 from cloudctl.drivers.together import all_of
+from cloudctl.trouble import Trouble
 
 T = TypeVar("T")
 
@@ -37,8 +38,14 @@ class Host:
     config: Config
     guests: frozenset[str] | None = None  # None: it never answered
     last: HostInventory | None = None
+    # What is wrong with this host alone: the others are not told.
+    _unknown: Trouble = field(init=False)
+    _unlisted: Trouble = field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        counts, guests_of = f"host {self.name} counts as", f"the guests of host {self.name} are"
+        self._unknown = Trouble(log, f"{counts} down", f"{counts} up again", LogLevel.error)
+        self._unlisted = Trouble(log, f"{guests_of} unknown", f"{guests_of} known again", LogLevel.error)
         self.connection.prepare = self._prepare
 
     @property
@@ -58,8 +65,9 @@ class Host:
             with told(self.name):
                 found = await self.connection.run(guests.inventory, self.name, self.config)
             self.last = found if disk_gib is None else evolve(found, disk_gib=disk_gib)
+            self._unknown.is_over()
         except DriverError as error:
-            self._complain(error)
+            _complain(self._unknown, error)
             known = self.last or HostInventory(self.name, "QEMU", 0, 0, 0)
             return HostInventory(
                 self.name, "QEMU", known.vcpus, known.memory_mib, known.disk_gib, known.hypervisor_version, up=False
@@ -72,15 +80,11 @@ class Host:
             with told(self.name):
                 found = await self.connection.run(guests.states, self.name)
         except DriverError as error:
-            self._complain(error)
+            _complain(self._unlisted, error)
             return []
+        self._unlisted.is_over()
         self.guests = frozenset(each.id for each, _made in found)
         return found
-
-    def _complain(self, error: DriverError) -> None:
-        """Of what is wrong with this host alone: the others are not told."""
-        if not isinstance(error, HostDown | Unreachable):
-            log.error("host {host} counts as down: {error}", host=self.name, error=error)
 
     def gained(self, id: str) -> None:
         self.guests = (self.guests or frozenset()) | {id}
@@ -97,6 +101,12 @@ class Host:
         # Other hosts do not have our certificates.
         kept = [(name, value) for name, value in parse_qsl(parts.query) if name != "pkipath"]
         return urlunsplit(parts._replace(query=urlencode(kept)))
+
+
+def _complain(trouble: Trouble, error: DriverError) -> None:
+    """A host that does not answer is told of by its connection."""
+    if not isinstance(error, HostDown | Unreachable):
+        trouble.is_met(error)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attrs import define, evolve
+from attrs import define, evolve, field
 from twisted.internet.interfaces import IProtocol
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
@@ -69,12 +69,14 @@ from cloudctl.drivers.specs import (
     PortSpec,
     VolumeConnection,
 )
+from cloudctl.trouble import Trouble
 
 INTERFACES = (
     IHypervisor, IPause, ISuspend, ISnapshot, IRescue, IResizeAttached, IGuestEvents, IDiagnostics, ICrashDump,
     ISerialConsole, ILiveMigrate, ICaptureAttached, ISwapVolume,
 )  # fmt: skip
 
+UNSEEN = "the guests of the hosts could not be looked at"
 KEEP_SECONDS = 86400.0  # for which an image converted here is kept after it was last copied to a host
 
 log = Logger()
@@ -103,6 +105,9 @@ class Libvirt:
     disks: Disks  # for what is made here: config drives, and images in other formats
     roots: RootDisks | None = None  # None: root disks are files on the hosts
     _watching: LoopingCall | None = None
+    _unseen: Trouble = field(
+        factory=lambda: Trouble(log, UNSEEN, "the guests of the hosts can be looked at again"), init=False
+    )
 
     elsewhere = True
 
@@ -206,11 +211,12 @@ class Libvirt:
         try:
             await self.inventory()
             await self.drop_superseded()
+            self._unseen.is_over()
         except DriverError as error:
-            log.warn("the guests of the hosts could not be looked at: {error}", error=error)
+            self._unseen.is_met(error)
         except Exception:
             # Whatever it is, it must not end the looks: hosts that return would not be heard any more.
-            log.failure("the guests of the hosts could not be looked at")
+            log.failure(UNSEEN)
 
     # -- defined and gone
 

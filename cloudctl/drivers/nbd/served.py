@@ -12,13 +12,14 @@ from attrs import define, field
 from twisted.internet.defer import DeferredLock, ensureDeferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.task import deferLater
-from twisted.logger import Logger
+from twisted.logger import Logger, LogLevel
 
 from cloudctl.drivers.errors import Busy, DriverError
 from cloudctl.drivers.nbd.daemon import LOOK_SECONDS, Daemon, disk
 from cloudctl.drivers.nbd.fenced import Turn, turn
 from cloudctl.drivers.qcow2.records import Volume
 from cloudctl.drivers.qemu.qmp import Refused
+from cloudctl.trouble import Trouble
 
 _log = Logger()
 
@@ -58,6 +59,9 @@ class Served:
     _all_due: bool = True  # all exports must be compared with the records
     _retry: IDelayedCall | None = None
     _closed: bool = False
+    _unserved: Trouble = field(
+        factory=lambda: Trouble(_log, "volumes are not served yet", "volumes are served again", LogLevel.error)
+    )
 
     def disks(self) -> Mapping[str, Path]:
         """What the daemon opens when it starts."""
@@ -91,8 +95,9 @@ class Served:
             async with self.exclusive():
                 if self._all_due and not self._closed:
                     await self.equal([])
+            self._unserved.is_over()
         except DriverError as error:
-            _log.error("volumes are not served yet: {error}", error=error)
+            self._unserved.is_met(error)
 
     async def equal(self, volumes: Sequence[Volume]) -> None:
         """The daemon's exports of these volumes, or of all if that is due, match their records. The lock is held.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from attrs import define, evolve
+from attrs import define, evolve, field
 from twisted.logger import Logger
 
 from cloudctl.drivers.errors import InvalidPower, Unfit, Unreachable, Unusable
@@ -22,6 +22,7 @@ from cloudctl.drivers.rbd.contents import Contents
 from cloudctl.drivers.rbd.disk import RbdDisk, monitors
 from cloudctl.drivers.rbd.options import Pool
 from cloudctl.drivers.specs import DriverResources, ImageSource
+from cloudctl.trouble import Trouble
 
 log = Logger()
 
@@ -41,6 +42,11 @@ class RootDisks:
     bases: Bases
     _size: int = 0  # GiB of the pool
     _told: float | None = None  # when the pool's size was last queried
+    _unsized: Trouble = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        size = f"the size of pool {self.ceph.config.pool} is"
+        self._unsized = Trouble(log, f"{size} unknown", f"{size} known again")
 
     @property
     def ceph(self) -> Ceph:
@@ -145,8 +151,9 @@ class RootDisks:
             try:
                 room = await self.ceph.room()
                 self._size = (room.used + room.free) // GIB
+                self._unsized.is_over()
             except Unreachable as error:
-                log.warn("the size of pool {pool} is unknown: {error}", pool=self.ceph.config.pool, error=error)
+                self._unsized.is_met(error)
             self._told = now
         return self._size
 

@@ -187,7 +187,27 @@ async def test_why_a_connection_is_lost_is_said_in_words(made: list[Played]) -> 
         while host.is_open:
             await task.deferLater(host.reactor, 0.01)
     told = [formatEvent(each) for each in lines]
-    assert told == ["the connection to host east is lost: 3 keepalives without an answer"]
+    assert told == ["host east does not answer: the connection is lost: 3 keepalives without an answer"]
+
+
+async def test_a_host_that_is_down_is_told_of_once_and_so_is_its_return(monkeypatch: pytest.MonkeyPatch) -> None:
+    host, clock, troubles = a_host(), Clock(), ["Connection refused"] * 3
+
+    def opened(*_: object) -> Played:
+        if troubles:
+            raise OSError(troubles.pop())
+        return Played()
+
+    monkeypatch.setattr(HostConnection, "_open", opened)
+    host.clock = clock
+    with capturedLogs() as lines:
+        for _ in range(3):
+            with pytest.raises(HostDown):
+                await host.opened()
+            clock.advance(host.config.retry_seconds)
+        await host.opened()
+    told = [formatEvent(each) for each in lines]
+    assert told == ["host east does not answer: Connection refused", "host east answers again"]
 
 
 @define(eq=False)
