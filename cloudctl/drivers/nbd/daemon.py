@@ -1,8 +1,9 @@
 """One `qemu-storage-daemon`: started when first needed, found again after a restart, controlled by QMP.
 
 It runs as a user that owns nothing: what it serves and where it listens is handed to it open. It outlives this process
-and is recognized by the lock that it holds on its pid file. Its monitor stays connected while a process watches it, so
-its death is noticed at once. Source: the manual page qemu-storage-daemon(1).
+and is recognized by the lock that it holds on its pid file. Its monitor serves one connection at a time, so none is
+kept that another process of the cloud may be waiting for; its death is noticed at once all the same. Source: the manual
+page qemu-storage-daemon(1).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from cloudctl.drivers import access_lists
 from cloudctl.drivers.accounts import Account, let_through
 from cloudctl.drivers.errors import NoCapacity, Unreachable, Unusable
 from cloudctl.drivers.handed import Argument, Lent, Node, Open
+from cloudctl.drivers.nbd.life import Life, life
 from cloudctl.drivers.nbd.options import Place, server
 from cloudctl.drivers.programs import ProgramFailed, Programs
 from cloudctl.drivers.qcow2.images import NO_ROOM
@@ -89,8 +91,11 @@ class Daemon:
     user: Account | None  # whose group may connect to its socket, besides the users that are admitted one by one
     answer_timeout: float
     disks: Callable[[], Mapping[str, Path]] = dict  # node → the qcow2 that it opens when it starts
-    on_death: Callable[[], None] = lambda: None  # called when it ends or closes its monitor unasked
+    on_death: Callable[[], None] = lambda: None  # called when it ends unasked
     _monitor: Monitor | None = None
+    _life: Life | None = None
+    _commands: int = 0  # under way
+    _released: bool = False  # by us: another process may want to speak to it
     _expected: bool = False  # its end is expected
 
     def is_alive(self) -> bool:
@@ -108,17 +113,27 @@ class Daemon:
 
     @property
     def is_watched(self) -> bool:
-        return self._monitor is not None and not self._monitor.is_lost
+        return self._life is not None or (self._monitor is not None and not self._monitor.is_lost)
 
     async def running(self) -> None:
-        """It runs and answers. Raises Unreachable."""
-        if self.is_watched:
-            return
-        self._expected = False
-        if self.is_alive():
-            self._watch(await self._connect())
-        else:
-            await self._start()
+        """It runs and answers, to nobody else until it is released. Raises Unreachable."""
+        self._released = False
+        if self._monitor is None or self._monitor.is_lost:
+            self._expected = False
+            if self.is_alive():
+                self._watch(await self._connect())
+            else:
+                self._forget()
+                await self._start()
+        if self._life is None:
+            self._life = life(self.sockets.pid, self.programs.reactor, self._ended)
+
+    def release(self) -> None:
+        """Others may speak to it, once it has answered. If its death would not be noticed, the monitor is kept."""
+        self._released = self._life is not None
+        if self._released and not self._commands and self._monitor is not None:
+            monitor, self._monitor = self._monitor, None
+            monitor.close()
 
     async def _connect(self) -> Monitor:
         reactor, clock = self.programs.reactor, self.programs.clock
@@ -126,7 +141,7 @@ class Daemon:
 
     def _watch(self, monitor: Monitor) -> None:
         self._monitor = monitor
-        monitor.lost.addCallback(self._lost)
+        monitor.lost.addCallback(lambda _: self._lost(monitor))
 
     async def stop(self) -> None:
         """The daemon has ended. It must not be serving anybody. Raises Unreachable."""
@@ -145,13 +160,21 @@ class Daemon:
             if clock.seconds() >= limit:
                 raise Unreachable("the storage daemon does not exit")
             await deferLater(clock, LOOK_SECONDS)
+        self._forget()
         self.sockets.remove()
 
     def close(self) -> None:
         """Disconnect the monitor; the daemon stays."""
         self._expected = True
+        self._forget()
         if self._monitor is not None:
             self._monitor.close()
+
+    def _forget(self) -> None:
+        """It has ended, or nobody is told when it does."""
+        if self._life is not None:
+            self._life.close()
+            self._life = None
 
     async def ask(self, command: str, arguments: Mapping[str, Any] | None = None) -> Any:
         """What the daemon returns. Raises Unreachable, Refused."""
@@ -165,12 +188,17 @@ class Daemon:
     async def _execute(self, command: str, arguments: Mapping[str, Any], timeout: float) -> Any:
         if self._monitor is None:
             raise Unreachable("the storage daemon has just exited")
+        self._commands += 1
         try:
             return await self._monitor.execute(command, arguments, timeout=timeout)
         except Refused as error:
             if NO_ROOM in error.description:
                 raise NoCapacity("the file system of the volumes is full") from error
             raise
+        finally:
+            self._commands -= 1
+            if self._released:
+                self.release()
 
     async def _start(self) -> None:
         try:
@@ -192,6 +220,8 @@ class Daemon:
 
         with ExitStack() as stack:
             lock = stack.enter_context(_locked(self.sockets.pid))
+            # Whose number it has is dead.
+            os.ftruncate(lock, 0)
             monitor = stack.enter_context(_listening(self.sockets.qmp, None))
             words: list[Argument] = ["--chardev", ("socket,id=monitor,server=on,wait=off,fd=", Open(monitor))]
             words += ["--monitor", "chardev=monitor", "--nbd-server"]
@@ -207,8 +237,14 @@ class Daemon:
             except ProgramFailed as error:
                 raise Unreachable(f"the storage daemon failed to start: {error.complaint}") from error
 
-    def _lost(self, _result: None) -> None:
-        self._monitor = None
+    def _lost(self, monitor: Monitor) -> None:
+        if monitor is self._monitor:
+            self._monitor = None
+            if self._life is None:
+                self._ended()
+
+    def _ended(self) -> None:
+        self._life = None
         if not self._expected:
             self.on_death()
 

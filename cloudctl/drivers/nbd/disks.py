@@ -13,6 +13,7 @@ from collections.abc import Callable
 from itertools import count
 
 from attrs import define, evolve, field
+from twisted.internet.defer import ensureDeferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
@@ -142,8 +143,10 @@ class ServedDisks:
         served = self.of(volume)
         async with served.exclusive():
             await served.equal([volume])
-        arguments = {"device": node_name(volume.id), "name": name}
-        await served.daemon.tell(command, arguments, timeout=self.images.copy_timeout)
+            # Begun in our turn. However long it takes, others have theirs.
+            arguments = {"device": node_name(volume.id), "name": name}
+            telling = ensureDeferred(served.daemon.tell(command, arguments, timeout=self.images.copy_timeout))
+        await telling
 
     def _only_told(self, what: str) -> bool:
         if self.dry_run:

@@ -77,9 +77,15 @@ class Served:
 
     def lost(self) -> None:
         """It has died: start it again at once, with all exports."""
-        _log.error("the storage daemon exited unexpectedly")
         self._all_due = True
         self.soon(0)
+        try:
+            # Another process of the cloud ends it once nobody uses the volume any more.
+            is_expected = not self.disks()
+        except DriverError:
+            is_expected = False
+        if not is_expected:
+            _log.error("the storage daemon exited unexpectedly")
 
     def soon(self, seconds: float) -> None:
         if not self._closed and (self._retry is None or not self._retry.active()):
@@ -203,7 +209,10 @@ class Served:
         await self._lock.acquire()
         try:
             async with turn(self.turn_file, self.clock, self.daemon.answer_timeout) as self._turn:
-                yield
+                try:
+                    yield
+                finally:
+                    self.daemon.release()
         except BaseException:  # whatever it is, nobody else would check them
             self._all_due = True
             self.soon(self.retry_seconds)

@@ -73,6 +73,9 @@ class Leaving:
     async def running(self) -> None:
         """It is."""
 
+    def release(self) -> None:
+        """It speaks to one alone."""
+
     async def ask(self, command: Any, _arguments: Any = None) -> Any:
         if command == "query-named-block-nodes":
             return [{"drv": "qcow2", "node-name": node_name("v1")}]
@@ -108,6 +111,9 @@ class Slow:
 
     async def running(self) -> None:
         """It is."""
+
+    def release(self) -> None:
+        """It speaks to one alone."""
 
     async def ask(self, command: Any, _arguments: Any = None) -> Any:
         node = node_name("v1")

@@ -262,6 +262,28 @@ async def test_the_next_process_finds_the_daemon_and_what_it_serves(
     assert pids(runtime_dir) == before
 
 
+async def test_processes_that_share_the_volumes_change_what_is_served_in_turns(
+    open_driver: Callable[..., Any], client: Any, runtime_dir: Path, tmp_path: Path, reactor: Any
+) -> None:
+    """A daemon speaks to one at a time: the first one kept the word, and the others' calls came to nothing."""
+    one = await open_driver()
+    await with_volume(one, tmp_path)
+    guest = client(await one.connect("v1", "a"))
+    other = await open_driver()
+    await other.connect("v1", "b")
+    for driver, name in ((one, "s1"), (other, "s2")):
+        await driver.ensure_snapshot(SnapshotSpec(name, "v1"))
+    await one.ensure_extended("v1", 2)
+    before = pids(runtime_dir)
+    os.kill(before[0], signal.SIGKILL)
+    # Whoever is first: both are told.
+    assert (await guest.write(4, MIB)).startswith("wrote")
+    assert pids(runtime_dir) != before
+    await other.disconnect("v1", "a")
+    await one.disconnect("v1", "b")
+    assert list(runtime_dir.iterdir()) == []
+
+
 async def test_what_is_served_though_nobody_may_use_it_any_more_is_withdrawn(
     open_driver: Callable[..., Any], runtime_dir: Path, tmp_path: Path, reactor: Any
 ) -> None:
