@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from ipaddress import AddressValueError, IPv4Network
 from pathlib import Path
 from socket import gethostname
@@ -34,6 +35,13 @@ def _names(key: str, of: str, pattern: str, what: str) -> Any:
     return check
 
 
+def _apart(_instance: object, _attribute: object, value: dict[str, str]) -> None:
+    if shared := [name for name, times in Counter(value.values()).items() if times > 1]:
+        named = "this machine's own" if not shared[0] else repr(shared[0])
+        hosts = " and ".join(host for host, name in value.items() if name == shared[0])
+        raise ValueError(f"{hosts} have the same network namespace, {named}: each needs one of its own")
+
+
 def _ipv4_network(_instance: object, _attribute: object, value: str) -> None:
     try:
         IPv4Network(value)
@@ -58,7 +66,9 @@ class Config:
 
     # Host → its network namespace; "" is this machine's own. The same as for the hypervisor driver. A missing namespace
     # is created. The first host carries DHCP, metadata and routers. Empty: this machine under its own name.
-    hosts: dict[str, str] = field(factory=dict, validator=_names(HOST, "host", NAMESPACE, "network namespace"))
+    hosts: dict[str, str] = field(
+        factory=dict, validator=[_names(HOST, "host", NAMESPACE, "network namespace"), _apart]
+    )
     # Physical network → the bridge that leads there, on every host that has ports of it. Never created or removed.
     physical_networks: dict[str, str] = field(
         factory=dict, validator=_names(".+", "physical network", BRIDGE, "bridge")

@@ -25,6 +25,18 @@ def test_every_link_has_a_name_of_its_own_that_fits(id: str) -> None:
     assert all(len(name) <= LINK_NAME_LIMIT and name.isascii() and "/" not in name for name in names)
 
 
+@pytest.mark.parametrize(
+    ("hosts", "told"),
+    [
+        ({"a": "ns", "b": "other", "c": "ns"}, "a and c have the same network namespace, 'ns': each needs one"),
+        ({"a": "", "b": ""}, "a and b have the same network namespace, this machine's own: each needs one"),
+    ],
+)
+def test_hosts_that_would_be_in_each_others_way_are_refused(hosts: Any, told: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^[^\n]*hosts: {told} of its own$"):
+        structure(Config, {"hosts": hosts}, "driver.network.netns")
+
+
 def test_the_longest_prefix_leaves_room_for_all_names() -> None:
     assert len(NAMES.underlay_link) <= LINK_NAME_LIMIT
 
