@@ -21,7 +21,7 @@ from cloudctl.db import Connection
 from cloudctl.drivers.guest_site import GuestSite, Limited
 from cloudctl.drivers.interfaces import IGuestEvents, IGuestMetadata
 from cloudctl.image.store import ImageStore
-from cloudctl.network.options import NetworkOptions
+from cloudctl.network.options import chosen as network_options
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.pipeline import Http
 from cloudctl.volume.options import chosen as volume_options
@@ -37,7 +37,7 @@ PROXY_IDLE_SECONDS = 60.0
 
 def compose(cloud: Surroundings) -> Part:
     options = cloud.config.section(ComputeOptions)
-    of_volumes, of_networks = volume_options(cloud.config), cloud.config.section(NetworkOptions)
+    of_volumes, of_networks = volume_options(cloud.config), network_options(cloud.config, cloud.network)
     host_watch = HostWatch(cloud.clock, cloud.db, cloud.hypervisor, options)
     consoles = tuple(_consoles(cloud, options))
 

@@ -70,6 +70,7 @@ from cloudctl.drivers.network_interfaces import (
     ISegments,
     IServiceHosts,
     ITrunks,
+    ITunnelMtu,
     IWatchedGateways,
 )
 from cloudctl.drivers.objects_interface import IFarData, IManyContents, IObjectData
@@ -138,6 +139,7 @@ __all__ = [
     "ISuspend",
     "ISwapVolume",
     "ITrunks",
+    "ITunnelMtu",
     "IVncConsole",
     "IVolumeAdoption",
     "IVolumeBackend",
@@ -202,6 +204,7 @@ CAPABILITIES: dict[Kind, tuple[type[Interface], ...]] = {
         IRouteLeaks,
         IPrivateVlans,
         IGeneve,
+        ITunnelMtu,
         ISegments,
         IServiceHosts,
         IOneServiceHost,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from twisted.web.resource import IResource
-from zope.interface import Interface
+from zope.interface import Attribute, Interface
 
 from cloudctl.drivers.driver_interface import IDriver
 from cloudctl.drivers.network_specs import Metered
@@ -150,6 +150,12 @@ class IPrivateVlans(Interface):
 
 class IGeneve(Interface):
     """Packets between hosts may travel in Geneve: a `network_type` of this name is obeyed."""
+
+
+class ITunnelMtu(Interface):
+    """It knows how much fits into the tunnels between hosts. Without it that is 50 bytes less than into the wire."""
+
+    tunnel_mtu = Attribute("Bytes of the largest packet of a guest on a network without a physical one.")
 
 
 class ISegments(Interface):

@@ -5,9 +5,13 @@ from __future__ import annotations
 from ipaddress import ip_network
 from typing import Any
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
-from cloudctl.options import named
+from cloudctl.config import Config
+from cloudctl.drivers.interfaces import INetworkBackend, ITunnelMtu
+from cloudctl.options import DERIVED, named
+
+TUNNEL_OVERHEAD = 50  # bytes of a frame that a tunnel uses
 
 
 def _within(minimum: int, maximum: int) -> Any:
@@ -53,9 +57,23 @@ class NetworkOptions:
     private_cidr: str = field(default="10.0.0.0/24", validator=_cidr(4))
     # Of the default subnet pool that bootstrap makes: networks for projects without one are made from it.
     pool_cidr: str = field(default="10.128.0.0/9", validator=_pool)
+    # What the network driver says about its tunnels.
+    tunnel_mtu: int | None = field(default=None, metadata=DERIVED)
 
     def __attrs_post_init__(self) -> None:
         if self.vni_minimum > self.vni_maximum:
             raise ValueError(f"vni_minimum {self.vni_minimum} is above vni_maximum {self.vni_maximum}")
         if ip_network(self.private_cidr).overlaps(ip_network(self.public_cidr)):
             raise ValueError(f"private_cidr {self.private_cidr} overlaps with public_cidr {self.public_cidr}")
+
+    @property
+    def most_in_tunnels(self) -> int:
+        """The largest MTU of a network whose packets travel in tunnels."""
+        most = self.mtu - TUNNEL_OVERHEAD
+        return most if self.tunnel_mtu is None else min(most, self.tunnel_mtu)
+
+
+def chosen(config: Config, network: INetworkBackend) -> NetworkOptions:
+    """The section, with what the driver says."""
+    options = config.section(NetworkOptions)
+    return evolve(options, tunnel_mtu=ITunnelMtu(network).tunnel_mtu) if ITunnelMtu.providedBy(network) else options

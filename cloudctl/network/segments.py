@@ -21,7 +21,6 @@ from cloudctl.network.tables import Segment as SegmentRecord
 
 TUNNELS = ("vxlan", "geneve")
 TYPES = ("flat", "vlan", *TUNNELS)
-TUNNEL_OVERHEAD = 50  # bytes of a frame that a tunnel uses
 TRIES = 10
 LOW = 2000
 
@@ -68,7 +67,7 @@ class Segment:
 
     def mtu(self, options: NetworkOptions) -> int:
         """The largest MTU that the wire can carry."""
-        return options.mtu - (TUNNEL_OVERHEAD if self.network_type in TUNNELS else 0)
+        return options.most_in_tunnels if self.network_type in TUNNELS else options.mtu
 
 
 def check(wanted: Segment, options: NetworkOptions) -> Segment:

@@ -12,13 +12,13 @@ from cloudctl.network.bootstrap import bootstrap
 from cloudctl.network.ended import ENDED
 from cloudctl.network.lifecycle import WORKFLOWS
 from cloudctl.network.metered import Meters
-from cloudctl.network.options import NetworkOptions
+from cloudctl.network.options import NetworkOptions, chosen
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.pipeline import Http
 
 
 def compose(cloud: Surroundings) -> Part:
-    options = cloud.config.section(NetworkOptions)
+    options = chosen(cloud.config, cloud.network)
 
     def first_rows(conn: Connection, first: FirstStart) -> None:
         admin, demo = first_project(conn, "admin"), first_project(conn, "demo")

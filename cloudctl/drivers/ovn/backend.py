@@ -23,6 +23,7 @@ from cloudctl.drivers.interfaces import (
     IRouters,
     ISecurityGroups,
     ITrunks,
+    ITunnelMtu,
 )
 from cloudctl.drivers.ovn import networks, ports, wishes
 from cloudctl.drivers.ovn.chassis import Hearing
@@ -58,7 +59,7 @@ def create(config: Config, resources: DriverResources) -> Ovn:
 
 
 @implementer(INetworkBackend, IRouters, ISecurityGroups, ITrunks, IDhcpOptions, IMarking, IPortForwarding)
-@implementer(IGeneve, INetworkDrift, IHostsHeard, IElsewhere)
+@implementer(IGeneve, ITunnelMtu, INetworkDrift, IHostsHeard, IElsewhere)
 @define(eq=False)
 class Ovn:
     """Any name is accepted as a host: a port waits until the chassis of that name claims it."""
@@ -69,6 +70,10 @@ class Ovn:
     southbound: Connection[Hearing] | None
 
     elsewhere = True
+
+    @property
+    def tunnel_mtu(self) -> int:
+        return self.config.tunnel_mtu
 
     async def check(self) -> None:
         if self.resources.reactor is None:

@@ -51,7 +51,7 @@ class Config:
     # Whether a floating address is served on the host of its port, not on the gateway's: every host needs a way out,
     # `ovn-bridge-mappings`.
     distributed_floating_ips: bool = False
-    # The largest packet of a guest on a network whose packets travel in Geneve: 1500 minus 58 for headers.
+    # The MTU of networks whose packets travel in Geneve: 1500 minus 58 for headers.
     tunnel_mtu: int = field(default=1442, validator=ge(1280))
     # The bridge on every host that ovn-controller manages, and its kind: the kernel's, or in userspace.
     bridge: str = "br-int"

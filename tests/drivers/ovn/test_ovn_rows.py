@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from attrs import evolve
+from twisted.internet.task import Clock
 
+from cloudctl.config import Config as CloudConfig
 from cloudctl.drivers.errors import Unfit
 from cloudctl.drivers.ovn import groups, networks, ports, routers
+from cloudctl.drivers.ovn.backend import create
 from cloudctl.drivers.ovn.options import Config
 from cloudctl.drivers.ovn.ports import Carrier, Port
 from cloudctl.drivers.ovn.rows import Place, Ref, Row
 from cloudctl.drivers.specs import (
     BandwidthLimit,
     DhcpOption,
+    DriverResources,
     FixedIp,
     FloatingIp,
     NetworkSpec,
@@ -28,6 +33,8 @@ from cloudctl.drivers.specs import (
     SecurityGroupSpec,
     SubnetSpec,
 )
+from cloudctl.network.options import chosen
+from cloudctl.network.segments import TUNNELS, TYPES, Segment
 
 CONFIG = Config(gateway_chassis=["east", "west"])
 V4 = SubnetSpec("v4", "10.7.0.0/24", "10.7.0.1", dns_nameservers=("10.7.0.53", "10.7.0.54"))
@@ -140,6 +147,17 @@ def test_a_network_on_a_wire_has_the_wires_mtu_and_a_way_there() -> None:
     assert the("Logical_Switch_Port", networks.rows(PUBLIC, CONFIG))["tag"] == ()
     assert networks.guest_mtu(vlan, CONFIG) == 1500
     assert networks.guest_mtu(NETWORK, CONFIG) == 1442
+
+
+@pytest.mark.parametrize("tunnel_mtu", [1442, 1300])
+@pytest.mark.parametrize("network_type", TYPES)
+def test_the_api_shows_the_mtu_that_guests_are_told(network_type: str, tunnel_mtu: int, tmp_path: Path) -> None:
+    config = evolve(CONFIG, tunnel_mtu=tunnel_mtu)
+    driver = create(config, DriverResources(Clock(), "ovn", None, None))
+    physical = None if network_type in TUNNELS else "public"
+    shown = Segment(network_type, physical).mtu(chosen(CloudConfig(tmp_path), driver))
+    assert shown == networks.guest_mtu(NetworkSpec("net", mtu=shown, physical_network=physical), config)
+    assert networks.guest_mtu(NetworkSpec("net", mtu=9000, physical_network=physical), config) in (shown, 9000)
 
 
 def test_a_network_on_no_wire_cannot_be_a_vlan() -> None:
