@@ -10,6 +10,8 @@ from zope.interface import Interface
 
 from cloudctl.drivers.driver_interface import IDriver
 
+PUBLISH_SECONDS = 60.0
+
 
 @frozen
 class BusMessage:
@@ -42,4 +44,7 @@ class IBusPublishing(Interface):
     """Messages can be sent to it."""
 
     async def publish(message: BusMessage) -> None:
-        """Return once the bus has the message. A repeat is a second message with the same id. Raises Unreachable."""
+        """Return once the bus has the message. A repeat is a second message with the same id. Raises Unreachable.
+
+        It is cancelled after `PUBLISH_SECONDS`, and repeated later: another process might take the message over.
+        """

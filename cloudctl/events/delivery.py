@@ -12,12 +12,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 
 from attrs import frozen
+from twisted.internet.defer import Deferred, TimeoutError, ensureDeferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
 from cloudctl.db.wishes import matches
+from cloudctl.drivers.bus_interface import PUBLISH_SECONDS
 from cloudctl.events import outbox, receivers
 from cloudctl.events.options import EventOptions
 from cloudctl.events.tables import Event
@@ -27,9 +29,9 @@ log = Logger()
 
 PERIOD = 5.0  # seconds: new events go at once, those not taken are retried at this pace
 TRIM = 60.0
-LEASE = 120.0
 # Events, and seconds, between two records of how far a receiver has come: long before the lease ends.
 AT_ONCE, ENOUGH = 50, 60.0
+LEASE = ENOUGH + PUBLISH_SECONDS
 
 
 class Undelivered(Exception):
@@ -104,7 +106,7 @@ class Following(Rounds):
 
 
 class Delivery(Following):
-    """To a receiver outside. `lease`: seconds, longer by `ENOUGH` than one event may take."""
+    """To a receiver outside. `lease`: seconds, longer by `ENOUGH` than one event may take: then it is given up."""
 
     def __init__(
         self,
@@ -142,10 +144,18 @@ class Delivery(Following):
             if self.clock.seconds() >= end:
                 return Outcome(done, refused)
             try:
-                refused += not await self.send(event)
+                refused += not await self._sent(event).addTimeout(self.lease - ENOUGH, self.clock)
             except Undelivered as error:
                 return Outcome(done, refused, str(error))
+            except TimeoutError:
+                return Outcome(done, refused, f"it took no event within {self.lease - ENOUGH:g} seconds")
         return Outcome(len(events), refused)
+
+    def _sent(self, event: Event) -> Deferred[bool]:
+        async def sent() -> bool:
+            return await self.send(event)
+
+        return ensureDeferred(sent())
 
     def _take(self, conn: Connection) -> Sequence[Event]:
         """Nothing if another process delivers, or if it is too early for a retry."""

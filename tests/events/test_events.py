@@ -286,6 +286,34 @@ def test_another_process_does_not_take_over_a_receiver_that_is_only_slow(
     assert internet.types == [f"test.{number}" for number in range(30)]
 
 
+def test_an_event_that_takes_longer_than_the_lease_is_given_up_before_another_process_sends_it(
+    cloud: MemoryCloud, internet: Internet
+) -> None:
+    """As one to a bus may take: two processes sent it at the same time."""
+    under_way, most = 0, 0
+
+    async def send(_: Event) -> bool:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        try:
+            await deferLater(cloud.clock, 1000.0, lambda: None)
+        finally:
+            under_way -= 1
+        return True
+
+    both = [Delivery(cloud.clock, cloud.db, "bus", ("*",), owner, send) for owner in ("one", "another")]
+    for each in both:
+        each.startService()
+    tell(cloud, 1)
+    for _ in range(300):
+        cloud.advance(1)
+    (found,) = cloud.transact(lambda conn: [each for each in receivers.every(conn) if each.name == "bus"])
+    assert (most, found.error) == (1, "it took no event within 60 seconds")
+    for each in both:
+        each.stopService()
+
+
 def test_another_process_need_not_wait_for_one_that_has_delivered_everything(
     cloud: MemoryCloud, internet: Internet
 ) -> None:

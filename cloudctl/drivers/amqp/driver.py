@@ -11,6 +11,7 @@ from typing import Any
 
 import pika
 from attrs import define, field, frozen
+from attrs.validators import le
 from pika.adapters.twisted_connection import TwistedProtocolConnection
 from pika.exceptions import AMQPError
 from twisted.application.internet import ClientService
@@ -23,7 +24,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from cloudctl.drivers.amqp.envelope import pack, unpack
-from cloudctl.drivers.bus_interface import BusMessage, Hear
+from cloudctl.drivers.bus_interface import PUBLISH_SECONDS, BusMessage, Hear
 from cloudctl.drivers.errors import Unreachable, Unusable
 from cloudctl.drivers.interfaces import IBus, IBusListening, IBusPublishing
 from cloudctl.drivers.specs import DriverResources
@@ -59,7 +60,7 @@ class Config:
     publish: bool = True
     listen: bool = True
     # Seconds in which the broker must take a message.
-    timeout: float = field(default=10.0, validator=positive)
+    timeout: float = field(default=10.0, validator=[positive, le(PUBLISH_SECONDS)])
 
 
 def create(config: Config, resources: DriverResources) -> HearingBus:
