@@ -41,7 +41,7 @@ class Parts:
                 doors.let_in([connection], uid)
                 await plugging.tell_keys(monitor, connection)
                 await plugging.plug_disk(monitor, disk)
-            except (Refused, NotOpened):
+            except (Refused, NotOpened, plugging.NoSlot):
                 self.machines.keep_out(wished, record.spec)
                 self.machines.records.put(record)
                 raise
@@ -74,7 +74,7 @@ class Parts:
                 await self.machines.switches.ensure(record.spec, port)
                 namespace = self.machines.config.namespaces[record.spec.host]
                 await plugging.plug_nic(await self.machines.monitors.get(record.spec.id, files), nic, namespace)
-            except (Refused, NotOpened):
+            except (Refused, NotOpened, plugging.NoSlot):
                 if all(each.id != port.id for each in record.spec.ports):
                     await self.machines.switches.ensure_absent(record.spec, port)
                 self.machines.records.put(record)

@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.internet.task import deferLater
 
-from cloudctl.drivers.errors import Busy, UnknownVolume, Unreachable
+from cloudctl.drivers.errors import Busy, Unfit, UnknownVolume, Unreachable
 from cloudctl.drivers.qemu import keys, slots
 from cloudctl.drivers.qemu.devices import Disk, Nic
 from cloudctl.drivers.qemu.lending import lent_file, lent_tap
@@ -19,6 +19,10 @@ from cloudctl.drivers.specs import VolumeConnection
 AWAY = ("Failed to connect to", "Connection refused", "export not available")
 # Seconds between two tries to close a disk that QEMU has not released yet.
 PAUSE = 0.05
+
+
+class NoSlot(Unfit):
+    """The guest was started with too few root ports."""
 
 
 async def plugged(monitor: Monitor) -> frozenset[str]:
@@ -34,14 +38,26 @@ async def tell_keys(monitor: Monitor, volume: VolumeConnection) -> None:
 
 
 async def plug_disk(monitor: Monitor, disk: Disk) -> None:
-    """Raises Busy while another process holds the file."""
+    """Raises Busy while another process holds the file, NoSlot."""
     if disk.name in await plugged(monitor):
         return
     await open_node(monitor, disk.name, disk.block)
     try:
-        await monitor.execute("device_add", disk.device)
-    except Refused:
+        await _add(monitor, disk.device)
+    except (Refused, NoSlot):
         await close(monitor, slots.node(disk.name))
+        raise
+
+
+async def _add(monitor: Monitor, device: Mapping[str, Any]) -> None:
+    try:
+        await monitor.execute("device_add", device)
+    except Refused as error:
+        if error.description == f"Bus '{device['bus']}' not found":
+            raise NoSlot(
+                "the guest was started with fewer places for volumes and ports than guests have now, and all of them "
+                "are taken; it has more after a hard reboot"
+            ) from error
         raise
 
 
@@ -96,7 +112,7 @@ async def unplug_disk(monitor: Monitor, name: str, timeout: float) -> None:
 
 
 async def plug_nic(monitor: Monitor, nic: Nic, namespace: str) -> None:
-    """The interface's tap is in `namespace`."""
+    """The interface's tap is in `namespace`. Raises NoSlot."""
     if nic.name in await plugged(monitor):
         return
     # Left by a call that was killed: the tap is open, and nobody else can open it.
@@ -104,8 +120,8 @@ async def plug_nic(monitor: Monitor, nic: Nic, namespace: str) -> None:
     async with lent_tap(monitor, nic.backend, namespace) as backend:
         await monitor.execute("netdev_add", backend)
     try:
-        await monitor.execute("device_add", nic.device)
-    except Refused:
+        await _add(monitor, nic.device)
+    except (Refused, NoSlot):
         await _unless(monitor, "netdev_del", {"id": slots.node(nic.name)}, "not found")
         raise
 

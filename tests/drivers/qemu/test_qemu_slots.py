@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from cloudctl.drivers.errors import Unfit
 from cloudctl.drivers.qemu.options import Config
 from cloudctl.drivers.specs import Power
 from cloudctl.errors import ConfigError
 from cloudctl.options import structure
-from tests.drivers.qemu.real import ID, VOLUME, driver_in, tiny, volume
+from tests.drivers.qemu.real import ID, VOLUME, driver_in, is_open, port, tiny, volume
 
 
 @pytest.mark.parametrize(("slots", "vnc"), [(23, True), (24, False)])
@@ -35,4 +36,27 @@ async def test_a_guest_with_more_devices_than_new_ones_may_have_starts(tmp_path:
     driver = driver_in(tmp_path, runtime_dir, slots=1)
     await driver.ensure_running(ID)
     assert (await driver.observe(ID)).power is Power.RUNNING
+    await driver.close()
+
+
+async def test_a_guest_that_was_started_with_fewer_slots_is_told_to_be_rebooted(
+    tmp_path: Path, runtime_dir: Path
+) -> None:
+    """QEMU's own words were "Bus 'rp6' not found"."""
+    one, more, interface = volume(tmp_path), volume(tmp_path, f"{VOLUME[:-1]}7"), port(tmp_path)
+    driver = driver_in(tmp_path, runtime_dir, slots=1)
+    await driver.ensure_defined(tiny(tmp_path, volumes=(one,)))
+    await driver.ensure_running(ID)
+    await driver.close()
+    driver = driver_in(tmp_path, runtime_dir, slots=4)
+    told = "was started with fewer places for volumes and ports .* after a hard reboot"
+    with pytest.raises(Unfit, match=told):
+        await driver.ensure_volume_attached(ID, more)
+    with pytest.raises(Unfit, match=told):
+        await driver.ensure_port_attached(ID, interface)
+    found = await driver.observe(ID)
+    assert (found.volume_ids, found.port_ids, is_open(more)) == ((VOLUME,), (), False)
+    await driver.ensure_rebooted(ID, "token", True)
+    await driver.ensure_volume_attached(ID, more)
+    await driver.ensure_port_attached(ID, interface)
     await driver.close()
