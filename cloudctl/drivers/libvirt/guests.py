@@ -381,15 +381,18 @@ def _attach(guest: Any, device: Element, alias: str) -> None:
     if power(guest) is Power.SUSPENDED:
         raise InvalidPower(f"guest {guest.name()} is suspended; its devices can only change while it is running or off")
     found = domain.device(guest.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE), alias)
-    if found is None:
-        guest.attachDeviceFlags(domain.text(device), libvirt.VIR_DOMAIN_AFFECT_CONFIG)
-    if guest.isActive() and domain.device(guest.XMLDesc(0), alias) is None:
-        try:
+    try:
+        if found is None:
+            guest.attachDeviceFlags(domain.text(device), libvirt.VIR_DOMAIN_AFFECT_CONFIG)
+        if guest.isActive() and domain.device(guest.XMLDesc(0), alias) is None:
             guest.attachDeviceFlags(domain.text(device), libvirt.VIR_DOMAIN_AFFECT_LIVE)
-        except libvirt.libvirtError as error:
-            if "lock" in str(error):
-                raise Busy(f"{alias} is in use elsewhere: {error}") from error
-            raise
+    except libvirt.libvirtError as error:
+        if "lock" in str(error):
+            raise Busy(f"{alias} is in use elsewhere: {error}") from error
+        # libvirt has no code for that.
+        if "No more available PCI slots" in str(error):
+            raise Unfit(f"guest {guest.name()} has as many volumes and ports as it can have while it runs") from error
+        raise
 
 
 def detach(connection: Any, id: str, alias: str, timeout: float) -> None:
