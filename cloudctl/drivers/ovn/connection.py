@@ -23,8 +23,10 @@ from zope.interface import implementer
 
 from cloudctl.drivers import client_certificates
 from cloudctl.drivers.errors import Busy, DriverError, Unreachable, Unusable
+from cloudctl.drivers.ovn import why
 from cloudctl.drivers.ovn.options import Config
 from cloudctl.drivers.ovn.replica import Copy, Draft, Replica
+from cloudctl.trouble import Trouble
 
 log = Logger()
 
@@ -120,6 +122,9 @@ class Connection(Generic[C]):
     _waiting: list[Deferred[None]] = field(factory=list)
     _turn: DeferredLock = field(factory=DeferredLock)
     _is_closed: bool = False
+    _away: dict[str, Trouble] = field(factory=dict)  # by the names of servers
+    _why: str = ""  # the last connection failed; empty: there is one
+    _is_odd: bool = False  # it sends what no such server sends
 
     async def transact(self: Connection[Replica], fn: Callable[[Draft], T]) -> T:
         """What `fn` returns, once all that it wrote is in the database; it is called again if the database has changed.
@@ -171,8 +176,9 @@ class Connection(Generic[C]):
         try:
             return await working
         except (TimeoutError, CancelledError):
+            because = f": {self._why}" if self._why else ""
             raise Unreachable(
-                f"the {self.database.name} did not answer within {self.config.answer_timeout:g} s"
+                f"the {self.database.name} did not answer within {self.config.answer_timeout:g} s{because}"
             ) from None
 
     async def _transact(self: Connection[Replica], fn: Callable[[Draft], T]) -> T:
@@ -245,11 +251,14 @@ class Connection(Generic[C]):
             stream.Stream.ssl_set_private_key_file(str(self.config.private_key))
             stream.Stream.ssl_set_certificate_file(str(self.config.certificate))
             stream.Stream.ssl_set_ca_cert_file(str(self.config.ca_certificate))
+            stream.Stream.register_method("ssl", why.Tls)
         interest = Interest()
         try:
             self._run_once(interest)
-        except Exception:  # whatever something that is not such a server may send: start again from scratch
-            log.failure("reconnecting to the {name}", name=self.database.name)
+        except Exception as error:  # whatever something that is not such a server may send: start again from scratch
+            if not self._is_odd:
+                log.failure("reconnecting to the {name}", name=self.database.name)
+            self._is_odd, self._why = True, str(error) or type(error).__name__
             self._let_go()
             interest = Interest(milliseconds=BROKEN)
         if not self._is_closed:
@@ -286,6 +295,7 @@ class Connection(Generic[C]):
         if self._session is None:
             probe = self.config.probe_seconds * 1000
             self._session = jsonrpc.Session.open_multiple(list(self.database.remotes), probe_interval=probe)
+            why.noted(self._session, self._failed)
         session = self._session
         session.run()
         if session.is_connected() and session.get_seqno() != self._asked:
@@ -297,6 +307,7 @@ class Connection(Generic[C]):
                 self._session = None
                 remotes = ",".join(self.database.remotes)
                 self.replica = self.database.copy(remotes, answer.result, self.config.probe_seconds)
+                self.replica.note(self._failed)
                 return
             if answer.type == jsonrpc.Message.T_ERROR:
                 log.error("the {name} has no schema: {error}", name=self.database.name, error=answer.error)
@@ -311,11 +322,24 @@ class Connection(Generic[C]):
                 del self._transactions[transaction]
                 ended.callback(status)
         if replica.is_current:
+            self._reached(replica.server)
             waiting, self._waiting = self._waiting, []
             for each in waiting:
                 each.callback(None)
         if not self._is_closed:
             replica.wait(interest)
+
+    def _failed(self, server: str, told: str) -> None:
+        """A connection to one of its servers failed, or has broken."""
+        self._why = told
+        where = f"the {self.database.name} at {server}"
+        trouble = self._away.setdefault(server, Trouble(log, f"{where} does not answer", f"{where} answers again"))
+        trouble.is_met(told)
+
+    def _reached(self, server: str) -> None:
+        self._why, self._is_odd = "", False
+        if server in self._away:
+            self._away[server].is_over()
 
 
 def _refusal(details: str) -> DriverError:

@@ -6,7 +6,7 @@ writes the rows of an owner as they should be: it adds missing ones, corrects di
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +17,7 @@ from ovs.db.idl import ROW_DELETE, Idl, SchemaHelper, Transaction
 
 from cloudctl.drivers.errors import DriverError, Unfit
 from cloudctl.drivers.ovn.rows import NAMED, OWNER, WISH, WITHIN, Atom, Owned, Ref, Row, Value, anchor
+from cloudctl.drivers.ovn.why import noted
 
 # The tables that may have rows of ours.
 TABLES = (
@@ -45,6 +46,15 @@ class Copy(Idl):  # type: ignore[misc]  # ovs has no types
     def is_current(self) -> bool:
         """Whether it currently follows the changes of the database."""
         return bool(self.state == self.IDL_S_MONITORING and self._session.is_connected())
+
+    @property
+    def server(self) -> str:
+        """The one that it is connected to, or about to be."""
+        return str(self._session.get_name())
+
+    def note(self, failed: Callable[[str, str], object]) -> None:
+        """`failed(server, why)` is called whenever a connection fails."""
+        noted(self._session, failed)
 
 
 class Southbound(Copy):

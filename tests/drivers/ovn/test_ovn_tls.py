@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 import pytest_twisted
-from twisted.internet.defer import gatherResults
+from attrs import evolve
+from twisted.internet.defer import ensureDeferred, gatherResults
+from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.task import deferLater
+from twisted.logger import capturedLogs, formatEvent
 
 from cloudctl.drivers.boundary import call
 from cloudctl.drivers.errors import Unreachable, Unusable
@@ -85,21 +89,46 @@ async def test_files_that_are_not_what_they_should_be_are_told_before_the_start(
 TLS = ("northbound", "private_key", "certificate", "ca_certificate")
 
 
-async def test_a_client_of_another_authority_is_told_nothing(authority: Authority, remote: str) -> None:
+async def refusal(driver: Any, reactor: Any) -> str:
+    """What callers are told once a connection has failed."""
+    asking = ensureDeferred(driver.inventory())
+    while not driver.connection._why:
+        await deferLater(reactor, 0.01)
+    driver.connection.config = evolve(driver.connection.config, answer_timeout=0.01)
+    with pytest.raises(Unreachable) as told:
+        await driver.inventory()
+    await driver.close()
+    with pytest.raises(Unreachable):
+        await asking
+    return str(told.value)
+
+
+async def test_a_client_of_another_authority_is_told_nothing(authority: Authority, remote: str, reactor: Any) -> None:
     stranger = Authority(authority.directory / "other")
-    driver = tls_driver(authority, remote, stranger, answer_timeout=1.0)
-    try:
-        with pytest.raises(Unreachable):
-            await driver.inventory()
-    finally:
-        await driver.close()
+    told = await refusal(tls_driver(authority, remote, stranger, answer_timeout=60.0), reactor)
+    assert "did not answer within 0.01 s: it does not accept our certificate: " in told
 
 
-async def test_a_server_of_another_authority_is_not_believed(authority: Authority, remote: str) -> None:
+async def test_a_server_of_another_authority_is_not_believed(authority: Authority, remote: str, reactor: Any) -> None:
     stranger = Authority(authority.directory / "third")
-    driver = tls_driver(stranger, remote, authority, answer_timeout=1.0)
-    try:
-        with pytest.raises(Unreachable):
-            await driver.ensure_network(NetworkSpec("secret"))
-    finally:
-        await driver.close()
+    told = await refusal(tls_driver(stranger, remote, authority, answer_timeout=60.0), reactor)
+    assert "did not answer within 0.01 s: its certificate is not trusted: " in told
+
+
+class Plain(Protocol):
+    def connectionMade(self) -> None:
+        self.transport.write(b"no TLS here")  # type: ignore[union-attr]  # there is one
+
+
+async def test_who_does_not_answer_is_told_of_with_the_reason(authority: Authority, reactor: Any) -> None:
+    """A port where nobody listens and a certificate that is not trusted read alike."""
+    plain = reactor.listenTCP(0, Factory.forProtocol(Plain), interface="127.0.0.1")
+    reasons = {free_port(): "Connection refused", plain.getHost().port: "TLS fails: wrong version number"}
+    for port, why in reasons.items():
+        remote = f"ssl:127.0.0.1:{port}"
+        with capturedLogs() as lines:
+            told = await refusal(tls_driver(authority, remote, authority, answer_timeout=60.0), reactor)
+        logged = [formatEvent(each) for each in lines if each["log_namespace"] == "cloudctl.drivers.ovn.connection"]
+        assert told == f"the northbound database did not answer within 0.01 s: {why}"
+        assert logged == [f"the northbound database at {remote} does not answer: {why}"]
+    await plain.stopListening()
