@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import BytesIO
 from os import SEEK_CUR
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 from urllib.parse import quote
 from xml.etree.ElementTree import Element, SubElement, fromstring
@@ -20,7 +20,7 @@ import libvirt
 from attrs import frozen
 
 from cloudctl.drivers.disk_formats import HEAD, format_of, qcow2_header
-from cloudctl.drivers.errors import Busy, NoCapacity, Unfit
+from cloudctl.drivers.errors import Busy, DriverError, NoCapacity, Unfit
 from cloudctl.drivers.libvirt.domain import Paths, text
 from cloudctl.drivers.libvirt.options import Config
 from cloudctl.drivers.libvirt.waiting import rest
@@ -46,7 +46,7 @@ class Storage:
     # -- the pool
 
     def prepare(self) -> None:
-        """The pool exists and is active."""
+        """The pool exists and is active. Raises DriverError if it is elsewhere: guests look for their disks by path."""
         try:
             pool = self.connection.storagePoolLookupByName(self.config.pool)
         except libvirt.libvirtError as error:
@@ -57,6 +57,12 @@ class Storage:
             SubElement(SubElement(tree, "target"), "path").text = self.config.directory
             pool = self.connection.storagePoolDefineXML(text(tree), 0)
             pool.setAutostart(1)
+        there = fromstring(pool.XMLDesc(0)).findtext("target/path", "")
+        if PurePosixPath(there) != PurePosixPath(self.config.directory):
+            raise DriverError(
+                f"the storage pool {self.config.pool} is in {there or 'no directory'}, "
+                f"and directory says {self.config.directory}"
+            )
         if not pool.isActive():
             try:
                 pool.create(libvirt.VIR_STORAGE_POOL_CREATE_WITH_BUILD)

@@ -15,8 +15,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
+from twisted.logger import capturedLogs, formatEvent
 
-from cloudctl.drivers.errors import HostDown, Unreachable
+from cloudctl.drivers.errors import DriverError, HostDown, Unreachable
 from cloudctl.drivers.specs import DriverResources, ImageSource, Power
 from cloudctl.testing.hypervisor_suite import Reader
 from tests.drivers.libvirt.daemon import Libvirtd
@@ -44,6 +45,24 @@ def driver(libvirtd: Libvirtd, tmp_path: Path) -> Iterator[Any]:
     )
     yield create(config, DriverResources(reactor, "libvirt", reactor, tmp_path))
     libvirtd.empty()
+
+
+async def test_a_host_whose_pool_is_in_another_directory_is_down_and_says_why(driver: Any, tmp_path: Path) -> None:
+    """Disks were made in the pool, and guests looked for them in the directory."""
+    from cloudctl.drivers.libvirt.hypervisor import create
+
+    await driver.hosts()
+    elsewhere = evolve(
+        driver.config, hosts={"here": driver.config.hosts["here"]}, directory=str(tmp_path / "elsewhere")
+    )
+    other = create(elsewhere, driver.resources)
+    with capturedLogs() as lines:
+        assert [each.up for each in await other.hosts()] == [False]
+    pool = f"the storage pool {tmp_path.name} is in {tmp_path}/disks, and directory says {tmp_path}/elsewhere"
+    assert f"host here counts as down: {pool}" in [formatEvent(each) for each in lines]
+    with pytest.raises(DriverError, match=pool):
+        await other.ensure_defined(evolve(real.tiny(tmp_path), host="here"))
+    await other.close()
 
 
 async def test_a_host_that_is_down_is_shown_as_such_and_holds_nobody_else(driver: Any, tmp_path: Path) -> None:
