@@ -10,6 +10,7 @@ An earlier release had one daemon for all volumes (`shared`). It serves its volu
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 
 from attrs import define, evolve, field
@@ -17,7 +18,7 @@ from twisted.internet.defer import ensureDeferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from cloudctl.drivers.errors import Unreachable
+from cloudctl.drivers.errors import DriverError, Unreachable
 from cloudctl.drivers.nbd.daemon import Daemon
 from cloudctl.drivers.nbd.fenced import Fenced, turn_file
 from cloudctl.drivers.nbd.served import Served, export_name, exports, node_name
@@ -68,6 +69,11 @@ class ServedDisks:
     def of(self, volume: Volume) -> Served:
         """Where the volume is served, or was."""
         key = "" if volume.place is None else volume.id
+        found = self._served.get(key)
+        if found is not None and found.place != volume.place:
+            # It has been given another one, perhaps by another process: there is nothing at the old one.
+            del self._served[key]
+            ensureDeferred(found.close())
         if key not in self._served:
             daemon = self.daemon(placed(volume))
             served = Served(
@@ -78,10 +84,21 @@ class ServedDisks:
                 self.retry_seconds,
                 turn_file(self.records, placed(volume)),
                 self.fenced.has,
+                volume.place,
             )
-            daemon.disks, daemon.on_death = served.disks, served.lost
+            daemon.disks, daemon.on_death = served.disks, partial(self._lost, key)
             self._served[key] = served
         return self._served[key]
+
+    def _lost(self, key: str) -> None:
+        """The daemon has died: another process may have given its volume another place before."""
+        try:
+            those = self._those(key)
+        except DriverError:
+            those = []
+        served = self.of(those[0]) if those else self._served.get(key)
+        if served is not None:
+            served.lost()
 
     def _those(self, key: str) -> list[Volume]:
         if not key:
@@ -94,9 +111,11 @@ class ServedDisks:
     def place(self, volume: Volume) -> Volume:
         if not self.by_ports:
             return evolve(volume, place=0)
-        taken = {each.place for each in self.records.volumes() if each.hosts} | set(self._places.values())
-        self._places[volume.id] = next(each for each in count() if each not in taken)
-        return evolve(volume, place=self._places[volume.id])
+        if volume.place is None or not self.daemon(volume).is_alive():
+            taken = {each.place for each in self.records.volumes() if each.hosts} | set(self._places.values())
+            volume = evolve(volume, place=next(each for each in count() if each not in taken))
+        self._places[volume.id] = volume.place or 0
+        return volume
 
     async def serve(self, volume: Volume) -> None:
         if self._only_told(f"serve volume {volume.id} to {', '.join(volume.hosts) or 'nobody'}"):

@@ -45,7 +45,7 @@ def _export_id(volume_id: str, host: str) -> str:
 
 @define(eq=False)
 class Served:
-    """`lost` is for the daemon's `on_death`."""
+    """`lost` is for the daemon's death."""
 
     daemon: Daemon
     volumes: Callable[[], Sequence[Volume]]  # the records of the volumes that the daemon is for
@@ -54,6 +54,7 @@ class Served:
     retry_seconds: float
     turn_file: Path
     is_fenced: Callable[[str], bool]
+    place: int | None = None  # of the volume; None: it is of all that have none
     _lock: DeferredLock = field(factory=DeferredLock)  # for changes of the exports
     _turn: Turn | None = None  # ours, while the lock is held
     _all_due: bool = True  # all exports must be compared with the records

@@ -165,6 +165,23 @@ async def test_many_guests_on_tcp(open_driver: Callable[..., Any], client: Any, 
         assert await guest.holds(10 + number)
 
 
+async def test_the_next_process_serves_volumes_at_the_ports_that_it_tells(
+    open_driver: Callable[..., Any], client: Any
+) -> None:
+    """It served them where the one before had: where nobody was told to look, or at the port of another volume."""
+    listen = f"127.0.0.1:{free_port()}"
+    driver = await open_driver(listen=listen)
+    for id in ("v1", "v2"):
+        await driver.ensure_created(VolumeSpec(id, 1))
+        await driver.connect(id, "a")
+    for id in ("v1", "v2"):
+        await driver.disconnect(id, "a")
+    await driver.close()
+    following = await open_driver(listen=listen)
+    for id in ("v2", "v1"):
+        assert (await client(await following.connect(id, "a"), reconnect=0).write(1)).startswith("wrote")
+
+
 async def test_a_disk_that_is_full_stops_nothing_else(
     open_driver: Callable[..., Any], client: Any, tmp_path: Path
 ) -> None:
