@@ -9,6 +9,7 @@ An earlier release had one daemon for all volumes (`shared`). It serves its volu
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from itertools import count
@@ -18,7 +19,7 @@ from twisted.internet.defer import ensureDeferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from cloudctl.drivers.errors import DriverError, Unreachable
+from cloudctl.drivers.errors import DriverError, Unreachable, Unusable
 from cloudctl.drivers.nbd.daemon import Daemon
 from cloudctl.drivers.nbd.fenced import Fenced, turn_file
 from cloudctl.drivers.nbd.served import Served, export_name, exports, node_name
@@ -52,9 +53,19 @@ class ServedDisks:
         require("qemu-img", "prlimit", "setpriv", "setsid", "qemu-storage-daemon")
         if not self.dry_run:
             self.daemon(None).sockets.open()
+            self._demand_places()
             # Guests may be waiting for a daemon that died while this process did not run.
             for volume in self.records.readable():
                 self.of(volume).soon(0)
+
+    def _demand_places(self) -> None:
+        """Raises Unusable if volumes that were connected by UNIX sockets would have to share a port."""
+        places = Counter(each.place for each in self.records.readable() if each.hosts and each.place is not None)
+        if self.by_ports and any(times > 1 for times in places.values()):
+            raise Unusable(
+                f"listen is set, and {places.total()} volumes are connected by UNIX sockets; "
+                'set listen = "" until no volume is connected'
+            )
 
     async def close(self) -> None:
         for each in self._served.values():

@@ -16,7 +16,7 @@ from twisted.internet.defer import gatherResults
 from twisted.internet.task import deferLater
 
 from cloudctl.drivers.boundary import call
-from cloudctl.drivers.errors import NoCapacity, Unreachable
+from cloudctl.drivers.errors import NoCapacity, Unreachable, Unusable
 from cloudctl.drivers.nbd.served import export_name
 from cloudctl.drivers.specs import ImageSource, SnapshotSpec, VolumeSpec, VolumeState
 from tests.drivers.qcow2.live import (
@@ -180,6 +180,26 @@ async def test_the_next_process_serves_volumes_at_the_ports_that_it_tells(
     following = await open_driver(listen=listen)
     for id in ("v2", "v1"):
         assert (await client(await following.connect(id, "a"), reconnect=0).write(1)).startswith("wrote")
+
+
+async def test_volumes_that_are_connected_by_sockets_are_not_moved_to_one_port(
+    open_driver: Callable[..., Any], runtime_dir: Path
+) -> None:
+    """All but one of them could not be served any more."""
+    driver, listen = await open_driver(), f"127.0.0.1:{free_port()}"
+    for id in ("v1", "v2"):
+        await driver.ensure_created(VolumeSpec(id, 1))
+        await driver.connect(id, "a")
+    await driver.close()
+    with pytest.raises(Unusable, match="2 volumes are connected by UNIX sockets"):
+        await open_driver(listen=listen)
+    driver = await open_driver()
+    for id in ("v1", "v2"):
+        await driver.disconnect(id, "a")
+    await driver.close()
+    driver = await open_driver(listen=listen)
+    for id in ("v1", "v2"):
+        await driver.connect(id, "a")
 
 
 async def test_a_disk_that_is_full_stops_nothing_else(
