@@ -21,6 +21,15 @@ def _uris(_instance: object, attribute: Any, value: dict[str, str]) -> None:
             raise ValueError(f"the URI of {name} must begin with qemu+tls:, qemu+unix: or qemu:")
 
 
+def _apart(_instance: object, attribute: Any, value: dict[str, str]) -> None:
+    named: dict[str, str] = {}
+    for name, uri in value.items():
+        # Each connection to libvirt's test driver is a host of its own.
+        if uri in named and urlsplit(uri).scheme != "test":
+            raise ValueError(f"{named[uri]} and {name} are the same libvirtd: each host needs one of its own")
+        named[uri] = name
+
+
 def _absolute(_instance: object, attribute: Any, value: str) -> None:
     if not PurePosixPath(value).is_absolute():
         raise ValueError("must be an absolute path")
@@ -31,7 +40,7 @@ class Config:
     """`[driver.hypervisor.libvirt]`"""
 
     # Host → where its libvirtd is reached: qemu+tls://HOST/system?pkipath=DIRECTORY, qemu+unix:///system?socket=PATH.
-    hosts: dict[str, str] = field(factory=dict, validator=_uris)
+    hosts: dict[str, str] = field(factory=dict, validator=[_uris, _apart])
     # Host → where the libvirtd of other hosts reaches its libvirtd, to move guests there. Hosts that are not named: as
     # we reach them, with the certificates that each host has in libvirt's default place.
     peers: dict[str, str] = field(factory=dict, validator=_uris)

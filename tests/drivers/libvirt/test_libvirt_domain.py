@@ -136,3 +136,11 @@ def test_the_processor_is_what_the_accelerator_can() -> None:
 def test_hosts_that_cannot_be_are_refused(hosts: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="must"):
         Config(hosts=hosts)
+
+
+def test_two_hosts_that_are_one_libvirtd_are_refused() -> None:
+    """A guest that moved from one to the other was removed where it had just been defined."""
+    one = "qemu+tls://one/system"
+    with pytest.raises(ValueError, match="east and west are the same libvirtd"):
+        Config(hosts={"east": one, "north": "qemu:///system", "west": one})
+    assert Config(hosts={"east": "test:///default", "west": "test:///default"}).hosts
