@@ -123,7 +123,9 @@ class ServedDisks:
         if not self.by_ports:
             return evolve(volume, place=0)
         if volume.place is None or not self.daemon(volume).is_alive():
-            taken = {each.place for each in self.records.volumes() if each.hosts} | set(self._places.values())
+            taken = {each.place for each in self.records.readable() if each.hosts} | set(self._places.values())
+            # One whose record is damaged is still there.
+            taken |= {each.place for each in self._served.values() if each.daemon.is_alive()}
             volume = evolve(volume, place=next(each for each in count() if each not in taken))
         self._places[volume.id] = volume.place or 0
         return volume

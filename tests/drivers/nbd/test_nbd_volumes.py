@@ -182,6 +182,18 @@ async def test_the_next_process_serves_volumes_at_the_ports_that_it_tells(
         assert (await client(await following.connect(id, "a"), reconnect=0).write(1)).startswith("wrote")
 
 
+async def test_a_damaged_record_keeps_no_other_volume_from_getting_a_port(
+    open_driver: Callable[..., Any], client: Any, tmp_path: Path
+) -> None:
+    driver = await open_driver(listen=f"127.0.0.1:{free_port()}")
+    for id in ("v1", "v2"):
+        await driver.ensure_created(VolumeSpec(id, 1))
+    await driver.connect("v1", "a")
+    (driver.records.directory("v1") / "volume.json").write_text("{")
+    # The other one is still served at the first port.
+    assert (await client(await driver.connect("v2", "a"), reconnect=0).write(1)).startswith("wrote")
+
+
 async def test_volumes_that_are_connected_by_sockets_are_not_moved_to_one_port(
     open_driver: Callable[..., Any], runtime_dir: Path
 ) -> None:
