@@ -316,8 +316,8 @@ def end(conn: Connection, caller: Caller, attachment: Attachment) -> None:
 
     Raises Conflict if it is the compute service's and the caller is not.
     """
-    if attachment.managed and attachment.status not in volumes.BROKEN and not caller.may("volume:volumes:use_managed"):
-        raise managed(attachment)
+    if attachment.status not in volumes.BROKEN:
+        demand_own(caller, attachment)
     if attachment.host is None:
         finish_detach(conn, attachment.id, caller.now)
         return
@@ -325,6 +325,12 @@ def end(conn: Connection, caller: Caller, attachment: Attachment) -> None:
     follow(conn, attachment.volume_id, caller.now)
     args = {"attachment_id": attachment.id, "host": attachment.host}
     tasks.submit(conn, kinds.DETACH_VOLUME, attachment.volume_id, caller, args=args)
+
+
+def demand_own(caller: Caller, attachment: Attachment) -> None:
+    """Raises Conflict if it is the compute service's and the caller is not."""
+    if attachment.managed and not caller.may("volume:volumes:use_managed"):
+        raise managed(attachment)
 
 
 def managed(attachment: Attachment) -> Conflict:

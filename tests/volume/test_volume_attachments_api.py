@@ -326,6 +326,27 @@ def test_a_user_cannot_pull_a_volume_from_under_a_server(
     assert backend.volumes.get(id).hosts == () and volume(demo, id)["status"] == "available"
 
 
+def test_a_user_connects_nothing_for_a_server_that_has_reserved_a_volume(
+    make: Any, demo: Any, do: Any, backend: Any, join: Any
+) -> None:
+    """As that of a shelved server: its host would be refused when it is unshelved."""
+    id = make()["id"]
+    reserved = do(attachments.reserve, id, SERVER, project_id=None)
+    one, connector = f"{URL}/{reserved}", {"attachment": {"connector": {"host": "h1"}}}
+
+    def refused(answer: Any) -> bool:
+        return answer.status == 409 and b"ConflictNovaUsingAttachment" in answer.body
+
+    assert refused(demo.put(one, connector, headers=LATEST)) and backend.volumes.get(id).hosts == ()
+    do(attachments.connect, reserved, "h2")
+    assert refused(demo.post(f"{one}/action", {"os-complete": None}, headers=LATEST))
+    do(attachments.fail, reserved)
+    assert refused(demo.put(one, {"attachment": {"connector": {"host": "h2"}}}, headers=LATEST))
+    compute = join("nova", "service", "service")
+    assert compute.put(one, {"attachment": {"connector": {"host": "h2"}}}, headers=LATEST).status == 200
+    assert compute.post(f"{one}/action", {"os-complete": None}, headers=LATEST).status == 204
+
+
 def test_a_live_migration_has_the_volume_twice(make: Any, demo: Any, do: Any) -> None:
     id = make()["id"]
     source = do(attachments.reserve, id, SERVER, project_id=None)

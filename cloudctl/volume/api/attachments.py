@@ -156,6 +156,7 @@ def _create(conn: Connection, call: Call, body: CreateAttachment, host: str | No
 
 def _begin_connecting(conn: Connection, call: Call, attachment_id: str, host: str, connector: Object) -> None:
     attachment = attachments.visible(conn, call.caller, attachment_id)
+    attachments.demand_own(call.caller, attachment)
     volume = volumes.get(conn, attachment.volume_id, lock=True)
     if "error" in volume.status or volume.status == states.DELETING:
         raise Conflict(f"Resource conflict: Volume {volume.id} is in status {volume.status}.")
@@ -205,6 +206,7 @@ def _delete(conn: Connection, call: Call, attachment_id: str) -> list[Attachment
 
 def _complete(conn: Connection, call: Call, attachment_id: str) -> None:
     attachment = attachments.visible(conn, call.caller, attachment_id)
+    attachments.demand_own(call.caller, attachment)
     if attachment.status == attachments.RESERVED:
         raise Conflict(f"Resource conflict: attachment {attachment_id} has no connector yet.")
     if attachment.status not in (attachments.ATTACHING, attachments.ATTACHED):
