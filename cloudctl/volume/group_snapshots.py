@@ -19,7 +19,7 @@ from cloudctl.rest.caller import Caller
 from cloudctl.volume import creation, group_types, groups, kinds, snapshots, states
 from cloudctl.volume.creation import NewVolume
 from cloudctl.volume.groups import NewGroup
-from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.options import VolumeOptions, backend_of
 from cloudctl.volume.snapshots import NewSnapshot
 from cloudctl.volume.tables import Group, GroupSnapshot, Snapshot, Volume
 
@@ -110,10 +110,10 @@ def create(
 
 def _demand_freezing(group: Group, present: Sequence[Volume], freezing: Sequence[str]) -> None:
     """Raises Invalid unless these volumes can be frozen at one moment: the type may not always have asked for it."""
-    hosts = {volume.host for volume in present}
-    if len(hosts) > 1:
+    backends = {backend_of(volume.host or "") for volume in present}
+    if len(backends) > 1:
         raise Invalid(f"Invalid group: the volumes of group {group.id} are on several backends.")
-    if not hosts <= {*freezing}:
+    if not backends <= {backend_of(host) for host in freezing}:
         raise Invalid(f"Invalid group: the backend of group {group.id} cannot freeze several volumes at one moment.")
 
 

@@ -20,7 +20,7 @@ from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import group_types, kinds, placing, quotas, states, types, volumes
-from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.options import VolumeOptions, is_same
 from cloudctl.volume.tables import Group, GroupSnapshot, GroupType, Volume, VolumeType
 
 # The statuses that an administrator may set.
@@ -117,7 +117,8 @@ def _pool(type_: GroupType, allowed: Sequence[VolumeType], freezing: Sequence[st
     if not group_types.is_consistent(type_):
         return None
     for host in freezing:
-        if wanted in (None, host) and all(placing.is_named(host, each.extra_specs) for each in allowed):
+        fitting = all(placing.is_named(host, each.extra_specs) for each in allowed)
+        if fitting and (wanted is None or is_same(wanted, host)):
             return host
     raise Invalid(
         f"Invalid group type: {type_.id} asks for snapshots of several volumes at one moment, which no backend takes "
@@ -175,7 +176,7 @@ def demand_type(group: Group, type_id: str) -> None:
 
 def demand_pool(group: Group, host: str | None) -> None:
     """Raises Invalid unless volumes of this pool may be in the group."""
-    if group.host not in (None, host):
+    if group.host is not None and (host is None or not is_same(group.host, host)):
         raise Invalid(
             f"Invalid volume: all volumes of group {group.id} are on one backend, so that they are frozen at once."
         )

@@ -90,3 +90,8 @@ def chosen(config: Config) -> VolumeOptions:
 def backend_of(host: str) -> str:
     """The backend of `host@backend#pool` or `host@backend`."""
     return host.partition("#")[0].partition("@")[2]
+
+
+def is_same(one: str, other: str) -> bool:
+    """Whether two pools are one: what was made before the node was renamed keeps its older name."""
+    return backend_of(one) == backend_of(other)

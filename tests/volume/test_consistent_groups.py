@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 from zope.interface import directlyProvides, providedBy
 
 from cloudctl.drivers.backends import Backends
@@ -15,6 +16,7 @@ from cloudctl.drivers.fake import volume as fake
 from cloudctl.drivers.interfaces import IConsistentSnapshots
 from cloudctl.drivers.specs import SnapshotSpec
 from cloudctl.testing.cloud import Client, MemoryCloud
+from cloudctl.volume.tables import Group, Volume
 from tests.volume.asking import LATEST, V3, volume
 
 TYPES, GROUPS, SNAPSHOTS = f"{V3}/group_types", f"{V3}/groups", f"{V3}/group_snapshots"
@@ -113,6 +115,27 @@ def test_each_snapshot_counts(admin: Client, demo: Client, group: str) -> None:
     admin.put(f"{V3}/os-quota-sets/{project}", {"quota_set": {"snapshots": 1}})
     assert freeze(demo, group).status == 413
     assert (statuses(demo), ask(demo, "GET", SNAPSHOTS).json()["group_snapshots"]) == ([], [])
+
+
+def test_what_a_node_had_before_it_was_renamed_is_on_its_backend_still(
+    admin: Client, demo: Client, cloud: MemoryCloud, group: str
+) -> None:
+    older = "older@volumes#volumes"
+    for table in (Volume, Group):
+        cloud.transact(lambda conn, table=table: conn.execute(update(table).values(host=older)))
+    assert new_volume(demo, group_id=group).status == 202
+    cloud.settle()
+    made = freeze(demo, group)
+    assert made.status == 202, made
+    cloud.settle()
+    for source in ({"group_snapshot_id": made.json()["group_snapshot"]["id"]}, {"source_group_id": group}):
+        copy = ask(demo, "POST", f"{GROUPS}/action", {"create-from-src": source})
+        assert copy.status == 202, copy
+    lone = new_volume(demo).json()["volume"]["id"]
+    cloud.transact(lambda conn: conn.execute(update(Volume).where(Volume.id == lone).values(host=older)))
+    cloud.settle()
+    joined = ask(demo, "PUT", f"{GROUPS}/{copy.json()['group']['id']}", {"group": {"add_volumes": lone}})
+    assert joined.status == 202, joined
 
 
 # -- two backends, of which one can
