@@ -73,6 +73,37 @@ def test_accesses_of_projects_go_when_the_projects_have_gone(admin: Client, clou
     assert having() == [both[1:]] * 3
 
 
+def test_shares_of_networking_go_when_the_projects_have_gone_and_use_nothing(admin: Client, cloud: MemoryCloud) -> None:
+    """What such a project has left is used still, and the only share of an external network makes it that."""
+    v2 = "/networking/v2.0"
+    gone, leaving, living = (project(admin, name) for name in ("gone", "leaving", "living"))
+    # Its default group stays, with the rules of that.
+    assert admin.get(f"{v2}/security-groups?project_id={gone}").status == 200
+    made(admin, f"{v2}/security-groups", {"security_group": {"project_id": gone}})
+    network, outside = (
+        made(admin, f"{v2}/networks", {"network": {"router:external": external}})["id"] for external in (False, True)
+    )
+    made(admin, f"{v2}/ports", {"port": {"network_id": network, "project_id": leaving}})
+
+    def share(target: str, object_id: str, action: str = "access_as_shared") -> None:
+        wanted = {"object_type": "network", "object_id": object_id, "action": action, "target_tenant": target}
+        made(admin, f"{v2}/rbac-policies", {"rbac_policy": wanted})
+
+    def shared() -> list[tuple[str, str]]:
+        found = admin.get(f"{v2}/rbac-policies").json()["rbac_policies"]
+        return sorted((each["target_tenant"], each["object_id"]) for each in found)
+
+    for target in (gone, leaving, living, "*"):
+        share(target, network)
+    share(gone, outside, "access_as_external")
+    before = shared()
+    assert purge(cloud.db, 30) == {} and shared() == before
+    for each in (gone, leaving):
+        assert admin.delete(f"/identity/v3/projects/{each}").status == 204
+    assert purge(cloud.db, 30) == {"shares with deleted projects": 1}
+    assert shared() == [each for each in before if each != (gone, network)]
+
+
 def test_key_pairs_of_users_go_when_the_users_have_gone(admin: Client, cloud: MemoryCloud) -> None:
     users = []
     for name in ("gone", "living", "newest"):
