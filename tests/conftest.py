@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import pytest_twisted
@@ -30,6 +30,9 @@ from tests.databases import a_database
 from tests.kept import check_kept
 from tests.needed import POSTGRESQL, need
 from tests.plans import check_plans
+
+if TYPE_CHECKING:
+    from cloudctl.testing.cloud import MemoryCloud
 
 
 @implementer(ILogObserver)
@@ -154,6 +157,17 @@ def reactor() -> Any:
     from twisted.internet import reactor
 
     return reactor
+
+
+@pytest.fixture
+def cloud() -> Iterator[MemoryCloud]:
+    """A cloud in memory, as it is without a configuration."""
+    # Most tests have none, and it is made of all services.
+    from cloudctl.testing.cloud import MemoryCloud
+
+    made = MemoryCloud()
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,13 +12,6 @@ from tests.ended import purge
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 VERSIONS = {"OpenStack-API-Version": f"compute {LATEST}, volume 3.71"}
-
-
-@pytest.fixture
-def cloud() -> Iterator[MemoryCloud]:
-    made = MemoryCloud()
-    yield made
-    made.close()
 
 
 @pytest.fixture

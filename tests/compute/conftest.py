@@ -1,8 +1,8 @@
-"""A cloud in memory, and who uses its compute service."""
+"""Who uses the compute service of a cloud in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -11,13 +11,6 @@ from cloudctl.drivers.fake.network import FakeNetworkBackend
 from cloudctl.drivers.fake.volume import FakeVolumeBackend
 from cloudctl.testing.cloud import Client, MemoryCloud
 from tests.compute.asking import Asking
-
-
-@pytest.fixture
-def cloud() -> Iterator[MemoryCloud]:
-    made = MemoryCloud()
-    yield made
-    made.close()
 
 
 @pytest.fixture

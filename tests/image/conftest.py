@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from sqlalchemy import insert, select
@@ -11,13 +11,6 @@ from cloudctl.db import Connection
 from cloudctl.db.columns import new_hex_id
 from cloudctl.identity.tables import Assignment, Project, Role, User
 from cloudctl.testing.cloud import PASSWORDS, Client, MemoryCloud
-
-
-@pytest.fixture
-def cloud() -> Iterator[MemoryCloud]:
-    made = MemoryCloud()
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
-"""A cloud in memory, and who looks after its hosts."""
+"""Who looks after the hosts of a cloud in memory."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import pytest
 
@@ -11,13 +9,6 @@ from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.testing.cloud import MemoryCloud
 from tests.compute.asking import Asking
 from tests.instance_ha.asking import Ha
-
-
-@pytest.fixture
-def cloud() -> Iterator[MemoryCloud]:
-    made = MemoryCloud()
-    yield made
-    made.close()
 
 
 @pytest.fixture

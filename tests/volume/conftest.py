@@ -1,8 +1,8 @@
-"""A cloud in memory, and who uses its block storage."""
+"""Who uses the block storage of a cloud in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,13 +11,6 @@ from cloudctl.drivers.fake.volume import FakeVolumeBackend
 from cloudctl.testing.cloud import Client, MemoryCloud
 from tests.volume.asking import LATEST, V3, volume
 from tests.volume.backing_up import shown
-
-
-@pytest.fixture
-def cloud() -> Iterator[MemoryCloud]:
-    made = MemoryCloud()
-    yield made
-    made.close()
 
 
 @pytest.fixture
