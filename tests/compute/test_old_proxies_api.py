@@ -103,6 +103,31 @@ def test_a_wrong_rule_is_refused(demo: Asking, wanted: dict[str, Any]) -> None:
     assert rule(demo, group(demo)["id"], **wanted).status == 400
 
 
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"from_port": 0},
+        {"from_port": 23},
+        {"from_port": -1, "to_port": -1},
+        {"ip_protocol": "icmp", "from_port": 256, "to_port": -1},
+        {"ip_protocol": "icmp", "from_port": -1, "to_port": 0},
+        {"ip_protocol": "icmp", "from_port": 3, "to_port": 256},
+    ],
+)
+def test_a_wrong_range_is_told_by_its_names_here(demo: Asking, wanted: dict[str, Any]) -> None:
+    status, _, message = refusal(rule(demo, group(demo)["id"], **wanted))
+    asked = {"from_port": 22, "to_port": 22, **wanted}
+    assert status == 400 and message.startswith(f"Invalid port range {asked['from_port']}:{asked['to_port']}. ")
+    assert "port_range" not in message and "port-range" not in message
+
+
+def test_a_rule_of_group_with_ports_needs_a_protocol(demo: Asking) -> None:
+    web = group(demo)["id"]
+    status, _, message = refusal(rule(demo, web, group_id=web, ip_protocol=None))
+    assert status == 400 and "ip_protocol" in message
+    assert rule(demo, web, group_id=web, ip_protocol=None, from_port=None, to_port=None).status == 200
+
+
 def test_a_rule_of_an_unknown_group_or_a_second_one_alike(demo: Asking) -> None:
     assert rule(demo, UNKNOWN).status == 404
     web = group(demo)["id"]

@@ -187,16 +187,29 @@ def wanted_rule(body: CreateRule, remote: str | None) -> NewRule:
         raise Invalid(f"Invalid IP protocol {protocol[:64]}.")
     if protocol == "icmp":
         least, most = (None if bound == -1 else bound for bound in (least, most))
+    least, most = (None if bound is MISSING else bound for bound in (least, most))
+    _check_span(protocol, least, most)
     prefix = None if remote is not None else body.cidr or ANYWHERE["IPv4"]
-    return NewRule(
-        "ingress",
-        "IPv6" if prefix is not None and ":" in prefix else "IPv4",
-        protocol,
-        None if least is MISSING else least,
-        None if most is MISSING else most,
-        prefix,
-        remote,
-    )
+    ethertype = "IPv6" if prefix is not None and ":" in prefix else "IPv4"
+    return NewRule("ingress", ethertype, protocol, least, most, prefix, remote)
+
+
+def _check_span(protocol: str | None, least: int | None, most: int | None) -> None:
+    """In this API's words: networking has other names for what is asked here. Raises Invalid."""
+    if least is None and most is None:
+        return
+    if protocol == "icmp":
+        fits = least is not None and 0 <= least <= 255 and (most is None or 0 <= most <= 255)
+        need = "For ICMP from_port is a type and to_port a code, 0 to 255; -1 is any, and any type has any code."
+    else:
+        fits = protocol is not None and least is not None and most is not None and 1 <= least <= most <= 65535
+        need = "It needs an ip_protocol, and ports from 1 to 65535 of which from_port is not the larger one."
+    if not fits:
+        raise Invalid(f"Invalid port range {_said(least)}:{_said(most)}. {need}")
+
+
+def _said(bound: int | None) -> int:
+    return -1 if bound is None else bound
 
 
 def _remove_rule(conn: Connection, call: Call, rule_id: str) -> None:
