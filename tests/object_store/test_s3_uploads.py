@@ -270,6 +270,13 @@ def test_versions(s3: S3, mine: Account, cloud: MemoryCloud) -> None:
         assert code(s3.ask(method, "bucket/o", f"{at}nothing", body=body)) == (404, "NoSuchVersion"), method
     for method in ("GET", "DELETE"):  # not the current one, which is not what the client has meant
         assert code(s3.ask(method, "bucket/o", "versionId=")) == (400, "InvalidArgument"), method
+    part = f"partNumber=1&uploadId={begin(s3)}"
+    for key, query in (("copy", ""), ("big", part)):
+        told = [
+            code(s3.ask("PUT", f"bucket/{key}", query, x_amz_copy_source=f"bucket/o?versionId={version}"))
+            for version in (marker, "nothing", "")
+        ]
+        assert told == [(400, "InvalidRequest"), (404, "NoSuchVersion"), (400, "InvalidArgument")]
     assert code(s3.ask("DELETE", "bucket")) == (409, "BucketNotEmpty")
     # Without its marker the newest one is there again, and without that the one before.
     assert s3.ask("DELETE", "bucket/o", f"versionId={marker}").headers["x-amz-delete-marker"] == "true"

@@ -21,7 +21,9 @@ class Source:
     @classmethod
     def read(cls, text: str) -> Source:
         """Raises InvalidArgument."""
-        path, _, version = text.partition("?versionId=")
+        path, numbered, version = text.partition("?versionId=")
+        if numbered and not version:
+            raise error("InvalidArgument", "Version id cannot be the empty string")
         bucket, _, key = unquote(path, errors="surrogateescape").removeprefix("/").partition("/")
         if not bucket or not key:
             raise error("InvalidArgument", "Copy Source must mention the source bucket and key: sourcebucket/sourcekey")

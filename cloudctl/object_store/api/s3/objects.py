@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 
 from attrs import evolve, frozen
@@ -65,6 +66,10 @@ def _missing(place: Place, version: str, **headers: str) -> CloudError:
 
 def _is_marker(version: str) -> CloudError:
     return error("MethodNotAllowed", x_amz_delete_marker="true", x_amz_version_id=version)
+
+
+def _is_no_source(_version: str) -> CloudError:
+    return error("InvalidRequest", "The source of a copy cannot be a version that is a delete marker.")
 
 
 def _label(conn: Connection, place: Place, version: str, tags: str, call: Call) -> None:
@@ -145,14 +150,25 @@ class Objects:
         told = tuple(each for each in told if each[0] not in dict(said)) + await self._sums_of_part(call, found)
         return Reply(body, status, (*said, *told))
 
-    async def find(self, call: Call, place: Place, container: Container, version: str) -> Found:
-        """Raises NoSuchKey, NoSuchVersion; MethodNotAllowed for a marker."""
+    async def source(self, call: Call, place: Place, container: Container, version: str) -> Found:
+        """What a copy is made of. Raises NoSuchKey, NoSuchVersion; InvalidRequest for a marker."""
+        return await self.find(call, place, container, version, _is_no_source)
+
+    async def find(
+        self,
+        call: Call,
+        place: Place,
+        container: Container,
+        version: str,
+        marker: Callable[[str], CloudError] = _is_marker,
+    ) -> Found:
+        """Raises NoSuchKey, NoSuchVersion; `marker` for one, which is MethodNotAllowed."""
         try:
             found = await self.reader.find(call, place, version=version)
         except NotFound:
             raise (_missing(place, version) if version else await self._gone(place, container)) from None
         if numbered.is_marker(found.object):
-            raise _is_marker(version)
+            raise marker(version)
         return found
 
     async def _gone(self, place: Place, container: Container) -> CloudError:
@@ -241,7 +257,7 @@ class Objects:
     async def _copy(self, call: Call, place: Place, container: Container, text: str) -> Reply:
         source = Source.read(text)
         where, bucket = await self.door.read_source(call, source)
-        found = await self.find(call, where, bucket, source.version)
+        found = await self.source(call, where, bucket, source.version)
         conditions.hold_for_copy(call, found.data.etag, found.object.updated_at)
         replaced = _replaces(call, "metadata")
         if where == place and not replaced and not source.version:

@@ -90,7 +90,7 @@ class Uploads:
     async def _copy(self, call: Call, place: Place, text: str, upload_id: str, whole: Sum | None) -> Reply:
         source = copies.Source.read(text)
         where, bucket = await self.objects.door.read_source(call, source)
-        found = await self.objects.find(call, where, bucket, source.version)
+        found = await self.objects.source(call, where, bucket, source.version)
         conditions.hold_for_copy(call, found.data.etag, found.object.updated_at)
         span = copies.span(call.header("x-amz-copy-source-range"), found.data.size)
         seen = None if whole is None else ALGORITHMS[whole.algorithm]()
