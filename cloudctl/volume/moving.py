@@ -29,7 +29,7 @@ from cloudctl.volume import (
     types,
     volumes,
 )
-from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.options import VolumeOptions, is_same, present
 from cloudctl.volume.placing import Pool
 from cloudctl.volume.tables import Volume, VolumeType
 
@@ -89,7 +89,7 @@ def asked(conn: Connection, caller: Caller, volume_id: str, name_or_id: str) -> 
 def _may_stay(volume: Volume, new: VolumeType, pool: Pool | None) -> bool:
     if volume.host is None:
         return True
-    if pool is None or pool.host != volume.host:
+    if pool is None or not is_same(pool.host, volume.host):
         return placing.is_named(volume.host, new.extra_specs)
     return placing.suits(pool, new.extra_specs)
 
@@ -130,7 +130,7 @@ def migrate(
     found = options.find_pool(host)
     if found is None or not services.takes_volumes(conn, found):
         raise Invalid(f"Invalid host: No valid service of volumes on {host[:255]}.")
-    if found == volume.host:
+    if found == present(options.pools, volume.host):
         raise Invalid(f"Invalid host: Destination host must be different than the current host: {host}.")
     _demand_movable(conn, volume, swaps)
     name = "migrate in use" if volume.status == states.IN_USE else "migrate"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -95,3 +96,8 @@ def backend_of(host: str) -> str:
 def is_same(one: str, other: str) -> bool:
     """Whether two pools are one: what was made before the node was renamed keeps its older name."""
     return backend_of(one) == backend_of(other)
+
+
+def present(pools: Iterable[str], host: str | None) -> str | None:
+    """The name that a pool has now; None if it is not among these any more."""
+    return next((pool for pool in pools if host is not None and is_same(pool, host)), None)

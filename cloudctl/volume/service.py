@@ -22,7 +22,7 @@ from cloudctl.volume.archives import Archives
 from cloudctl.volume.bootstrap import bootstrap
 from cloudctl.volume.ended import ENDED
 from cloudctl.volume.object_archive import ObjectArchive
-from cloudctl.volume.options import VolumeOptions, chosen
+from cloudctl.volume.options import VolumeOptions, chosen, present
 
 
 def compose(cloud: Surroundings) -> Part:
@@ -78,7 +78,7 @@ def _as_one(pools: Mapping[str, IVolumeBackend], db: Database) -> IVolumeBackend
         return next(iter(pools.values()))
 
     async def place(volume_id: str) -> str | None:
-        return await db.read(volumes.host_of, volume_id)
+        return present(pools, await db.read(volumes.host_of, volume_id))
 
     return Backends(pools, place)
 

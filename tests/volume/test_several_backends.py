@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 from attrs import evolve
+from sqlalchemy import update
 
 from cloudctl.drivers.backends import Backends
 from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.fake.volume import FakeVolumeBackend
 from cloudctl.errors import ConfigError
 from cloudctl.testing.cloud import Client, MemoryCloud
+from cloudctl.volume.tables import Volume
+from tests.there import there
 from tests.volume.asking import LATEST, V3, act, volume
 
 TABLES: dict[str, Any] = {
@@ -138,6 +141,40 @@ def test_each_call_goes_to_the_backend_of_its_volume(
     demo.delete(f"{V3}/volumes/{id}")
     cloud.settle()
     assert not at[FAST].volumes.values()
+
+
+def test_what_a_node_had_before_it_was_renamed_is_where_it_was(
+    cloud: MemoryCloud, admin: Client, demo: Client, make: Make, at: dict[str, FakeVolumeBackend]
+) -> None:
+    type_of(admin, "fast", volume_backend_name="fast", storage_protocol="iSCSI")
+    id = make(volume_type="fast")["id"]
+    cloud.transact(lambda conn: conn.execute(update(Volume).values(host="older@fast#fast")))
+    assert act(demo, id, "os-initialize_connection", {"connector": {"host": "h"}}).status == 200
+    assert there(at[FAST].volumes.get(id)).hosts == ("h",)
+    act(demo, id, "os-terminate_connection", {"connector": {"host": "h"}})
+    copy = make(source_volid=id)["id"]
+    assert volume(demo, copy)["status"] == "available" and copy in {each.id for each in at[FAST].volumes.values()}
+    stays = act(admin, id, "os-migrate_volume", {"host": FAST})
+    assert stays.status == 400 and b"must be different" in stays.body
+    type_of(admin, "fake", storage_protocol="iSCSI")
+    assert act(demo, id, "os-retype", {"new_type": "fake"}).status == 202
+    assert volume(demo, id)["volume_type"] == "fake"
+    assert act(admin, id, "os-migrate_volume", {"host": LARGE}).status == 202
+    cloud.settle()
+    assert (host(admin, id), [id in {each.id for each in at[pool].volumes.values()} for pool in (FAST, LARGE)]) == (
+        LARGE,
+        [False, True],
+    )
+
+
+def test_a_volume_of_a_backend_that_is_there_no_more_is_not_moved(
+    cloud: MemoryCloud, admin: Client, make: Make
+) -> None:
+    id = make()["id"]
+    cloud.transact(lambda conn: conn.execute(update(Volume).values(host="cloudctl@gone#gone")))
+    assert act(admin, id, "os-migrate_volume", {"host": FAST}).status == 202
+    cloud.settle()
+    assert (volume(admin, id)["status"], volume(admin, id)["migration_status"]) == ("available", "error")
 
 
 def test_administrators_see_all_of_them(admin: Client) -> None:

@@ -17,7 +17,7 @@ from cloudctl.rest.versions import since
 from cloudctl.volume import connections, moving, volumes
 from cloudctl.volume.api.actions import ACTION
 from cloudctl.volume.api.fields import HostName
-from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.options import VolumeOptions, present
 from cloudctl.volume.placing import Pool
 
 
@@ -70,8 +70,8 @@ class Moving:
 
     async def _place(self, call: Call, volume_id: str, new_type: str) -> Pool | None:
         """Where the volume is, if the type asks for more than a name. Raises NotFound, Unavailable."""
-        host = await self.db.read(moving.asked, call.caller, volume_id, new_type)
-        if host is None or host not in self.pools:
+        host = present(self.pools, await self.db.read(moving.asked, call.caller, volume_id, new_type))
+        if host is None:
             return None
         return Pool(host, await connections.capacity(self.pools[host]))
 

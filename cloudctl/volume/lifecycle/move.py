@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import update
 
 from cloudctl.db import Connection
+from cloudctl.drivers.backends import Backends
 from cloudctl.drivers.errors import InUse
 from cloudctl.drivers.specs import VolumeSpec
 from cloudctl.errors import CloudError
@@ -26,6 +27,7 @@ from cloudctl.volume import attachments, kinds, messages, moving, placing, state
 from cloudctl.volume.archives import Archives
 from cloudctl.volume.lifecycle import place
 from cloudctl.volume.lifecycle.copying import Copying
+from cloudctl.volume.options import present
 from cloudctl.volume.tables import Volume, VolumeType
 
 PLACE, SWAP = "place", "swap"
@@ -33,14 +35,16 @@ PLACE, SWAP = "place", "swap"
 
 async def choose(ctx: Context) -> Memo:
     volume, type_ = await ctx.read(wanted, ctx.task)
-    pools = [pool for pool in await place.enabled(ctx) if pool.host != volume.host]
+    backends = ctx.drivers.volume
+    here = present(backends.at, volume.host) if isinstance(backends, Backends) else None
+    pools = [pool for pool in await place.enabled(ctx) if pool.host != here]
     asked = ctx.args["host"]
     chosen = placing.choose(
         [pool for pool in pools if asked in (None, pool.host)], type_.extra_specs if asked is None else {}, volume.size
     )
-    if chosen is None:
+    if here is None or chosen is None:
         raise place.NoBackend
-    return {"from": volume.host, "to": chosen.host, "server": await ctx.read(moving.server_of, volume.id)}
+    return {"from": here, "to": chosen.host, "server": await ctx.read(moving.server_of, volume.id)}
 
 
 def wanted(conn: Connection, task: Task) -> tuple[Volume, VolumeType]:

@@ -10,6 +10,7 @@ from cloudctl.drivers.errors import DriverError
 from cloudctl.errors import Unavailable
 from cloudctl.tasks import Context
 from cloudctl.volume import messages, placing, services, types, volumes
+from cloudctl.volume.options import present
 from cloudctl.volume.placing import Pool
 from cloudctl.volume.tables import Volume, VolumeType
 
@@ -41,7 +42,7 @@ async def _suits(ctx: Context, host: str, specs: placing.Specs) -> bool:
     if not specs:
         return True
     backends = ctx.drivers.volume
-    backend = backends.at.get(host) if isinstance(backends, Backends) else backends
+    backend = backends.at.get(present(backends.at, host) or "") if isinstance(backends, Backends) else backends
     if backend is None:
         return False  # it is not configured any more
     return placing.suits(Pool(host, await backend.capacity()), specs)
