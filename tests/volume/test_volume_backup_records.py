@@ -57,6 +57,6 @@ def test_wrong_records_are_refused(make: Any, back_up: Any, admin: Any) -> None:
         {"backup-record": {**record, "backup_url": base64.b64encode(b"[]").decode()}},
         {"backup-record": {**record, "backup_service": "cinder.backup.drivers.swift"}},
         changed(record, kept_as="../../etc"), changed(record, size=0), changed(record, data_timestamp="then"),
-        changed(record, id=None), changed(record, colour="red"),
+        changed(record, id=None), changed(record, colour="red"), changed(record, name="a\0b"),
     ]  # fmt: skip
     assert {admin.post(f"{V3}/backups/import_record", each).status for each in wrong} == {400}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -12,8 +11,9 @@ from attrs import field, frozen
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
-from cloudctl.rest.body import Body, Length, Pattern, Range, Text, Uuid, given, structure
+from cloudctl.rest.body import Body, BodyError, Length, Pattern, Range, Text, Uuid, given, structure
 from cloudctl.rest.call import Call
+from cloudctl.rest.decoding import parse
 from cloudctl.rest.formats import parse_time
 from cloudctl.rest.route import Routes
 from cloudctl.volume import backup_records, backups
@@ -102,8 +102,8 @@ class BackupRecords:
         if body.backup_service not in (backup_records.SERVICE, backup_records.FORMER):
             raise Invalid(f"Invalid input received: backups of {body.backup_service[:64]!r} cannot be read here.")
         try:
-            found = orjson.loads(base64.b64decode(body.backup_url, validate=True))
-        except (binascii.Error, ValueError):
+            found = parse(base64.b64decode(body.backup_url, validate=True))
+        except (ValueError, BodyError):
             raise Invalid("Invalid input received: Can't decode backup record.") from None
         told: Told = structure(found, Told, "$.backup-record.backup_url")
         row = await self.db.run(_create, call, told.wanted(), self.options)
