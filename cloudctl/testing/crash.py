@@ -15,11 +15,12 @@ Of consecutive points that leave the same behind, according to `World.durable`, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import NOTHING, define, field, fields, frozen, has
 from sqlalchemy import select
 from twisted.internet.task import Clock
 
@@ -31,6 +32,8 @@ from cloudctl.tasks.workflow import Task
 
 # Seconds of the Clock within which every task must end.
 LIMIT = 24 * 3600.0
+# Differences told of one crash, and characters of a value that differs.
+MOST, LONGEST = 10, 300
 
 
 @frozen
@@ -124,9 +127,46 @@ def crash_everywhere(build: Callable[[], World], *, again: Sequence[int] = (1,),
             except AssertionError as error:
                 found = str(error)
             if found != expected:
-                wrong.append(f"{where}\n  expected {expected}\n  found    {found}")
+                wrong.append("\n  ".join([where, *islice(_told(expected, found), MOST)]))
     assert not wrong, "\n".join([f"{len(wrong)} crashes change the end", *wrong])
     return points
+
+
+def _told(expected: tuple[Any, Any], found: tuple[Any, Any] | str) -> Iterator[str]:
+    """How an end differs from the expected one; a text says why there is none."""
+    if isinstance(found, str):
+        yield found
+        return
+    for name, one, other in zip(("state", "tasks"), expected, found, strict=True):
+        yield from _differences(one, other, name)
+
+
+def _differences(expected: Any, found: Any, where: str) -> Iterator[str]:
+    """What differs, and where: an end holds everything that there is, whole disks among it."""
+    if expected == found:
+        return
+    if type(expected) is type(found) and (parts := _parts(expected)) is not None:
+        others = _parts(found) or {}
+        for name in {**parts, **others}:
+            yield from _differences(parts.get(name, NOTHING), others.get(name, NOTHING), f"{where}{name}")
+        return
+    yield f"{where}: expected {_short(expected)}, found {_short(found)}"
+
+
+def _parts(value: Any) -> dict[str, Any] | None:
+    """Where → what is there; None for what is shown as a whole."""
+    if has(type(value)):
+        return {f".{each.name}": getattr(value, each.name) for each in fields(type(value))}
+    if isinstance(value, Mapping):
+        return {f"[{key!r}]": each for key, each in value.items()}
+    if isinstance(value, tuple | list):
+        return {f"[{number}]": each for number, each in enumerate(value)}
+    return None
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
 
 
 def run(world: World, probers: Sequence[Prober], limit: float = LIMIT) -> Any:

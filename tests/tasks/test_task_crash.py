@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
 from sqlalchemy import Column, Integer, String, Table, insert, select, update
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock, deferLater
@@ -241,6 +241,21 @@ def test_a_step_that_does_not_look_before_it_acts_is_caught(careless: Any, thrif
     build = world(Workflow(Kind("careless", "thing"), steps), thrifty=thrifty)
     with pytest.raises(AssertionError, match="crashes change the end"):
         crash_everywhere(build, again=())
+
+
+def test_what_differs_is_told_and_nothing_else() -> None:
+    steps = [Step("first", add_blindly), Step("second", finish)]
+    build = world(Workflow(Kind("careless", "thing"), steps))
+
+    def with_a_disk() -> World:
+        made = build()
+        return evolve(made, state=lambda: (made.state(), b"0" * 100_000))
+
+    with pytest.raises(AssertionError) as caught:
+        crash_everywhere(with_a_disk, again=())
+    told = str(caught.value)
+    assert "['extra']: expected 1, found 2" in told
+    assert len(told) < 5_000
 
 
 async def undo_twice_hurts(ctx: Context) -> None:
