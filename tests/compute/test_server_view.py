@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cloudctl.testing.cloud import Client
-from tests.compute.asking import Asking
+from tests.compute.asking import LATEST, Asking
 
 BASE = {
     "id",
@@ -74,7 +74,9 @@ def expected(version: str, *tables: dict[str, set[str]]) -> set[str]:
     return BASE.union(*(names for table in tables for since, names in table.items() if int(since[2:]) <= minor))
 
 
-VERSIONS = sorted({"2.1", "2.2", "2.8", "2.15", "2.18", "2.25", "2.62", "2.70", "2.72", "2.89", *SINCE, *ADMINS})
+VERSIONS = sorted(
+    {"2.1", "2.2", "2.8", "2.15", "2.18", "2.25", "2.62", "2.70", "2.72", "2.89", LATEST, *SINCE, *ADMINS}
+)
 
 
 @pytest.fixture(scope="module")
