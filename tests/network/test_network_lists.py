@@ -13,6 +13,7 @@ from cloudctl.drivers.specs import DriverResources
 from cloudctl.network import api
 from cloudctl.network.api import lists
 from cloudctl.network.api.resource import Declared, Resource
+from cloudctl.network.api.tags import TAGGED
 from cloudctl.network.options import NetworkOptions
 from tests.network.conftest import Neutron
 from tests.there import there
@@ -198,6 +199,11 @@ def test_every_filter_and_sort_key_can_be_used(neutron: Neutron, resource: Decla
     for name in described.listing.sort_keys:
         for direction in ("asc", "desc"):
             neutron.get(f"{path}?sort_key={name}&sort_dir={direction}&limit=1", user="admin")
+
+
+def test_whatever_shows_tags_has_a_path_to_them() -> None:
+    showing = {each.path.rpartition("/")[2] for each in RESOURCES if "tags" in {one.name for one in each.attributes}}
+    assert showing == TAGGED.keys()
 
 
 def test_rules_are_found_by_the_networks_of_their_prefixes(neutron: Neutron) -> None:

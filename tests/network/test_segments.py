@@ -88,6 +88,16 @@ def test_the_configurations_are_listed_and_stay(neutron: Neutron) -> None:
     neutron.refused(400, "NetworkSegmentRangeDefaultReadOnly", "DELETE", path, user="admin")
 
 
+@pytest.mark.parametrize("collection", [RANGES, "/network-segment-ranges"])
+def test_they_have_tags_for_those_who_see_them(neutron: Neutron, collection: str) -> None:
+    path = f"{collection}/{make(neutron, shared=False, project_id='demo', tags=['a'])['id']}/tags"
+    assert neutron.expect(200, "PUT", path, {"tags": ["b", "c"]}, "admin") == {"tags": ["b", "c"]}
+    assert neutron.get(path, "admin") == {"tags": ["b", "c"]}
+    assert neutron.get(f"{RANGES}?tags=b,c", "admin")["network_segment_ranges"][0]["tags"] == ["b", "c"]
+    for method, body in (("GET", None), ("PUT", {"tags": []})):
+        neutron.refused(404, "TagResourceNotFound", method, path, body)
+
+
 @pytest.mark.parametrize(
     "said",
     [
