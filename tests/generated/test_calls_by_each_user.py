@@ -144,7 +144,8 @@ def test_each_operation_lets_in_whom_its_rule_names(world: World, service: str) 
                 may = policy.may(operation.policy, identities[persona], target)
                 foreign = persona == "other" and bool(OWNED & variables(api, path))
                 if persona == "member" and is_own(world, api, path, operation, answer):
-                    wrong.append(f"a variable of its path belongs in OWNED: {where}")
+                    lacking = " or ".join(str(each) for each in sorted(variables(api, path)))
+                    wrong.append(f"OWNED lacks {lacking}: {where}")
                 wrong += [f"told {secret}: {where}" for secret in told(world, persona, answer)]
                 if is_beyond(world, persona, api, operation) and status not in (403, 404):
                     wrong.append(f"reached from beyond its scope: {where}")

@@ -104,7 +104,7 @@ class World:
         def value(match: re.Match[str]) -> str:
             found = values.get(match[1]) or self.ids.get((api, match[1]))
             if found is None:
-                where = "tests/network/samples.py" if api == "networking" else "World"
+                where = "tests/network/samples.py" if api == "networking" else "World in tests/generated/world.py"
                 raise LookupError(f"there is no sample of <{match[1]}> for {api}: let {where} make one")
             return found
 
