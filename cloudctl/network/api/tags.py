@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from attrs import frozen
@@ -136,11 +137,9 @@ class ResourceTags:
         tagged = TAGGED.get(collection)
         if tagged is None:
             raise NotFound("The resource could not be found.")
-        try:
-            if tagged.sight is None or call.may(tagged.sight):
+        if tagged.sight is None or call.may(tagged.sight):
+            with suppress(NotFound):
                 return tagged.visible(conn, call.caller, resource_id, lock)
-        except NotFound:
-            """Worded below."""
         raise NotFound(f"Resource {collection} {resource_id[:64]} could not be found.", type="TagResourceNotFound")
 
     def _of(self, conn: Connection, call: Call, collection: str, resource_id: str) -> Any:
