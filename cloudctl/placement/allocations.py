@@ -11,7 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import field, frozen
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, update
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
@@ -21,6 +22,8 @@ from cloudctl.placement.tables import Allocation, Consumer, Inventory, Provider
 INSTANCE, MIGRATION, UNKNOWN = "INSTANCE", "MIGRATION", "unknown"
 # The generation of a consumer that has just been given what it is to have for the first time.
 FIRST = 1
+# What is kept of an Owner, beside the id.
+SAID = ("project_id", "user_id", "type")
 
 Amounts = Mapping[str, int]
 """Resource class → how much."""
@@ -44,6 +47,16 @@ _new = insert(Allocation)
 _new_consumer = insert(Consumer)
 _consumer = select(Consumer).where(Consumer.id == bindparam("by"))
 _locked = _consumer.with_for_update()
+# Both databases know this form of INSERT.
+_given = postgresql.insert(Consumer.table)
+_make_or_raise = _given.on_conflict_do_update(
+    index_elements=[Consumer.table.c.id],
+    set_={
+        "generation": Consumer.generation + 1,
+        # Old clients do not name the owner: it stays the same.
+        **{name: func.coalesce(func.nullif(_given.excluded[name], ""), Consumer.table.c[name]) for name in SAID},
+    },
+)
 _raise = update(Consumer).where(Consumer.id == bindparam("by")).values(generation=Consumer.generation + 1)
 _held = (
     select(Allocation)
@@ -218,17 +231,11 @@ def _told(generation: int | None) -> str:
 
 def _ensure_consumer(conn: Connection, owner: Owner) -> None:
     """Make sure that the consumer exists; if it did, raise its generation."""
-    said = _said(owner)
-    if conn.execute(_raise, {"by": owner.consumer_id}).rowcount:
-        # Old clients do not name the owner: it stays the same.
-        if changed := {name: value for name, value in said.items() if value}:
-            conn.execute(update(Consumer).where(Consumer.id == owner.consumer_id).values(changed))
-    else:
-        conn.execute(_new_consumer, {"id": owner.consumer_id, **said, "generation": FIRST})
+    conn.execute(_make_or_raise, {"id": owner.consumer_id, **_said(owner), "generation": FIRST})
 
 
 def _said(owner: Owner) -> dict[str, str]:
-    return {"project_id": owner.project_id, "user_id": owner.user_id, "type": owner.type}
+    return {name: getattr(owner, name) for name in SAID}
 
 
 def _write(conn: Connection, consumer_id: str, provider_id: str, amounts: Amounts) -> None:
