@@ -118,25 +118,27 @@ def _host(conn: Connection, network_id: str) -> str | None:
 
 
 def _create(conn: Connection, network: Network, host: str, now: datetime) -> Port:
-    made = Port(
-        **standard.new(network.project_id, now),
-        network_id=network.id,
-        network_project_id="",
-        name="",
-        status="DOWN",
-        admin_state_up=True,
-        mac_address=macs.choose(conn, network.id),
-        device_id=f"dhcp{uuid5(NAMESPACE_DNS, host)}-{network.id}",
-        device_owner=DHCP,
-        port_security_enabled=False,
-        allowed_address_pairs=[],
-        host="",
-        profile={},
-        vif_type="unbound",
-        vif_details={},
-        pvlan_type=private_vlans.PROMISCUOUS if network.pvlan else None,
-    )
-    standard.insert(conn, made)
+    def port(mac: str) -> Port:
+        return Port(
+            **standard.new(network.project_id, now),
+            network_id=network.id,
+            network_project_id="",
+            name="",
+            status="DOWN",
+            admin_state_up=True,
+            mac_address=mac,
+            device_id=f"dhcp{uuid5(NAMESPACE_DNS, host)}-{network.id}",
+            device_owner=DHCP,
+            port_security_enabled=False,
+            allowed_address_pairs=[],
+            host="",
+            profile={},
+            vif_type="unbound",
+            vif_details={},
+            pvlan_type=private_vlans.PROMISCUOUS if network.pvlan else None,
+        )
+
+    made = macs.insert_port(conn, network.id, None, port)
     conn.execute(_insert, {"network_id": network.id, "port_id": made.id})
     return made
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 
 from sqlalchemy import bindparam, select
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
@@ -21,6 +22,8 @@ DIGITS = re.compile(r"[0-9a-f]{12}")
 
 # Built once: building a statement costs more than running it.
 _taken = select(Port.id).where(Port.network_id == bindparam("network"), Port.mac_address == bindparam("mac"))
+# Both databases know this form of INSERT.
+_insert = insert(Port.table).on_conflict_do_nothing(index_elements=[Port.table.c.network_id, Port.table.c.mac_address])
 
 
 def parse(text: str) -> str:
@@ -36,11 +39,26 @@ def parse(text: str) -> str:
 def choose(conn: Connection, network_id: str) -> str:
     """One that no port of the network has. Raises Unavailable."""
     for _ in range(TRIES):
-        mac = ":".join((PREFIX, *(f"{random.randrange(256):02x}" for _ in range(3))))
+        mac = _drawn()
         if not is_taken(conn, network_id, mac):
             return mac
-    message = f"Unable to generate unique mac on network {network_id}."
-    raise Unavailable(message, type="NetworkMacAddressGenerationFailure")
+    raise _exhausted(network_id)
+
+
+def insert_port(conn: Connection, network_id: str, wanted: str | None, with_mac: Callable[[str], Port]) -> Port:
+    """Write a new port of the network, as `with_mac(mac)` describes it: with the wanted address, or with any.
+
+    Raises Conflict if another port has the wanted one, Unavailable.
+    """
+    for _ in range(1 if wanted else TRIES):
+        port = with_mac(wanted or _drawn())
+        if conn.execute(_insert, port._asdict()).rowcount:
+            return port
+    raise in_use(network_id, wanted) if wanted else _exhausted(network_id)
+
+
+def _drawn() -> str:
+    return ":".join((PREFIX, *(f"{random.randrange(256):02x}" for _ in range(3))))
 
 
 def is_taken(conn: Connection, network_id: str, mac: str) -> bool:
@@ -56,6 +74,11 @@ def give(conn: Connection, network_id: str, mac: str, write: Callable[[], object
         if not is_taken(conn, network_id, mac):
             raise
         raise in_use(network_id, mac) from None
+
+
+def _exhausted(network_id: str) -> Unavailable:
+    message = f"Unable to generate unique mac on network {network_id}."
+    return Unavailable(message, type="NetworkMacAddressGenerationFailure")
 
 
 def in_use(network_id: str, mac: str) -> Conflict:

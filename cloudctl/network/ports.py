@@ -214,35 +214,39 @@ def create(
     network = networks.pinned(conn, wanted.network_id)
     if project_id:
         quota.take(conn, quotas.QUOTAS, project_id, {"port": 1})
-    mac = macs.parse(wanted.mac_address) if wanted.mac_address else macs.choose(conn, network.id)
+    mac = macs.parse(wanted.mac_address) if wanted.mac_address else None
     secure = network.port_security_enabled if wanted.port_security_enabled is None else wanted.port_security_enabled
-    pairs = port_security.address_pairs(wanted.address_pairs, mac)
     groups = _groups_of_new(conn, project_id, wanted, secure, now, everybodys_groups)
-    port_security.check(secure, groups, pairs, True)
-    made = Port(
-        **standard.new(project_id, now, description=wanted.description),
-        network_id=network.id,
-        network_project_id="" if network.project_id == project_id else network.project_id,
-        name=wanted.name,
-        status=NOT_APPLICABLE if wanted.device_owner == FLOATING and not project_id else "DOWN",
-        admin_state_up=wanted.admin_state_up,
-        mac_address=mac,
-        device_id=wanted.device_id,
-        device_owner=wanted.device_owner,
-        port_security_enabled=secure,
-        allowed_address_pairs=pairs,
-        host=wanted.host,
-        profile=dict(wanted.profile),
-        vif_type=UNBOUND,
-        vif_details={},
-        qos_policy_id=wanted.qos_policy_id,
-        dhcp_options=dhcp_options.merged((), wanted.dhcp_options),
-        ip_allocation=fixed_ips.when(network, wanted.device_owner, wanted.host, wanted.fixed_ips),
-        **{**wanted.kept, **private_vlans.of_new(network.pvlan, wanted.kept, secure)},
-    )
-    macs.give(conn, network.id, mac, partial(standard.insert, conn, made))
+
+    def port(mac: str) -> Port:
+        pairs = port_security.address_pairs(wanted.address_pairs, mac)
+        port_security.check(secure, groups, pairs, True)
+        return Port(
+            **standard.new(project_id, now, description=wanted.description),
+            network_id=network.id,
+            network_project_id="" if network.project_id == project_id else network.project_id,
+            name=wanted.name,
+            status=NOT_APPLICABLE if wanted.device_owner == FLOATING and not project_id else "DOWN",
+            admin_state_up=wanted.admin_state_up,
+            mac_address=mac,
+            device_id=wanted.device_id,
+            device_owner=wanted.device_owner,
+            port_security_enabled=secure,
+            allowed_address_pairs=pairs,
+            host=wanted.host,
+            profile=dict(wanted.profile),
+            vif_type=UNBOUND,
+            vif_details={},
+            qos_policy_id=wanted.qos_policy_id,
+            dhcp_options=dhcp_options.merged((), wanted.dhcp_options),
+            ip_allocation=fixed_ips.when(network, wanted.device_owner, wanted.host, wanted.fixed_ips),
+            **{**wanted.kept, **private_vlans.of_new(network.pvlan, wanted.kept, secure)},
+        )
+
+    made = macs.insert_port(conn, network.id, mac, port)
     if made.ip_allocation != fixed_ips.DEFERRED:
-        fixed_ips.assign(conn, network.id, made.id, mac, wanted.device_owner, wanted.fixed_ips, is_new=True)
+        owner = wanted.device_owner
+        fixed_ips.assign(conn, network.id, made.id, made.mac_address, owner, wanted.fixed_ips, is_new=True)
     _join_groups(conn, made.id, groups)
     if wanted.host:
         tasks.submit_once(conn, kinds.ENSURE_PORT, made.id, by)
