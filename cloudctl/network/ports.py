@@ -455,9 +455,9 @@ def bind(
         if row.ip_allocation == fixed_ips.DEFERRED:
             changes["ip_allocation"] = fixed_ips.IMMEDIATE
             fixed_ips.assign(conn, row.network_id, row.id, row.mac_address, device_owner, None, is_new=True)
-    if any(getattr(row, name) != value for name, value in changes.items()):
-        return standard.changed(conn, row, now, **changes)
-    return row
+    # Only what differs: SQLite writes the indexes of every column that is set.
+    changes = {name: value for name, value in changes.items() if getattr(row, name) != value}
+    return standard.changed(conn, row, now, **changes) if changes else row
 
 
 def unbind(conn: Connection, port_id: str, now: datetime) -> None:
