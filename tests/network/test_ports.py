@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from cloudctl.network import macs
 from tests.network.conftest import Neutron
 
 
@@ -178,6 +180,19 @@ class TestMacs:
         neutron.refused(
             409, "MacAddressInUse", "PUT", f"/ports/{second['id']}", {"port": {"mac_address": made["mac_address"]}}
         )
+
+    def test_one_that_is_drawn_and_taken_is_drawn_anew(self, neutron: Neutron, monkeypatch: pytest.MonkeyPatch) -> None:
+        network = neutron.network()
+        first = neutron.create("port", network_id=network["id"], mac_address="fa:16:3e:00:00:01")
+        draws = iter([0, 0, 1, 0, 0, 1, 0, 0, 2])
+        monkeypatch.setattr(random, "randrange", lambda _most: next(draws, 1))
+        pair = {"ip_address": "10.9.9.9"}
+        second = neutron.create("port", network_id=network["id"], allowed_address_pairs=[pair])
+        assert (first["mac_address"], second["mac_address"]) == ("fa:16:3e:00:00:01", "fa:16:3e:00:00:02")
+        assert second["allowed_address_pairs"] == [{**pair, "mac_address": second["mac_address"]}]
+        draws = iter([0, 0, 1] * macs.TRIES)
+        body = {"port": {"network_id": network["id"]}}
+        neutron.refused(503, "NetworkMacAddressGenerationFailure", "POST", "/ports", body)
 
     @pytest.mark.parametrize(
         "mac", ["x", "00:00:00:00:00:00", "ff-ff-ff-ff-ff-ff", "fa:16:3e:00:00", "fa:16:3e:00:00:0g"]
