@@ -1,4 +1,7 @@
-"""docs/architecture.md: a reason for each dependency, and the order of imports that tests/house enforces."""
+"""docs/architecture.md: a reason for each dependency, and the order of imports that tests/house enforces.
+
+docs/internals.md: the services in the tree.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import re
 from configparser import ConfigParser
 
 from tests.docs.pages import ROOT
-from tests.house.test_import_order import LAYERS
+from tests.house.test_import_order import LAYERS, SERVICES
 
 PAGE = (ROOT / "docs/architecture.md").read_text()
 
@@ -32,3 +35,8 @@ def test_the_order_of_imports_is_the_one_that_is_enforced() -> None:
     shown = [re.sub(r"\(.*?\)", "", part) for part in text.replace("\n", " ").split("→")]
     names = [["DRIVERS"] if part.strip() == "driver implementations" else re.findall(r"\w+", part) for part in shown]
     assert names == [[name for name in layer if name != "__main__"] for layer in LAYERS]
+
+
+def test_the_tree_names_the_services() -> None:
+    found = re.search(r"^  (events/ .*)$", (ROOT / "docs/internals.md").read_text(), re.MULTILINE)
+    assert found and found[1].split() == [f"{name}/" for name in SERVICES]
