@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from cloudctl.testing.cloud import MemoryCloud
 from tests.compute.asking import Asking, refusal
+from tests.work import counted
 
 UNKNOWN = "6f1d2c3b-0000-4000-8000-000000000000"
 
@@ -147,6 +149,14 @@ def test_networks_of_old(demo: Asking, admin: Asking, stranger: Asking) -> None:
     assert short.keys() == {"id", "label", "cidr"} and short["cidr"].endswith("/24")
     assert short in demo.get("/os-tenant-networks").json()["networks"]
     assert demo.get("/os-networks", "2.36").status == 404
+
+
+def test_networks_in_brief_cost_nothing_for_those_of_others(demo: Asking, cloud: MemoryCloud) -> None:
+    for path in ("/os-tenant-networks", f"/os-tenant-networks/{demo.network}"):
+        with counted(cloud) as work:
+            assert demo.get(path).status == 200
+        (asked,) = [statement for statement in work.statements if "FROM subnets" in statement]
+        assert "WHERE subnets.network_id IN" in asked
 
 
 def test_floating_ips_of_old(demo: Asking, stranger: Asking) -> None:
