@@ -192,6 +192,13 @@ def test_a_wrong_update_is_refused(demo: Asking, server_id: str, version: str | 
     assert demo.put(f"/servers/{server_id}", {"server": body}, version).status == 400
 
 
+def test_a_wrong_host_name_is_shown_where_it_was_sent(demo: Asking, server_id: str) -> None:
+    update = demo.put(f"/servers/{server_id}", {"server": {"hostname": "a.host"}}, "2.90")
+    rebuild = demo.act(server_id, {"rebuild": {"imageRef": demo.image, "hostname": "a.host"}}, "2.90")
+    for answer, key in ((update, "server"), (rebuild, "rebuild")):
+        assert answer.status == 400 and f"$.{key}.hostname" in refusal(answer)[2]
+
+
 # -- delete
 
 

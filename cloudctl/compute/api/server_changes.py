@@ -119,7 +119,7 @@ COLUMNS = {
 def wanted(body: RebuildServer, call: Call) -> Rebuild:
     """Raises BodyError."""
     if body.hostname:
-        checked_hostname(body.hostname, call.version)
+        checked_hostname(body.hostname, call.version, "rebuild")
     given = {column: getattr(body, name) for name, column in COLUMNS.items() if getattr(body, name) is not MISSING}
     if "trusted_certs" in given:
         given["trusted_certs"] = list(given["trusted_certs"] or ())

@@ -90,15 +90,15 @@ def _hostname(body: CreateServer, version: Version) -> str | None:
     return checked_hostname(body.hostname, version)
 
 
-def checked_hostname(text: str, version: Version) -> str:
-    """A label of 2 to 63 characters; from 2.94 on a full domain name. Raises BodyError."""
+def checked_hostname(text: str, version: Version, key: str = "server") -> str:
+    """A label of 2 to 63 characters; from 2.94 on a full domain name. `key`: of its body. Raises BodyError."""
     full = version in gates.FULL_HOSTNAME
     labels = text.split(".") if full else [text]
     for label in labels:
         too_short = len(label) < (1 if full else 2)
         strange = not label.replace("-", "").isalnum() and not full
         if too_short or len(label) > 63 or label.startswith("-") or label.endswith("-") or strange:
-            raise BodyError([Problem("$.server.hostname", f"{text!r} is not a 'hostname'")])
+            raise BodyError([Problem(f"$.{key}.hostname", f"{text!r} is not a 'hostname'")])
     return text
 
 
