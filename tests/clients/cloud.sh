@@ -38,11 +38,11 @@ start() { # again, after a kill, with the same state
 trap 'kill $CLOUD; rm -rf "$WORK"' EXIT
 start
 
-login() { # NAME USER: a cloud of clouds.yaml
+login() { # NAME USER [SCOPE]: a cloud of clouds.yaml; by default of the project named like the user
     cat <<YAML
   $1:
-    auth: {auth_url: $URL/identity/v3, username: $2, password: password, project_name: $2,
-           user_domain_id: default, project_domain_id: default}
+    auth: {auth_url: $URL/identity/v3, username: $2, password: password, user_domain_id: default,
+           ${3:-project_name: $2, project_domain_id: default}}
     region_name: RegionOne
 YAML
 }
@@ -50,6 +50,7 @@ YAML
     echo clouds:
     for name in functional_admin devstack-admin admin; do login $name admin; done
     for name in devstack demo; do login $name demo; done
+    login devstack-system-admin admin "system_scope: all"
 } > "$WORK/clouds.yaml"
 export OS_CLIENT_CONFIG_FILE=$WORK/clouds.yaml
 
