@@ -89,13 +89,14 @@ class ServedDisks:
             daemon = self.daemon(placed(volume))
             served = Served(
                 daemon,
-                lambda: self._those(key),
+                lambda: [each for each in self._those(key) if each.place == volume.place],
                 self.records.disk,
                 self.clock,
                 self.retry_seconds,
                 turn_file(self.records, placed(volume)),
                 self.fenced.has,
                 volume.place,
+                lambda: any(each.place != volume.place for each in self._those(key)),
             )
             daemon.disks, daemon.on_death = served.disks, partial(self._lost, key)
             self._served[key] = served

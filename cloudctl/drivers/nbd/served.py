@@ -55,6 +55,7 @@ class Served:
     turn_file: Path
     is_fenced: Callable[[str], bool]
     place: int | None = None  # of the volume; None: it is of all that have none
+    is_left: Callable[[], bool] = lambda: False  # the volume has been given another place: nothing here is ours
     _lock: DeferredLock = field(factory=DeferredLock)  # for changes of the exports
     _turn: Turn | None = None  # ours, while the lock is held
     _all_due: bool = True  # all exports must be compared with the records
@@ -93,14 +94,15 @@ class Served:
             self._retry = self.clock.callLater(seconds, self._catch_up)
 
     def _catch_up(self) -> None:
-        ensureDeferred(self._serve_all()).addErrback(
+        ensureDeferred(self.serve_all()).addErrback(
             lambda failure: _log.failure("volumes are not served", failure=failure)
         )
 
-    async def _serve_all(self) -> None:
+    async def serve_all(self) -> None:
+        """What is due."""
         try:
             async with self.exclusive():
-                if self._all_due and not self._closed:
+                if self._all_due and not self._closed and not self.is_left():
                     await self.equal([])
             self._unserved.is_over()
         except DriverError as error:

@@ -182,6 +182,27 @@ async def test_the_next_process_serves_volumes_at_the_ports_that_it_tells(
         assert (await client(await following.connect(id, "a"), reconnect=0).write(1)).startswith("wrote")
 
 
+async def test_a_volume_that_has_another_port_is_not_served_at_the_one_it_had(
+    open_driver: Callable[..., Any], reactor: Any, runtime_dir: Path
+) -> None:
+    """At its start a process looks after what the one before served, while it connects volumes already."""
+    listen = f"127.0.0.1:{free_port()}"
+    driver = await open_driver(listen=listen)
+    for id in ("v1", "v2"):
+        await driver.ensure_created(VolumeSpec(id, 1))
+        await driver.connect(id, "a")
+    for id in ("v1", "v2"):
+        await driver.disconnect(id, "a")
+    await driver.close()
+    following = await open_driver(listen=listen)
+    record = following.records.volume("v2")
+    served = following.disks.of(record)
+    await following.records.put(evolve(record, hosts=("a",), place=record.place + 7))
+    served.lost()
+    await served.serve_all()
+    assert not pids(runtime_dir)
+
+
 async def test_a_damaged_record_keeps_no_other_volume_from_getting_a_port(
     open_driver: Callable[..., Any], client: Any, tmp_path: Path
 ) -> None:
