@@ -165,10 +165,8 @@ async def test_many_guests_on_tcp(open_driver: Callable[..., Any], client: Any, 
         assert await guest.holds(10 + number)
 
 
-async def test_the_next_process_serves_volumes_at_the_ports_that_it_tells(
-    open_driver: Callable[..., Any], client: Any
-) -> None:
-    """It served them where the one before had: where nobody was told to look, or at the port of another volume."""
+async def following_one_that_served(open_driver: Callable[..., Any]) -> Any:
+    """The next process. Two volumes are there, which had been served at two ports and are connected no more."""
     listen = f"127.0.0.1:{free_port()}"
     driver = await open_driver(listen=listen)
     for id in ("v1", "v2"):
@@ -177,24 +175,23 @@ async def test_the_next_process_serves_volumes_at_the_ports_that_it_tells(
     for id in ("v1", "v2"):
         await driver.disconnect(id, "a")
     await driver.close()
-    following = await open_driver(listen=listen)
+    return await open_driver(listen=listen)
+
+
+async def test_the_next_process_serves_volumes_at_the_ports_that_it_tells(
+    open_driver: Callable[..., Any], client: Any
+) -> None:
+    """It served them where the one before had: where nobody was told to look, or at the port of another volume."""
+    following = await following_one_that_served(open_driver)
     for id in ("v2", "v1"):
         assert (await client(await following.connect(id, "a"), reconnect=0).write(1)).startswith("wrote")
 
 
 async def test_a_volume_that_has_another_port_is_not_served_at_the_one_it_had(
-    open_driver: Callable[..., Any], reactor: Any, runtime_dir: Path
+    open_driver: Callable[..., Any], runtime_dir: Path
 ) -> None:
     """At its start a process looks after what the one before served, while it connects volumes already."""
-    listen = f"127.0.0.1:{free_port()}"
-    driver = await open_driver(listen=listen)
-    for id in ("v1", "v2"):
-        await driver.ensure_created(VolumeSpec(id, 1))
-        await driver.connect(id, "a")
-    for id in ("v1", "v2"):
-        await driver.disconnect(id, "a")
-    await driver.close()
-    following = await open_driver(listen=listen)
+    following = await following_one_that_served(open_driver)
     record = following.records.volume("v2")
     served = following.disks.of(record)
     await following.records.put(evolve(record, hosts=("a",), place=record.place + 7))
