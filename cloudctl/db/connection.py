@@ -218,11 +218,9 @@ class Connection:
             self._writes(bound.plan.writes)
         arguments = [bound.arguments(given)[1] for given in parameters]
         try:
-            cursor = self.driver.cursor()
-            cursor.executemany(bound.plan.text, arguments)
+            return Rows((), self._held.execute_many(bound.plan.text, arguments))
         except self._errors as error:
             raise self._held.translated(bound.plan.text, error) from error
-        return Rows((), cursor.rowcount)
 
     def _writes(self, table: str) -> None:
         if self.read_only:

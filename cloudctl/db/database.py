@@ -201,8 +201,8 @@ class Database(Service):
     def _once(self, read_only: bool, fn: Any, args: Any, kwargs: Any) -> tuple[Any, set[str]]:
         held = self.connections.get()
         conn = Connection(held, self.clock, read_only, self.wishes)
-        held.begin(read_only)
         try:
+            held.begin(read_only)
             result = fn(conn, *args, **kwargs)
             if conn.channels and self.line is None and not self.is_sqlite:
                 conn.driver.execute(SAY, (",".join(sorted(conn.channels)),))
@@ -214,6 +214,7 @@ class Database(Service):
             # Even if COMMIT failed: it may have taken effect all the same.
             if conn.written:
                 self.count_changes(conn.written)
+            self.connections.give_back(held)
         return result, conn.channels
 
     def count_changes(self, tables: Iterable[str]) -> None:

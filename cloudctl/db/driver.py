@@ -1,4 +1,4 @@
-"""Driver connections, one per thread, kept open: SQLAlchemy opens them, transactions are begun and ended here."""
+"""Driver connections, kept open: SQLAlchemy opens them, transactions are begun and ended here."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ PATIENCE = {
 }
 # Statements that a connection keeps prepared.
 PREPARED = 1024
+# Sets of arguments that cost less one by one than psycopg's preparations to send them together.
+FEW = 8
 
 
 def create(url: str) -> Engine:
@@ -90,10 +92,20 @@ class Held:
         self._has_written = False
         # (text, arguments) → a cursor that has run it.
         self.execute: Callable[[str, Sequence[Any]], Any] = self.driver.execute
-        if not self.is_sqlite and threading.current_thread() is not threading.main_thread():
+        # Whether any thread but the main one may have it, each for one transaction.
+        self.is_lent = not self.is_sqlite and threading.current_thread() is not threading.main_thread()
+        if self.is_lent:
             from cloudctl.db.libpq import Prepared  # psycopg is an extra
 
             self.execute = Prepared(self.driver).execute
+
+    def execute_many(self, text: str, arguments: Sequence[Sequence[Any]]) -> int:
+        """Run it once for each, and return how many rows that concerned."""
+        if self.is_lent and len(arguments) <= FEW:
+            return sum(self.execute(text, each).rowcount for each in arguments)
+        cursor = self.driver.cursor()
+        cursor.executemany(text, arguments)
+        return int(cursor.rowcount)
 
     def begin(self, read_only: bool) -> None:
         if self.is_sqlite:
@@ -153,26 +165,48 @@ class Held:
 
 
 class Connections:
-    """The held connections of one database: one per thread, or a single one if the database lives in memory."""
+    """The held connections of one database.
+
+    With SQLite each thread has one, or all have the same if the database lives in memory. With PostgreSQL the threads
+    share them, and the one that was used last is used first: its server process has everything at hand, and no more are
+    opened than are needed at once. The main thread has its own.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.wishes = Wishes()
         self._is_shared = isinstance(engine.pool, StaticPool)
+        self._is_sqlite = engine.dialect.name == "sqlite"
         self._mine = threading.local()
+        self._free: list[Held] = []
         self._all: WeakSet[Held] = WeakSet()
         self._shared: Held | None = None
 
     def get(self) -> Held:
-        """This thread's. Raises what the driver raises if it cannot connect, as SQLAlchemy's OperationalError."""
-        held: Held | None = self._shared if self._is_shared else getattr(self._mine, "held", None)
+        """The one for this thread's next transaction. `give_back` it.
+
+        Raises what the driver raises if it cannot connect, as SQLAlchemy's OperationalError.
+        """
+        if not self._is_sqlite and threading.current_thread() is not threading.main_thread():
+            try:
+                return self._usable(self._free.pop())
+            except IndexError:
+                return self._usable(None)
+        if self._is_shared:
+            self._shared = held = self._usable(self._shared)
+        else:
+            self._mine.held = held = self._usable(getattr(self._mine, "held", None))
+        return held
+
+    def give_back(self, held: Held) -> None:
+        """Its transaction has ended."""
+        if held.is_lent:
+            self._free.append(held)
+
+    def _usable(self, held: Held | None) -> Held:
         if held is None or held.is_broken:
             held = Held(self._engine)
             self._all.add(held)
-            if self._is_shared:
-                self._shared = held
-            else:
-                self._mine.held = held
         return held
 
     def close(self) -> None:
@@ -180,6 +214,7 @@ class Connections:
             held.close()
         self._all = WeakSet()
         self._mine = threading.local()
+        self._free = []
         self._shared = None
 
 

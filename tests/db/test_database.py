@@ -187,6 +187,20 @@ async def test_a_connection_that_is_lost_before_the_commit_is_replaced(postgresq
     assert await postgresql.read(names) == ["thing 2"]
 
 
+async def test_what_follows_one_another_has_one_connection(postgresql: Database) -> None:
+    together = threading.Barrier(3)
+
+    def process(conn: Connection, wait: bool = False) -> int:
+        if wait:
+            together.wait(60)
+        return int(conn.execute(text("SELECT pg_backend_pid()")).scalar_one())
+
+    several = await gatherResults([postgresql.run(process, wait=True) for _ in range(3)])
+    assert len(set(several)) == 3
+    alone = {await postgresql.run(process) for _ in range(12)}
+    assert len(alone) == 1 and alone < set(several)
+
+
 async def test_other_database_errors_are_raised_at_once(db: Database) -> None:
     calls = []
 
