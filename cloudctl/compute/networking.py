@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Literal
 
-from attrs import frozen
+from attrs import evolve, frozen
 from sqlalchemy import Column, ColumnElement, bindparam, delete, exists, func, insert, select
 
 from cloudctl.compute.tables import Server, ServerInterface
@@ -62,6 +62,7 @@ class NewInterface:
     port_id: str | None = None
     fixed_ip: str | None = None
     tag: str | None = None
+    network: Network | None = None  # the record, pinned, of one that `chosen` has checked
 
 
 # What a request may say in place of a list.
@@ -90,6 +91,7 @@ def chosen(
     named = [wish.port_id for wish in wanted if wish.port_id]
     if len(set(named)) < len(named):
         raise Invalid("Duplicate ports are not allowed.")
+    checked = []
     for wish in wanted:
         if wish.port_id and wish.fixed_ip:
             raise Invalid(f"Specified fixed address '{wish.fixed_ip}' with port '{wish.port_id}': a port has its own.")
@@ -99,7 +101,9 @@ def chosen(
             network = check_network(conn, caller, wish.network_id)
             if wish.fixed_ip:
                 networks.check_choice(caller, network)
-    return list(wanted)
+            wish = evolve(wish, network=network)
+        checked.append(wish)
+    return checked
 
 
 def _only_network(conn: Connection, caller: Caller) -> str | None:
@@ -123,15 +127,15 @@ def _made_network(conn: Connection, caller: Caller, of_networks: NetworkOptions 
 
 
 def check_network(conn: Connection, caller: Caller, network_id: str) -> Network:
-    """The network, if a server may be put on it. Raises Invalid, Forbidden for an external network."""
+    """The network, pinned, if a server may be put on it. Raises Invalid, Forbidden for an external network."""
     try:
-        row = networks.visible(conn, caller, network_id)
+        row, has_subnet = networks.bootable(conn, caller, network_id)
     except NotFound:
         raise Invalid(f"Network {network_id} could not be found.") from None
     let_in = not row.external or networks.is_shared(conn, caller, row)
     if not let_in and not caller.may("compute:servers:create:external_network"):
         raise Forbidden(f"It is not allowed to create an interface on external network {network_id}")
-    if not networks.subnets_of(conn, [row.id]):
+    if not has_subnet:
         raise Invalid(f"Network {network_id} requires a subnet in order to boot instances on.")
     return row
 
@@ -173,10 +177,10 @@ def add(
             ports.bind(conn, wish.port_id, server.id, "", owner(server.zone), now, dns_name)
         port_id, made = wish.port_id, False
     else:
-        assert wish.network_id is not None, "a wish names a port or a network"
+        assert wish.network is not None, "a wish without a port has been chosen"
         fixed = (FixedIpRequest(ip_address=wish.fixed_ip),) if wish.fixed_ip else None
         new = NewPort(
-            wish.network_id,
+            wish.network,
             fixed_ips=fixed,
             device_id=server.id,
             device_owner=owner(server.zone),

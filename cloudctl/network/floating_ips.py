@@ -104,7 +104,7 @@ def create(
         request = FixedIpRequest(ip_version=4)
     # The port belongs to no project, and to the floating IP once that exists.
     new = NewPort(
-        network.id,
+        network,
         fixed_ips=(request,),
         device_id=PENDING,
         device_owner=ports.FLOATING,

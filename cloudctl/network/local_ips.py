@@ -17,7 +17,7 @@ from cloudctl.network.extension_tables import LocalIp
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.owned import Owned
 from cloudctl.network.ports import NewPort
-from cloudctl.network.tables import Port
+from cloudctl.network.tables import Network, Port
 from cloudctl.tasks import Origin
 
 RECORDS = Owned(LocalIp, "Local IP {} could not be found.", "LocalIPNotFound")
@@ -52,19 +52,22 @@ def create(conn: Connection, project_id: str, new: NewLocalIp, port: Port, now: 
 
 
 def create_on(
-    conn: Connection, project_id: str, new: NewLocalIp, network_id: str, now: datetime, by: Origin
+    conn: Connection, project_id: str, new: NewLocalIp, network: Network, now: datetime, by: Origin
 ) -> LocalIp:
-    """Create one with a port of its own on a network, and its IPv4 address. Raises as `ports.create`, and Invalid."""
+    """Create one with a port of its own on a pinned network, and its IPv4 address.
+
+    Raises as `ports.create`, and Invalid.
+    """
     fixed = None if new.address is None else (FixedIpRequest(ip_address=new.address),)
     # Its port security is the network's: its owner may give the port to a server later.
-    wanted = NewPort(network_id, fixed_ips=fixed, device_owner=local_ip_ports.OWNER)
+    wanted = NewPort(network, fixed_ips=fixed, device_owner=local_ip_ports.OWNER)
     port = ports.create(conn, project_id, wanted, now, by)
     if new.address is None:
         # On a network that also has IPv6, the port has several.
         found = (row.ip_address for row in ipam.of_ports(conn, [port.id]).get(port.id, ()))
         address = next((each for each in found if ip_address(each).version == 4), None)
         if address is None:
-            message = f"Bad local_ip request: Network {network_id} does not contain any IPv4 subnet."
+            message = f"Bad local_ip request: Network {network.id} does not contain any IPv4 subnet."
             raise Invalid(message, type="BadRequest")
         new = evolve(new, address=address)
     return create(conn, project_id, new, port, now)

@@ -81,6 +81,11 @@ find, get, visible, visible_to, not_found = (
 
 # Built once: building a statement costs more than running it.
 _pinned_by_id = select(Network).where(Network.id == bindparam("wanted")).with_for_update(read=True, key_share=True)
+_bootable = (
+    select(Network, select(Subnet.id).where(Subnet.network_id == Network.id).exists())
+    .where(Network.id == bindparam("wanted"))
+    .with_for_update(of=Network.table, read=True, key_share=True)
+)
 # With the port that gives out addresses, and that port's own, in the one statement that every plugging needs anyway.
 _subnets = (
     select(Subnet, DhcpPort.port_id, Port.mac_address, Port.admin_state_up, IpAllocation.ip_address)
@@ -149,6 +154,14 @@ def usable(conn: Connection, caller: Caller) -> list[Network]:
     ours = or_(Network.project_id == caller.project_id, Network.id.in_(shared))
     query = select(Network).where(ours, Network.external.is_(False), Network.admin_state_up.is_(True))
     return list(conn.execute(query.order_by(Network.created_at, Network.id)))
+
+
+def bootable(conn: Connection, caller: Caller, network_id: str) -> tuple[Network, bool]:
+    """A network that the caller may see, pinned, and whether it has a subnet. Raises NotFound."""
+    found = conn.execute(_bootable, {"wanted": network_id}).first()
+    if found is None or not RECORDS.is_seen(conn, caller, found[0]):
+        raise not_found(network_id)
+    return found
 
 
 def pinned(conn: Connection, network_id: str) -> Network:

@@ -28,7 +28,6 @@ from cloudctl.network import (
     kinds,
     local_ip_ports,
     macs,
-    networks,
     port_security,
     port_uses,
     private_vlans,
@@ -42,7 +41,7 @@ from cloudctl.network import (
 from cloudctl.network.extension_tables import PortBinding
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.port_uses import Uses
-from cloudctl.network.tables import IpAllocation, Port, PortSecurityGroup, SecurityGroup
+from cloudctl.network.tables import IpAllocation, Network, Port, PortSecurityGroup, SecurityGroup
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Condition
@@ -79,9 +78,12 @@ NOT_APPLICABLE = "N/A"
 
 @frozen
 class NewPort:
-    """`fixed_ips`, `mac_address`, `security_groups`, `port_security_enabled`: None is what a port gets by default."""
+    """`network` is pinned, so that it is there for as long as the port is being made.
 
-    network_id: str
+    `fixed_ips`, `mac_address`, `security_groups`, `port_security_enabled`: None is what a port gets by default.
+    """
+
+    network: Network
     name: str = ""
     description: str = ""
     admin_state_up: bool = True
@@ -209,9 +211,9 @@ def create(
 ) -> Port:
     """Create a port with its addresses. `everybodys_groups`: security groups of other projects are accepted, too.
 
-    Raises NotFound (network, subnet, group), Invalid, Conflict (no address left; address or MAC taken), OverQuota.
+    Raises NotFound (subnet, group), Invalid, Conflict (no address left; address or MAC taken), OverQuota.
     """
-    network = networks.pinned(conn, wanted.network_id)
+    network = wanted.network
     if project_id:
         quota.take(conn, quotas.QUOTAS, project_id, {"port": 1})
     mac = macs.parse(wanted.mac_address) if wanted.mac_address else None

@@ -173,7 +173,7 @@ def _changed(conn: Connection, router: Router, now: datetime, by: Origin, **colu
 def _add(conn: Connection, router: Router, wanted: Gateway, position: int, now: datetime, by: Origin) -> None:
     # The port belongs to no project: the router's owner sees what `external_gateway_info` shows.
     new = NewPort(
-        wanted.network_id,
+        networks.pinned(conn, wanted.network_id),
         fixed_ips=wanted.fixed_ips,
         device_id=router.id,
         device_owner=router_ports.GATEWAY,

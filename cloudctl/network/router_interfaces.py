@@ -67,7 +67,7 @@ def add_subnet(
         ports.change(conn, port, {"fixed_ips": [*present, wanted]}, now, by)
     else:
         new = NewPort(
-            subnet.network_id,
+            networks.pinned(conn, subnet.network_id),
             fixed_ips=(wanted,),
             device_id=router.id,
             device_owner=INTERFACE,

@@ -21,7 +21,7 @@ BY = Unasked("p")
 
 def test_ports_are_locked_before_the_turn_of_the_project(postgresql_with_tables: str) -> None:
     def prepare(conn: Connection) -> list[str]:
-        network = create(conn, "p", NewNetwork(), NOW, NetworkOptions(), BY).id
+        network = create(conn, "p", NewNetwork(), NOW, NetworkOptions(), BY)
         made = [ports.create(conn, "p", NewPort(network), NOW, BY).id for _ in range(2)]
         for position, port_id in enumerate(made):
             conn.execute(insert(ServerInterface.table).values(port_id=port_id, server_id="s", position=position))

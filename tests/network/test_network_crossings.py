@@ -84,8 +84,11 @@ def network(conn: Connection, external: bool = False) -> str:
     return str(made.id)
 
 
-def new_port(network_id: str, **fields: Any) -> Callable[[Connection], str]:
-    return lambda conn: str(ports.create(conn, "p", NewPort(network_id, **fields), NOW, BY).id)
+def new_port(network_id: str, project: str = "p", **fields: Any) -> Callable[[Connection], str]:
+    def make(conn: Connection) -> str:
+        return str(ports.create(conn, project, NewPort(networks.pinned(conn, network_id), **fields), NOW, BY).id)
+
+    return make
 
 
 def meanwhile(db: Database, first: Callable[[Connection], Any], second: Callable[[Connection], Any]) -> Any:
@@ -155,7 +158,7 @@ def test_a_record_that_goes_leaves_no_tag(db: Database) -> None:
 
 def test_a_port_goes_while_its_network_gets_automatic_addresses(db: Database) -> None:
     id = db.transact(False, network)
-    port, stays = (db.transact(False, ports.create, "other", NewPort(id), NOW, BY).id for _ in range(2))
+    port, stays = (db.transact(False, new_port(id, project="other")) for _ in range(2))
     modes: Any = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
 
     def add(conn: Connection) -> list[str]:

@@ -250,8 +250,8 @@ def world() -> World:
         made = []
         for network in (kept, gone):
             subnets.create(conn, network, "p", NewSubnet("10.0.0.0/24", 4), now, BY)
-            made.append(ports.create(conn, "p", NewPort(network.id, host="h1"), now, BY))
-        second = ports.create(conn, "p", NewPort(kept.id, host="h1"), now, BY)
+            made.append(ports.create(conn, "p", NewPort(network, host="h1"), now, BY))
+        second = ports.create(conn, "p", NewPort(kept, host="h1"), now, BY)
         ports.unbind(conn, second.id, now)
         row = ports.change(conn, made[0], {"host": "h2"}, now, BY)
         ports.change(conn, row, {"name": "x"}, now, BY)

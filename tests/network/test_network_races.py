@@ -97,7 +97,7 @@ def external(conn: Connection) -> str:
 
 
 def new_port(network_id: str, **fields: Any) -> Callable[[Connection], str]:
-    return lambda conn: str(ports.create(conn, "p", NewPort(network_id, **fields), NOW, BY).id)
+    return lambda conn: str(ports.create(conn, "p", NewPort(networks.pinned(conn, network_id), **fields), NOW, BY).id)
 
 
 def held(conn: Connection, network_id: str) -> Any:

@@ -35,7 +35,7 @@ def create(conn: Connection, call: Call, owner: str | None, values: dict[str, An
     network = networks.attachable(conn, call.caller, network_id)
     if new.address is not None:
         networks.check_choice(call.caller, network)
-    return local_ips.create_on(conn, project, new, network.id, call.now, call.caller)
+    return local_ips.create_on(conn, project, new, network, call.now, call.caller)
 
 
 def change(conn: Connection, call: Call, row: LocalIp, changes: dict[str, Any]) -> LocalIp:

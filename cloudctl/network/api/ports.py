@@ -292,8 +292,9 @@ def create(conn: Connection, call: Call, owner: str | None, values: dict[str, An
     everybodys = call.may("network:ports:foreign_security_groups")
     qos_policies.check_set(conn, call.caller, None, values["qos_policy_id"])
     said = _said(values)
+    del said["network_id"]
     kept = {name: said.pop(name) for name in KEPT if name in said}
-    return ports.create(conn, project, NewPort(**said, kept=kept), call.now, call.caller, everybodys)
+    return ports.create(conn, project, NewPort(network, **said, kept=kept), call.now, call.caller, everybodys)
 
 
 def check(conn: Connection, call: Call, port: Port, changes: dict[str, Any]) -> dict[str, Any]:
