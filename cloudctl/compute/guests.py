@@ -115,25 +115,27 @@ def image_source(
     conn: Connection, image_id: str, image_path: Callable[[str], Path], *, is_made: bool = False
 ) -> ImageSource:
     """`is_made`: the guest already has its own kernel and ramdisk, so their images may be gone. Raises NotFound."""
-    image = images.get(conn, image_id)
-    given = properties.of(conn, [image_id])[image_id]
-    kernel, ramdisk = (_started_with(conn, image, given.get(name), is_made) for name in ("kernel_id", "ramdisk_id"))
+    found = properties.with_format(conn, image_id)
+    if found is None:
+        raise images.not_found(image_id)
+    owner, disk_format, given = found
+    kernel, ramdisk = (_started_with(conn, owner, given.get(name), is_made) for name in ("kernel_id", "ramdisk_id"))
     return ImageSource(
         id=image_id,
         path=str(image_path(image_id)),
-        disk_format=image.disk_format or "raw",
+        disk_format=disk_format or "raw",
         kernel_path=str(image_path(kernel)) if kernel else None,
         ramdisk_path=str(image_path(ramdisk)) if ramdisk else None,
         properties=given,
     )
 
 
-def _started_with(conn: Connection, image: Any, id: str | None, is_made: bool) -> str | None:
+def _started_with(conn: Connection, owner: str, id: str | None, is_made: bool) -> str | None:
     """The id of a kernel or ramdisk. An image's owner may write anything there, so it must be one the owner may use.
 
     Raises NotFound.
     """
-    if not id or images.is_usable(conn, id, image.owner or ""):
+    if not id or images.is_usable(conn, id, owner):
         return id or None
     if not is_made or not _is_id(id) or images.exists(conn, id):
         raise images.not_found(id)

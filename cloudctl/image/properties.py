@@ -8,12 +8,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from sqlalchemy import bindparam, delete, insert, select
 
 from cloudctl.db import Connection
-from cloudctl.image.tables import ImageProperty, ImageTag
+from cloudctl.image.tables import Image, ImageProperty, ImageTag
 
 # Built once: building a statement costs more than running it.
 _of = (
     select(ImageProperty)
     .where(ImageProperty.image_id.in_(bindparam("images", expanding=True)))
+    .order_by(ImageProperty.name)
+)
+_with_format = (
+    select(Image.owner, Image.disk_format, ImageProperty.name, ImageProperty.value)
+    .join_from(Image, ImageProperty, ImageProperty.image_id == Image.id, isouter=True)
+    .where(Image.id == bindparam("image"))
     .order_by(ImageProperty.name)
 )
 
@@ -24,6 +30,16 @@ def of(conn: Connection, image_ids: Sequence[str]) -> dict[str, dict[str, str]]:
     for row in conn.execute(_of, {"images": image_ids}):
         found[row.image_id][row.name] = row.value
     return found
+
+
+def with_format(conn: Connection, image_id: str) -> tuple[str, str, dict[str, str]] | None:
+    """The owner ("": none) and the disk format of an image, with its properties; None if there is no such image."""
+    rows = conn.execute(_with_format, {"image": image_id}).all()
+    if not rows:
+        return None
+    owner, disk_format, _, _ = rows[0]
+    # The row of an image without properties has a name of None.
+    return owner or "", disk_format or "", {name: value for _, _, name, value in rows if name is not None}
 
 
 def tags_of(conn: Connection, image_ids: Sequence[str]) -> dict[str, list[str]]:

@@ -69,6 +69,7 @@ _plugged = (
     update(Port)
     .where(Port.id == bindparam("wanted"), Port.host == bindparam("on"))
     .values(realised=True, status=case((Port.admin_state_up.is_(True), "ACTIVE"), else_="DOWN"))
+    .returning(trunk_ports.any_of_wanted)
 )
 
 FLOATING = "network:floatingip"
@@ -78,7 +79,7 @@ NOT_APPLICABLE = "N/A"
 
 @frozen
 class NewPort:
-    """`network` is pinned, so that it is there for as long as the port is being made.
+    """`network` is pinned: nobody else deletes it before the port is there.
 
     `fixed_ips`, `mac_address`, `security_groups`, `port_security_enabled`: None is what a port gets by default.
     """
@@ -202,12 +203,7 @@ def groups_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, list[tuple
 
 
 def create(
-    conn: Connection,
-    project_id: str,
-    wanted: NewPort,
-    now: datetime,
-    by: Origin,
-    everybodys_groups: bool = False,
+    conn: Connection, project_id: str, wanted: NewPort, now: datetime, by: Origin, everybodys_groups: bool = False
 ) -> Port:
     """Create a port with its addresses. `everybodys_groups`: security groups of other projects are accepted, too.
 
@@ -247,8 +243,8 @@ def create(
 
     made = macs.insert_port(conn, network.id, mac, port)
     if made.ip_allocation != fixed_ips.DEFERRED:
-        owner = wanted.device_owner
-        fixed_ips.assign(conn, network.id, made.id, made.mac_address, owner, wanted.fixed_ips, is_new=True)
+        wish = wanted.fixed_ips
+        fixed_ips.assign(conn, network.id, made.id, made.mac_address, made.device_owner, wish, is_new=True)
     _join_groups(conn, made.id, groups)
     if wanted.host:
         tasks.submit_once(conn, kinds.ENSURE_PORT, made.id, by)
@@ -485,10 +481,10 @@ def leave_host(conn: Connection, port_id: str, now: datetime) -> None:
 def plugged(conn: Connection, port_id: str, host: str, binding: Plug) -> bool:
     """A driver holds the port on this host. False if the port is not, or no longer, bound to that host."""
     changes = {"vif_type": binding["vif_type"], "vif_details": dict(binding.get("vif_details") or {})}
-    if conn.execute(_plugged, {"wanted": port_id, "on": host, **changes}).rowcount == 0:
-        return False
-    trunk_ports.follow(conn, port_id, host)
-    return True
+    carries_others = conn.scalar(_plugged, {"wanted": port_id, "on": host, **changes})
+    if carries_others:
+        trunk_ports.follow(conn, port_id, host)
+    return carries_others is not None
 
 
 def leaving(conn: Connection, port_ids: Sequence[str]) -> None:

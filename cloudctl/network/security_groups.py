@@ -56,6 +56,17 @@ def rule_in_turn(conn: Connection, caller: Caller, id: str) -> SecurityGroupRule
 
 # Built once: building a statement costs more than running it.
 _by_id = select(SecurityGroup).where(SecurityGroup.id == bindparam("wanted"))
+_with_rules = (
+    select(SecurityGroup.stateful, SecurityGroupRuleRecord)
+    .join_from(
+        SecurityGroup,
+        SecurityGroupRuleRecord,
+        SecurityGroupRuleRecord.security_group_id == SecurityGroup.id,
+        isouter=True,
+    )
+    .where(SecurityGroup.id == bindparam("wanted"))
+    .order_by(SecurityGroupRuleRecord.created_at, SecurityGroupRuleRecord.id)
+)
 _default = select(SecurityGroup.id).where(
     SecurityGroup.project_id == bindparam("project"), SecurityGroup.is_default.is_(True)
 )
@@ -301,12 +312,12 @@ def _realise(conn: Connection, group_id: str, now: datetime, by: Origin) -> None
 
 def driver_spec(conn: Connection, group_id: str) -> SecurityGroupSpec | None:
     """The group as the driver shall hold it; None if there is none."""
-    row = conn.execute(_by_id, {"wanted": group_id}).first()
-    if row is None:
+    rows = conn.execute(_with_rules, {"wanted": group_id}).all()
+    if not rows:
         return None
-    rules = rules_of(conn, [group_id]).get(group_id, ())
-    specs = (spec for rule in rules for spec in _rule_specs(conn, rule))
-    return SecurityGroupSpec(id=row.id, rules=tuple(specs), stateful=row.stateful)
+    # The row of a group without rules has a rule of Nones.
+    specs = (spec for _, rule in rows if rule.id for spec in _rule_specs(conn, rule))
+    return SecurityGroupSpec(id=group_id, rules=tuple(specs), stateful=rows[0][0])
 
 
 def _rule_specs(conn: Connection, row: SecurityGroupRuleRecord) -> list[SecurityGroupRule]:

@@ -25,6 +25,8 @@ FREE = {"device_id": "", "device_owner": "", "host": "", "vif_type": "unbound", 
 # Built once: building a statement costs more than running it.
 # Whether a port carries others: to be queried together with the port.
 any_of_parent = select(Trunk.id).where(Trunk.port_id == Port.id).exists()
+# The same of one port, for what a change of it returns: there, a condition cannot name the changed table.
+any_of_wanted = select(Trunk.id).where(Trunk.port_id == bindparam("wanted")).exists()
 _of_parent = select(Trunk).where(Trunk.port_id == bindparam("port"))
 _subport = select(SubPort).where(SubPort.port_id == bindparam("port"))
 _subports = (

@@ -29,6 +29,8 @@ ZONE = "availability_zone"
 
 # Built once: building costs more than running it.
 _all = select(Aggregate).order_by(Aggregate.number)
+# Whether any host is in one: to be queried together with the hosts.
+any_members = select(ProviderAggregate.provider_id).exists()
 _metadata = select(ProviderAggregate.provider_id, Aggregate.metadata).where(
     ProviderAggregate.aggregate_id == Aggregate.id
 )

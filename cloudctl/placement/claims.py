@@ -56,6 +56,7 @@ _hosts = select(
     Host.hypervisor_version,
     Host.id,
     Host.host_ip,
+    aggregates.any_members,
 ).order_by(Host.name)
 _named = _hosts.where(Host.name == bindparam("named"))
 _cpus = select(Host.id, Host.cpu_info)
@@ -87,7 +88,8 @@ def host_states(conn: Connection, wish: Wish | None = None, name: str | None = N
     cpus = dict[str, dict[str, Any]]()
     if wish is None or wish.extra_specs or wish.image_properties:
         cpus = dict(conn.execute(_cpus).all())
-    of_aggregates = aggregates.metadata_of_hosts(conn)
+    rows = (conn.execute(_hosts) if name is None else conn.execute(_named, {"named": name})).all()
+    of_aggregates = aggregates.metadata_of_hosts(conn) if rows and rows[0][-1] else {}
     none = frozenset[str]()
     return [
         # By position, in the order of its fields: there may be thousands.
@@ -129,7 +131,8 @@ def host_states(conn: Connection, wish: Wish | None = None, name: str | None = N
             hypervisor_version,
             id,
             host_ip,
-        ) in (conn.execute(_hosts) if name is None else conn.execute(_named, {"named": name}))
+            _,
+        ) in rows
     ]
 
 
