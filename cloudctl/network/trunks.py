@@ -108,8 +108,9 @@ def add_subports(conn: Connection, caller: Caller, trunk: Trunk, wanted: Sequenc
 
 
 def remove_subports(conn: Connection, caller: Caller, trunk: Trunk, port_ids: Sequence[str]) -> Trunk:
-    """Let a locked trunk carry fewer ports. Raises NotFound for one that it does not carry, Conflict."""
+    """Let a locked trunk carry fewer ports. Raises NotFound for one that it does not carry, Invalid, Conflict."""
     _check_up(trunk)
+    _check_each_once(port_ids)
     present = {row.port_id: row for row in trunk_ports.of_trunk(conn, trunk.id)}
     for port_id in port_ids:
         if port_id not in present:
@@ -162,8 +163,12 @@ def _check_form(wanted: Sequence[NewSubPort]) -> None:
         if each.segmentation_id is not None and not 1 <= each.segmentation_id <= VLAN_MOST:
             message = f"Invalid input for operation: {each.segmentation_id} is no VLAN id: 1 to {VLAN_MOST}."
             raise Invalid(message)
-    numbers = [each.segmentation_id for each in wanted if each.segmentation_id is not None]
-    if len(set(numbers)) < len(numbers) or len({each.port_id for each in wanted}) < len(wanted):
+    _check_each_once([each.segmentation_id for each in wanted if each.segmentation_id is not None])
+    _check_each_once([each.port_id for each in wanted])
+
+
+def _check_each_once(wanted: Sequence[int | str]) -> None:
+    if len(set(wanted)) < len(wanted):
         raise Invalid("Invalid input for operation: a port or a segmentation_id is there twice.")
 
 

@@ -120,6 +120,8 @@ def test_a_port_is_in_one_trunk(neutron: Neutron) -> None:
     neutron.refused(409, "DuplicateSubPort", "PUT", f"{path}/add_subports", {"sub_ports": [sub(two)]})
     neutron.refused(400, "InvalidInput", "PUT", f"{path}/add_subports", {"sub_ports": [sub(two, 5), sub(three, 5)]})
     neutron.refused(404, "SubPortNotFound", "PUT", f"{path}/remove_subports", {"sub_ports": [sub(two)]})
+    twice = {"sub_ports": [{"port_id": one["id"]}] * 2}
+    neutron.refused(400, "InvalidInput", "PUT", f"{path}/remove_subports", twice)
     neutron.expect(200, "PUT", path, {"trunk": {"admin_state_up": False}})
     for action in ("add_subports", "remove_subports"):
         neutron.refused(409, "TrunkDisabled", "PUT", f"{path}/{action}", {"sub_ports": [sub(two, 7)]})
