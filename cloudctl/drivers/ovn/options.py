@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from attrs import Attribute, field, frozen
-from attrs.validators import ge, gt
+from attrs.validators import ge, gt, lt
 
 from cloudctl.drivers.forwarded import is_secret
 
@@ -56,7 +56,7 @@ class Config:
     # The bridge on every host that ovn-controller manages, and its kind: the kernel's, or in userspace.
     bridge: str = "br-int"
     datapath: Literal["system", "netdev"] = "system"
-    lease_seconds: int = field(default=43200, validator=gt(0))  # of addresses given by DHCP
+    lease_seconds: int = field(default=43200, validator=[gt(0), lt(2**32)])  # of addresses given by DHCP
     # Whether guests find their metadata at 169.254.169.254, which takes `cloudctl metadata-proxy` on each host.
     metadata: bool = False
     # Of that proxy: where it asks for them, which is `[compute] metadata_listen` of each process or what is before

@@ -160,6 +160,12 @@ def test_the_api_shows_the_mtu_that_guests_are_told(network_type: str, tunnel_mt
     assert networks.guest_mtu(NetworkSpec("net", mtu=9000, physical_network=physical), config) in (shown, 9000)
 
 
+def test_a_lease_fits_into_its_option() -> None:
+    assert Config(lease_seconds=2**32 - 1)
+    with pytest.raises(ValueError, match="lease_seconds"):
+        Config(lease_seconds=2**32)  # OVN sends its low 32 bits: none
+
+
 def test_a_network_on_no_wire_cannot_be_a_vlan() -> None:
     with pytest.raises(Unfit):
         networks.rows(NetworkSpec("net", network_type="vlan", segmentation_id=7), CONFIG)
