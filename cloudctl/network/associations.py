@@ -112,6 +112,16 @@ def into_subnet(conn: Connection, router_id: str, subnet_id: str) -> bool:
     return any(conn.execute(query.where(*here).limit(1)).first() is not None for query in (whole, in_part))
 
 
+def check_interface_unused(conn: Connection, router_id: str, subnet_id: str) -> None:
+    """Raises Conflict while a floating IP goes through the router into this subnet."""
+    if into_subnet(conn, router_id, subnet_id):
+        message = (
+            f"Router interface for subnet {subnet_id} on router {router_id} cannot be deleted, as it is required by "
+            "one or more floating IPs."
+        )
+        raise Conflict(message, type="RouterInterfaceInUseByFloatingIP")
+
+
 # -- the way there
 
 

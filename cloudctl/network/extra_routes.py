@@ -67,12 +67,12 @@ def _invalid(route: Route, reason: str) -> Invalid:
     return Invalid(f"Invalid format for routes: {route}, {reason}.", type="InvalidRoutes")
 
 
-def check_reachable(conn: Connection, router: Router) -> None:
+def check_reachable(conn: Connection, router_id: str) -> None:
     """Raises Conflict if a route's next hop is on none of the subnets that the router has now."""
-    routes = conn.scalar(select(Router.routes).where(Router.id == router.id)) or []
-    connected = [ip_network(each.cidr) for each in router_ports.addresses_of(conn, router.id)]
+    routes = conn.scalar(select(Router.routes).where(Router.id == router_id)) or []
+    connected = [ip_network(each.cidr) for each in router_ports.addresses_of(conn, router_id)]
     if any(not any(ip_address(route["nexthop"]) in cidr for cidr in connected) for route in routes):
         raise Conflict(
-            f"The ports of router {router.id} cannot be changed so, as its routes need the subnets of before.",
+            f"The ports of router {router_id} cannot be changed so, as its routes need the subnets of before.",
             type="RouterInterfaceInUseByRoute",
         )

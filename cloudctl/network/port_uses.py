@@ -12,7 +12,15 @@ from typing import NamedTuple
 from sqlalchemy import BindParameter, bindparam, exists, or_, select
 
 from cloudctl.db import Connection
-from cloudctl.network import associations, local_ip_ports, ndp_proxies, port_forwardings, trunk_ports
+from cloudctl.network import (
+    associations,
+    extra_routes,
+    local_ip_ports,
+    ndp_proxies,
+    port_forwardings,
+    router_ports,
+    trunk_ports,
+)
 from cloudctl.network.extension_tables import LocalIp, NdpProxy
 from cloudctl.network.tables import FloatingIp, PortForwarding, RouterPort, SubPort, Trunk
 from cloudctl.tasks import Origin
@@ -50,10 +58,12 @@ def of(conn: Connection, port_id: str) -> Uses:
 def keep(conn: Connection, port_id: str, addresses: Sequence[str], now: datetime, by: Origin) -> None:
     """The port has these addresses left: nothing may lead to others, which somebody else may get.
 
-    Raises Invalid if a floating IP leads there, or one is the address itself, or a local IP; what leads there otherwise
-    is deleted.
+    Raises Invalid if a floating IP leads there, or one is the address itself, or a local IP; Conflict if it is the way
+    to a next hop or into a subnet. What leads there otherwise is deleted.
     """
     uses = of(conn, port_id)
+    if uses.is_routers:
+        _check_ways(conn, port_id)
     if uses.is_floating:
         associations.check_own_address_kept(conn, port_id, addresses)
     if uses.has_local_ips:
@@ -65,6 +75,17 @@ def keep(conn: Connection, port_id: str, addresses: Sequence[str], now: datetime
     if uses.has_proxies:
         ndp_proxies.forget_port(conn, port_id, by, but=addresses)
     local_ip_ports.forget_port(conn, port_id, but=addresses)
+
+
+def _check_ways(conn: Connection, port_id: str) -> None:
+    """Raises Conflict if what goes through the router of this port needs an interface that it had before."""
+    router_id = router_ports.router_of(conn, port_id)
+    if router_id is None:
+        return
+    for subnet_id in router_ports.beside(conn, router_id, port_id):
+        ndp_proxies.check_interface_unused(conn, router_id, subnet_id)
+        associations.check_interface_unused(conn, router_id, subnet_id)
+    extra_routes.check_reachable(conn, router_id)
 
 
 def end(conn: Connection, port_id: str, uses: Uses, now: datetime, by: Origin) -> None:

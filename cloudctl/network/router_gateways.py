@@ -166,7 +166,7 @@ def _check_network(conn: Connection, wanted: Gateway) -> None:
 
 def _changed(conn: Connection, router: Router, now: datetime, by: Origin, **columns: Any) -> None:
     standard.change(conn, Router.table, router.id, now, **columns)
-    extra_routes.check_reachable(conn, router)
+    extra_routes.check_reachable(conn, router.id)
     tasks.submit_once(conn, kinds.ENSURE_ROUTER, router.id, by)
 
 

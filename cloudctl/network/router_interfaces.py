@@ -165,13 +165,14 @@ def _interface(conn: Connection, router: Router, port_id: str | None, subnet_id:
 def _check_unused(conn: Connection, router: Router, leaving: Sequence[str]) -> None:
     for subnet_id in leaving:
         ndp_proxies.check_interface_unused(conn, router.id, subnet_id)
-        what = f"Router interface for subnet {subnet_id} on router {router.id} cannot be deleted"
-        if associations.into_subnet(conn, router.id, subnet_id):
-            message = f"{what}, as it is required by one or more floating IPs."
-            raise Conflict(message, type="RouterInterfaceInUseByFloatingIP")
+        associations.check_interface_unused(conn, router.id, subnet_id)
         cidrs = [row.cidr for row in router_ports.addresses_of(conn, router.id) if row.subnet_id == subnet_id]
         if any(_leads_into(route, cidr) for route in router.routes for cidr in cidrs):
-            raise Conflict(f"{what}, as it is required by one or more routes.", type="RouterInterfaceInUseByRoute")
+            message = (
+                f"Router interface for subnet {subnet_id} on router {router.id} cannot be deleted, as it is required "
+                "by one or more routes."
+            )
+            raise Conflict(message, type="RouterInterfaceInUseByRoute")
 
 
 def _leads_into(route: dict[str, str], cidr: str) -> bool:

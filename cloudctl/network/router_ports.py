@@ -62,6 +62,16 @@ _gateways = (
     .where(RouterPort.router_id.in_(bindparam("routers", expanding=True)), RouterPort.is_gateway.is_(True))
     .order_by(RouterPort.router_id, RouterPort.position)
 )
+_held = select(Router.id).where(Router.id == bindparam("router")).with_for_update()
+_joined = (
+    select(IpAllocation.subnet_id)
+    .join_from(IpAllocation, RouterPort, RouterPort.port_id == IpAllocation.port_id)
+    .where(RouterPort.router_id == bindparam("router"), RouterPort.is_gateway.is_(False))
+)
+_not_joined = select(Subnet.id).where(
+    Subnet.network_id.in_(select(RouterPort.network_id).where(RouterPort.port_id == bindparam("port"))),
+    Subnet.id.not_in(_joined),
+)
 _router_of = select(RouterPort.router_id).where(RouterPort.port_id == bindparam("port"))
 _ports = (
     select(Port, RouterPort.is_gateway)
@@ -98,6 +108,12 @@ def all_gateways_of(conn: Connection, router_ids: Sequence[str]) -> dict[str, li
         for row in conn.execute(_gateways, {"routers": some}):
             found.setdefault(row.router_id, []).append(row)
     return found
+
+
+def beside(conn: Connection, router_id: str, port_id: str) -> Sequence[str]:
+    """The subnets beside a router's port that the router has no interface on. The router is locked."""
+    conn.execute(_held, {"router": router_id})
+    return conn.scalars(_not_joined, {"router": router_id, "port": port_id}).all()
 
 
 def is_gateway_anywhere(conn: Connection, network_id: str) -> bool:

@@ -202,6 +202,22 @@ class TestWhatInterfacesKeepOthersFrom:
         neutron.refused(400, "BadRequest", "PUT", path, {"port": {"fixed_ips": []}})
         refused(neutron, 400, "BadRequest", made, ADD, subnet_id=other["subnets"][0])
 
+    def test_they_stay_where_something_goes_through_them(self, neutron: Neutron) -> None:
+        network, external = neutron.network(), neutron.external()
+        other = neutron.create("subnet", network_id=network["id"], ip_version=4, cidr="10.0.1.0/24")["id"]
+        made = neutron.router(network, external=external)
+        interface = f"/ports/{neutron.ports('?device_owner=network:router_interface')[0]['id']}"
+        moves = {"port": {"fixed_ips": [{"subnet_id": other}]}}
+        route = {"destination": "10.9.0.0/16", "nexthop": "10.0.0.77"}
+        neutron.expect(200, "PUT", f"/routers/{made['id']}", {"router": {"routes": [route]}})
+        neutron.refused(409, "RouterInterfaceInUseByRoute", "PUT", interface, moves)
+        neutron.expect(200, "PUT", f"/routers/{made['id']}", {"router": {"routes": []}})
+        port = neutron.create("port", network_id=network["id"], fixed_ips=[{"subnet_id": network["subnets"][0]}])
+        floating = neutron.create("floatingip", floating_network_id=external["id"], port_id=port["id"])
+        neutron.refused(409, "RouterInterfaceInUseByFloatingIP", "PUT", interface, moves)
+        neutron.expect(204, "DELETE", f"/floatingips/{floating['id']}")
+        neutron.expect(200, "PUT", interface, moves)
+
     def test_an_interface_that_is_down_passes_nothing(self, neutron: Neutron) -> None:
         made = neutron.router(neutron.network())
         port = neutron.ports()[0]["id"]
