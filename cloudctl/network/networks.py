@@ -342,10 +342,15 @@ def _check_default(conn: Connection, external: bool) -> None:
         raise Conflict("A default external network already exists.", type="DefaultExternalNetworkExists")
 
 
+def is_way_out(conn: Connection, network_id: str) -> bool:
+    """Whether routers have their gateways on this external network, or floating IPs are on it."""
+    floating = select(FloatingIp.id).where(FloatingIp.floating_network_id == network_id).limit(1)
+    return router_ports.is_gateway_anywhere(conn, network_id) or conn.execute(floating).first() is not None
+
+
 def _check_unused(conn: Connection, network_id: str) -> None:
     """Raises Conflict if routers or floating IPs use this external network."""
-    floating = select(FloatingIp.id).where(FloatingIp.floating_network_id == network_id).limit(1)
-    if router_ports.is_gateway_anywhere(conn, network_id) or conn.execute(floating).first() is not None:
+    if is_way_out(conn, network_id):
         message = (
             f"External network {network_id} cannot be updated to be made non-external, since it has existing gateway "
             "ports or floating IPs."

@@ -105,6 +105,9 @@ def remove(conn: Connection, policy: RbacPolicy, now: datetime) -> None:
     RECORDS.delete(conn, policy)
     # A network that nobody may put a router on is not external, and so not the default one either.
     inside = policy.action == EXTERNAL and not shares.with_whom(conn, record.id, EXTERNAL)
+    if inside and networks.is_way_out(conn, record.id):
+        # Its owner's, or those of a project that it is shared with otherwise.
+        raise _depends(policy, "routers or floating IPs are on it")
     more = {"external": False, "is_default": False} if inside else {}
     standard.change(conn, type(record).table, record.id, now, **more)
 
@@ -151,11 +154,12 @@ def _check_new(conn: Connection, record: Standard, action: str, target: str) -> 
 
 
 def _in_use(policy: RbacPolicy) -> Any:
-    def refusal(user: str) -> Conflict:
-        message = (
-            f"RBAC policy on object {policy.object_id} cannot be removed because other objects depend on it. "
-            f"Details: project {user} uses it."
-        )
-        return Conflict(message, type="RbacPolicyInUse")
+    return lambda user: _depends(policy, f"project {user} uses it")
 
-    return refusal
+
+def _depends(policy: RbacPolicy, details: str) -> Conflict:
+    message = (
+        f"RBAC policy on object {policy.object_id} cannot be removed because other objects depend on it. "
+        f"Details: {details}."
+    )
+    return Conflict(message, type="RbacPolicyInUse")

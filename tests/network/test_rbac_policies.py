@@ -84,6 +84,16 @@ class TestNetworks:
         neutron.expect(204, "DELETE", f"/rbac-policies/{policy['id']}", user="admin")
         assert neutron.get(f"/networks/{network['id']}", "admin")["network"]["router:external"] is False
 
+    @pytest.mark.parametrize("user", ["admin", "demo"])  # its owner, and somebody whom it is shared with otherwise
+    def test_an_external_network_stays_so_while_somebody_uses_it(self, neutron: Neutron, user: str) -> None:
+        network = neutron.network(None, "admin")
+        policy = share(neutron, "network", network["id"], "other", "admin", action="access_as_external")
+        share(neutron, "network", network["id"], "demo", "admin")
+        router = neutron.router(external=network, user=user)
+        neutron.refused(409, "RbacPolicyInUse", "DELETE", f"/rbac-policies/{policy['id']}", user="admin")
+        neutron.expect(204, "DELETE", f"/routers/{router['id']}", user=user)
+        neutron.expect(204, "DELETE", f"/rbac-policies/{policy['id']}", user="admin")
+
     def test_one_that_is_no_longer_external_is_not_the_default_one(self, neutron: Neutron) -> None:
         network = neutron.external(is_default=True)
         (policy,) = neutron.get(f"/rbac-policies?object_id={network['id']}", "admin")["rbac_policies"]
