@@ -27,6 +27,8 @@ from cloudctl.network import (
     tags,
 )
 from cloudctl.network.api import security_group_rules
+from cloudctl.network.api.floating_ips import change as change_floating_ip
+from cloudctl.network.api.floating_ips import check as check_floating_ip
 from cloudctl.network.api.floating_ips import create as new_floating_ip
 from cloudctl.network.api.logs import create as new_log
 from cloudctl.network.api.ports import change as change_port
@@ -261,6 +263,27 @@ def test_a_forwarding_goes_while_its_port_does(db: Database, monkeypatch: pytest
 
     monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
     crossing(db, locked, lambda conn: ports.delete(conn, port, NOW, BY), remove)
+
+
+def test_a_floating_ip_leaves_the_port_that_goes(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = db.transact(False, new_port(db.transact(False, network)))
+    wanted, to = NewFloatingIp(db.transact(False, network, True)), Target(port, "10.0.0.2", "router")
+    id = db.transact(False, floating_ips.create, "p", wanted, to, NOW, BY).id
+    leads: dict[str, Any] = {}
+
+    def locked(conn: Connection) -> FloatingIp:
+        return floating_ips.get(conn, id, lock=True)
+
+    def check(conn: Connection) -> None:
+        found = floating_ips.get(conn, id)
+        leads.update(check_floating_ip(conn, call("floatingips:update"), found, {"port_id": None}))
+        locked(conn)
+
+    def lead(conn: Connection) -> None:
+        change_floating_ip(conn, call("floatingips:update"), locked(conn), leads)
+
+    monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+    crossing(db, check, lambda conn: ports.delete(conn, port, NOW, BY), lead)
 
 
 @pytest.mark.parametrize(("of", "type"), [("resource_id", "ResourceNotFound"), ("target_id", "TargetResourceNotFound")])

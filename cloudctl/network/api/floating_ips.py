@@ -57,13 +57,16 @@ def create(conn: Connection, call: Call, owner: str | None, values: dict[str, An
 
 
 def check(conn: Connection, call: Call, record: FloatingIp, changes: dict[str, Any]) -> dict[str, Any]:
-    """The changes, with its new target under "to". The port is locked before the floating IP: see `associations`."""
-    if not changes:
-        # An empty request makes it lead nowhere.
-        return {"to": None}
+    """The changes, with its new target under "to".
+
+    Ports are locked before the floating IP (see `associations`): the new one, and the present one, which shows it.
+    """
+    # An empty request makes it lead nowhere.
+    moves = "port_id" in changes or not changes
     port_id, fixed = changes.get("port_id"), changes.get("fixed_ip_address")
-    to = _target(conn, call, record.project_id, record.floating_network_id, port_id, fixed)
-    led = {"to": to} if "port_id" in changes else {}
+    present = record.port_id if moves else None
+    to = _target(conn, call, record.project_id, record.floating_network_id, port_id, fixed, present)
+    led = {"to": to} if moves else {}
     return {name: value for name, value in changes.items() if name not in ("port_id", "fixed_ip_address")} | led
 
 
@@ -80,18 +83,28 @@ def remove(conn: Connection, call: Call, record: FloatingIp) -> None:
 
 
 def _target(
-    conn: Connection, call: Call, owner: str, network_id: str, port_id: str | None, fixed: str | None
+    conn: Connection,
+    call: Call,
+    owner: str,
+    network_id: str,
+    port_id: str | None,
+    fixed: str | None,
+    present: str | None = None,
 ) -> Target | None:
-    """Where a body wants a floating IP of `owner` to lead. Locks the router and the port.
+    """Where a body wants a floating IP of `owner` to lead. Locks the router, the port and the one that is left.
 
     Raises Invalid, NotFound, Conflict.
     """
     if port_id is None:
         if fixed is not None:
             raise associations.bad("fixed_ip_address cannot be specified without a port_id")
+        if present is not None:
+            ports.lock(conn, [present])
         return None
     seen = ports.visible(conn, call.caller, port_id)
     to = associations.target(conn, seen, owner, network_id, fixed)
+    if present is not None:
+        ports.lock(conn, [port_id, present])
     # What was read before the lock may be outdated by now: any change of what the port has also changes its row.
     port = ports.visible(conn, call.caller, port_id, lock=True)
     if port != seen and associations.target(conn, port, owner, network_id, fixed) != to:
