@@ -393,9 +393,10 @@ def delete_by_user(conn: Connection, row: Port, now: datetime, by: Origin, privi
         associations.check_deletable(conn, row.id, row.project_id)
     if uses.is_of_trunk:
         trunk_ports.check_deletable(conn, row.id)
-    if dhcp_ports.is_one(conn, row):
-        dhcp_ports.changed(conn, row, by)
+    gave_out = dhcp_ports.is_one(conn, row)
     _delete(conn, row, uses, now, by)
+    if gave_out:
+        dhcp_ports.changed(conn, row, by)
 
 
 def delete(conn: Connection, port_id: str, now: datetime, by: Origin, *, has_left: bool = False) -> None:
@@ -404,9 +405,8 @@ def delete(conn: Connection, port_id: str, now: datetime, by: Origin, *, has_lef
     `has_left`: after `leaving` the driver has released it, so nothing is left to do unless it was plugged again.
     """
     row = find(conn, port_id, lock=True)
-    if row is None:
-        return
-    _delete(conn, row, port_uses.of(conn, port_id), now, by, has_left=has_left)
+    if row is not None:
+        _delete(conn, row, port_uses.of(conn, port_id), now, by, has_left=has_left)
 
 
 def _delete(conn: Connection, row: Port, uses: Uses, now: datetime, by: Origin, *, has_left: bool = False) -> None:

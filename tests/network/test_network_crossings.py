@@ -265,6 +265,22 @@ def test_a_forwarding_goes_while_its_port_does(db: Database, monkeypatch: pytest
     crossing(db, locked, lambda conn: ports.delete(conn, port, NOW, BY), remove)
 
 
+def test_a_network_gets_a_subnet_while_its_dhcp_port_goes(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    id = db.transact(False, network)
+    db.transact(False, dhcp_ports.follow, id, NOW)
+
+    def make(conn: Connection) -> None:
+        subnets.create(conn, networks.get(conn, id), "p", NewSubnet("10.1.0.0/24", 4), NOW, BY)
+
+    def remove(conn: Connection) -> None:
+        port = dhcp_ports.find(conn, id)
+        assert port is not None
+        ports.delete_by_user(conn, ports.get(conn, port.id, lock=True), NOW, BY)
+
+    monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+    crossing(db, lambda conn: quota.turn(conn, quotas.QUOTAS, "p"), remove, make)
+
+
 def test_a_floating_ip_leaves_the_port_that_goes(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     port = db.transact(False, new_port(db.transact(False, network)))
     wanted, to = NewFloatingIp(db.transact(False, network, True)), Target(port, "10.0.0.2", "router")
