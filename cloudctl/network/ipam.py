@@ -41,6 +41,7 @@ _of_pool = select(FreeRange).where(
     FreeRange.subnet_id == bindparam("of_subnet"), FreeRange.pool == bindparam("of_pool")
 )
 _neighbours = _of_pool.where(FreeRange.first <= bindparam("from")).order_by(FreeRange.first.desc()).limit(2)
+_nearest = _of_pool.where(FreeRange.first <= bindparam("from")).order_by(FreeRange.first.desc()).limit(1)
 _drop_range = delete(FreeRange).where(
     FreeRange.subnet_id == bindparam("of_subnet"),
     FreeRange.pool == bindparam("of_pool"),
@@ -128,7 +129,7 @@ def take(conn: Connection, subnet: Subnet, address: int, port_id: str, position:
         shown = written(address, subnet.ip_version)
         message = f"IP address {shown} already allocated in subnet {subnet.id}"
         raise Conflict(message, type="IpAddressAlreadyAllocated")
-    found = _free_range(conn, subnet.id, address)
+    found = _free_range(conn, subnet, address)
     if found is not None:
         _cut(conn, found, address)
     return _allocate(conn, subnet, address, port_id, position)
@@ -177,16 +178,17 @@ def _allocate(conn: Connection, subnet: Subnet, address: int, port_id: str, posi
 # -- ranges
 
 
-def _free_range(conn: Connection, subnet_id: str, address: int) -> FreeRange | None:
-    """The free range that holds the address: the nearest one that begins at or below it, if it reaches that far."""
-    query = (
-        select(FreeRange)
-        .where(FreeRange.subnet_id == subnet_id, FreeRange.first <= key(address))
-        .where(FreeRange.last >= key(address))
-        .order_by(FreeRange.first.desc())
-        .limit(1)
-    )
-    return conn.execute(query).first()
+def _free_range(conn: Connection, subnet: Subnet, address: int) -> FreeRange | None:
+    """The free range that holds the address: the nearest one that begins at or below it, if it reaches that far.
+
+    Of its pool, since no index leads to the ranges of all pools in one order: there may be very many.
+    """
+    for position, pool in enumerate(pools_of(subnet)):
+        if address in pool:
+            at = {"of_subnet": subnet.id, "of_pool": position, "from": key(address)}
+            found = conn.execute(_nearest, at).first()
+            return found if found is not None and int(found.last) >= address else None
+    return None
 
 
 def _cut(conn: Connection, found: FreeRange, address: int) -> None:

@@ -133,6 +133,32 @@ def test_a_huge_subnet_costs_as_much_as_a_small_one() -> None:
     assert 0 < counts[0] == counts[1] <= 5
 
 
+def test_a_given_address_costs_the_same_in_however_many_pieces_the_rest_is() -> None:
+    """SQLite's own steps are counted: addresses that follow from MACs leave a piece between any two of them."""
+    counts = []
+    for pieces in (10, 1000):
+        db = database()
+
+        def play(conn: Connection, pieces: int = pieces) -> int:
+            base = number("2001:db8::")
+            subnet = lay(conn, "2001:db8::/64", [Range(base, base + 2**64 - 1)])
+            for each in range(pieces):
+                ipam.take(conn, subnet, base + 1000 * each, "port", 0)
+            steps = 0
+
+            def tick() -> None:
+                nonlocal steps
+                steps += 1
+
+            conn.driver.set_progress_handler(tick, 1)
+            ipam.take(conn, subnet, base + 500 * pieces + 500, "port", 0)
+            conn.driver.set_progress_handler(None, 0)
+            return steps
+
+        counts.append(db.transact(False, play))
+    assert counts[1] < 2 * counts[0]
+
+
 @pytest.fixture
 def shared_db(postgresql_with_tables: str) -> Iterator[Database]:
     from cloudctl.db.driver import create
