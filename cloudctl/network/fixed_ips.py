@@ -313,26 +313,30 @@ def give_everybody(conn: Connection, subnet: Subnet, now: datetime) -> None:
     if subnet.segment_id is not None:
         here = select(IpAllocation.port_id).join_from(IpAllocation, Subnet, Subnet.id == IpAllocation.subnet_id)
         query = query.where(Port.id.in_(here.where(Subnet.segment_id == subnet.segment_id)))
-    for port in conn.execute(query).all():
-        position = len(ipam.of_ports(conn, [port.id]).get(port.id, ()))
-        ipam.take(conn, subnet, _from_mac(subnet, port.mac_address), port.id, position)
-        _port_changed(conn, port, now)
+    found = conn.execute(query).all()
+    nexts: dict[str, int] = {}
+    for some in standard.batches([port.id for port in found]):
+        nexts |= {id: rows[-1].position + 1 for id, rows in ipam.of_ports(conn, some).items()}
+    wanted = [(_from_mac(subnet, port.mac_address), port.id, nexts.get(port.id, 0)) for port in found]
+    ipam.take_of_new(conn, subnet, wanted)
+    _ports_changed(conn, found, now)
 
 
 def take_from_everybody(conn: Connection, subnet: Subnet, now: datetime) -> None:
     """An automatic subnet is about to be deleted: ports lose their addresses there, routers keep theirs."""
     query = (
-        select(Port, IpAllocation.address)
+        select(Port)
         .join_from(IpAllocation, Port, Port.id == IpAllocation.port_id)
         .where(IpAllocation.subnet_id == subnet.id)
         .where(not_(Port.device_owner.startswith(ROUTERS, autoescape=True)))
     )
-    for port, address in conn.execute(query).all():
-        ipam.give_back(conn, subnet, int(address))
-        _port_changed(conn, port, now)
+    found = conn.execute(query).all()
+    ipam.drop_all(conn, subnet.id, [port.id for port in found])
+    _ports_changed(conn, found, now)
 
 
-def _port_changed(conn: Connection, port: Port, now: datetime) -> None:
-    standard.change(conn, Port.table, port.id, now)
-    if port.realised:
-        tasks.submit_once(conn, kinds.ENSURE_PORT, port.id, Unasked(port.project_id))
+def _ports_changed(conn: Connection, ports: Sequence[Port], now: datetime) -> None:
+    standard.change_all(conn, Port.table, [port.id for port in ports], now)
+    for port in ports:
+        if port.realised:
+            tasks.submit_once(conn, kinds.ENSURE_PORT, port.id, Unasked(port.project_id))

@@ -9,12 +9,14 @@ address anyway.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import Select, bindparam, delete, insert, select, update
 
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict
 from cloudctl.network.addresses import Range, key, number, without, written
+from cloudctl.network.standard import batches
 from cloudctl.network.tables import FreeRange, IpAllocation, Subnet
 
 # Built once: building a statement costs more than running it.
@@ -36,6 +38,9 @@ _of_ports = select(IpAllocation).where(IpAllocation.port_id.in_(bindparam("ports
 _allocation, _range = insert(IpAllocation), insert(FreeRange)
 _drop = delete(IpAllocation).where(
     IpAllocation.subnet_id == bindparam("of_subnet"), IpAllocation.address == bindparam("at")
+)
+_drop_of_ports = delete(IpAllocation).where(
+    IpAllocation.subnet_id == bindparam("of_subnet"), IpAllocation.port_id.in_(bindparam("ports", expanding=True))
 )
 _of_pool = select(FreeRange).where(
     FreeRange.subnet_id == bindparam("of_subnet"), FreeRange.pool == bindparam("of_pool")
@@ -135,6 +140,19 @@ def take(conn: Connection, subnet: Subnet, address: int, port_id: str, position:
     return _allocate(conn, subnet, address, port_id, position)
 
 
+def take_of_new(conn: Connection, subnet: Subnet, wanted: Sequence[tuple[int, str, int]]) -> None:
+    """Allocate (address, port id, position) on a subnet that has just been made. No address is there twice."""
+    if wanted:
+        conn.execute(_allocation, [_row(subnet, *each) for each in wanted])
+        lay_out(conn, subnet.id, pools_of(subnet))
+
+
+def drop_all(conn: Connection, subnet_id: str, port_ids: Iterable[str]) -> None:
+    """Free the addresses that these ports have on a subnet that is about to be deleted with its free ranges."""
+    for some in batches([*port_ids]):
+        conn.execute(_drop_of_ports, {"of_subnet": subnet_id, "ports": some})
+
+
 def give_back(conn: Connection, subnet: Subnet, address: int) -> None:
     """Free the address, at once. One that is free already stays so."""
     if conn.execute(_drop, {"of_subnet": subnet.id, "at": key(address)}).rowcount == 0:
@@ -160,19 +178,20 @@ def _addresses(subnet_id: str) -> Select[str]:
 
 
 def _allocate(conn: Connection, subnet: Subnet, address: int, port_id: str, position: int) -> str:
-    shown = written(address, subnet.ip_version)
-    conn.execute(
-        _allocation,
-        {
-            "subnet_id": subnet.id,
-            "address": key(address),
-            "ip_address": shown,
-            "port_id": port_id,
-            "network_id": subnet.network_id,
-            "position": position,
-        },
-    )
-    return shown
+    row = _row(subnet, address, port_id, position)
+    conn.execute(_allocation, row)
+    return str(row["ip_address"])
+
+
+def _row(subnet: Subnet, address: int, port_id: str, position: int) -> dict[str, Any]:
+    return {
+        "subnet_id": subnet.id,
+        "address": key(address),
+        "ip_address": written(address, subnet.ip_version),
+        "port_id": port_id,
+        "network_id": subnet.network_id,
+        "position": position,
+    }
 
 
 # -- ranges

@@ -46,6 +46,12 @@ def change(conn: Connection, table: Table, id: str, now: datetime, **values: Any
     conn.execute(_change(table), {"wanted": id, "updated_at": now, **values})
 
 
+def change_all(conn: Connection, table: Table, ids: Sequence[str], now: datetime) -> None:
+    """As `change`, of records to which something belongs that has changed."""
+    for some in batches(ids):
+        conn.execute(_change_all(table), {"those": some, "updated_at": now})
+
+
 def changed(conn: Connection, record: R, now: datetime, **values: Any) -> R:
     """As `change`, for a locked record, which is returned as it is afterwards."""
     change(conn, type(record).table, record.id, now, **values)
@@ -61,6 +67,12 @@ def _insert(table: Table) -> Insert:
 @cache
 def _change(table: Table) -> Update:
     return update(table).where(table.c.id == bindparam("wanted")).values(revision=table.c.revision + 1)
+
+
+@cache
+def _change_all(table: Table) -> Update:
+    those = table.c.id.in_(bindparam("those", expanding=True))
+    return update(table).where(those).values(revision=table.c.revision + 1)
 
 
 def owner_of_new(caller: Caller, named: str | None) -> str:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import pytest
+from sqlalchemy import select
 
+from cloudctl.network.tables import IpAllocation
 from tests.network.conftest import Neutron
+from tests.statements import asked
 
 
 def make(neutron: Neutron, network: Any, cidr: str = "10.0.0.0/24", **fields: Any) -> Any:
@@ -219,6 +222,27 @@ class TestAutomaticAddresses:
         assert seen["revision_number"] > port["revision_number"]
         neutron.expect(204, "DELETE", f"/subnets/{subnet['id']}")
         assert neutron.get(f"/ports/{port['id']}")["port"]["fixed_ips"] == port["fixed_ips"]
+
+    def test_those_of_one_port_cost_as_many_statements_as_those_of_thirty(self, neutron: Neutron) -> None:
+        counts = []
+        for count in (1, 30):
+            network = neutron.network()
+            neutron.expect(201, "POST", "/ports", {"ports": [{"network_id": network["id"]}] * count})
+            with asked() as seen:
+                subnet = make(neutron, network, "2001:db8::/64", **self.SLAAC)
+                neutron.expect(204, "DELETE", f"/subnets/{subnet['id']}")
+            counts.append(len(seen))
+        assert counts[0] == counts[1]
+
+    def test_no_two_of_a_port_have_one_place(self, neutron: Neutron) -> None:
+        network = neutron.network()
+        port = neutron.create("port", network_id=network["id"])["id"]
+        first, *_ = (make(neutron, network, f"2001:db8:0:{each}::/64", **self.SLAAC)["id"] for each in (1, 2, 3))
+        neutron.expect(204, "DELETE", f"/subnets/{first}")
+        make(neutron, network, "2001:db8:0:4::/64", **self.SLAAC)
+        query = select(IpAllocation.position).where(IpAllocation.port_id == port)
+        places = neutron.transact(lambda conn: list(conn.scalars(query)))
+        assert sorted(places) == [0, 2, 3, 4]
 
     def test_another_address_there_is_refused(self, neutron: Neutron) -> None:
         network = neutron.network(None)
