@@ -383,7 +383,7 @@ def unread(found: Object | Version) -> Data:
     return Data(found.large_size, f'"{found.large_etag}"', (Piece(found.large_size),))
 
 
-def segments_of(store: ObjectStore, place: Place, found: Object) -> list[Place]:
+def segments_of(store: ObjectStore, place: Place, found: Object | Version) -> list[Place]:
     """The objects that a static large object is made of. Blocks. Raises OSError, Unavailable."""
     return [place.inside(entry["name"]) for entry in read(store, found) if "name" in entry]
 

@@ -165,6 +165,23 @@ def test_an_old_version_that_has_expired_is_not_brought_back_only_to_be_lost(o: 
     assert first in [version for _, version, _ in listed(o)]
 
 
+def test_of_a_large_object_the_version_that_is_named_goes_with_its_segments(o: Account, cloud: MemoryCloud) -> None:
+    o.holding("s")
+    put, gone = "multipart-manifest=put", "multipart-manifest=delete"
+    versions = []
+    for number in "12":
+        o.put(f"s/{number}", number.encode())
+        made = o.ask("PUT", "c/o", put, body=b'[{"path": "s/%s"}]' % number.encode())
+        versions.append(made.headers["X-Object-Version-Id"])
+    first, second = versions
+    said = o.delete("c/o", f"{gone}&version-id={first}", Accept="application/json").json()
+    assert (said["Number Deleted"], said["Errors"]) == (2, [])
+    assert (listed(o), o.names("s"), o.get("c/o").body) == ([("o", second, True)], ["2"], b"2")
+    assert o.delete("c/o", f"{gone}&version-id={first}").status == 404
+    o.delete("c/o", f"{gone}&version-id={second}")
+    assert (listed(o), files(cloud)) == ([], set())
+
+
 def test_versions_are_not_copied_by_others(o: Account, alt: Client) -> None:
     o.post("c", X_Container_Read="*:*", X_Container_Write="*:*")
     old = o.put("c/v", b"old").headers["X-Object-Version-Id"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import partial
 
 import orjson
@@ -13,7 +14,7 @@ from twisted.python.failure import Failure
 
 from cloudctl.db import Connection
 from cloudctl.errors import CloudError, Invalid, NotFound, RangeNotSatisfiable, TooLarge, Unprocessable
-from cloudctl.object_store import acl, large, objects
+from cloudctl.object_store import acl, containers, large, objects
 from cloudctl.object_store.api import bulk_answers, headers
 from cloudctl.object_store.api.door import SHOW
 from cloudctl.object_store.api.faults import HTML_TYPE
@@ -22,8 +23,8 @@ from cloudctl.object_store.api.reading import Found, Reader
 from cloudctl.object_store.intake import Intake
 from cloudctl.object_store.large import Segment
 from cloudctl.object_store.names import Place
-from cloudctl.object_store.objects import NewObject
-from cloudctl.object_store.tables import Object
+from cloudctl.object_store.objects import Done, NewObject
+from cloudctl.object_store.tables import Object, Version
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.faults import UNFORESEEN
 from cloudctl.rest.stream import Stream, beating
@@ -129,17 +130,22 @@ class Manifests:
             raise RangeNotSatisfiable("The requested part number is not satisfiable", headers=told)
         return spans[int(number[:20]) - 1]
 
-    async def delete(self, call: Call, place: Place) -> Reply:
-        """Delete the large object and all its segments. The caller must be allowed to delete `place`."""
-        found = await self.intake.db.read(_get, place, call)
+    async def delete(self, call: Call, place: Place, version: str) -> Reply:
+        """Delete the large object and all its segments. The caller must be allowed to delete `place`. `version`: the
+        one with this id; empty: the current object.
+        """
+        found = await self.intake.db.read(_get, place, call, version)
         outcome = bulk_answers.Outcome()
         named: dict[Place, None] = {}
         await self._name(call, place, found, named)
-        for each in [*reversed(named), place]:
+        for each in reversed(named):
             await self._delete(call, each, outcome)
+        await self._delete(call, place, outcome, version)
         return outcome.reply(call)
 
-    async def _name(self, call: Call, place: Place, found: Object, named: dict[Place, None], depth: int = 1) -> None:
+    async def _name(
+        self, call: Call, place: Place, found: Object | Version, named: dict[Place, None], depth: int = 1
+    ) -> None:
         """Add the objects it is made of, each once. Raises TooLarge, Unauthorized, Forbidden."""
         if found.large_etag is None or depth > large.DEEPEST:
             return
@@ -157,10 +163,10 @@ class Manifests:
                 continue
             await self._name(call, each, inner, named, depth + 1)
 
-    async def _delete(self, call: Call, place: Place, outcome: bulk_answers.Outcome) -> None:
+    async def _delete(self, call: Call, place: Place, outcome: bulk_answers.Outcome, version: str = "") -> None:
         with outcome.of(f"/{place.container}/{place.name}"):
             await self.reader.door.enter(call, place, acl_header=acl.WRITE, method="DELETE")
-            outcome.count(await self.intake.change(partial(objects.remove, marks=False), place, call.now))
+            outcome.count(await self.intake.change(_removal(version), place, call.now))
 
 
 def _unforeseen(call: Call) -> CloudError:
@@ -168,5 +174,13 @@ def _unforeseen(call: Call) -> CloudError:
     return refusal(Failure(), f"{id} a large object", UNFORESEEN.format(request_id=id))
 
 
-def _get(conn: Connection, place: Place, call: Call) -> Object:
+def _get(conn: Connection, place: Place, call: Call, version: str = "") -> Object | Version:
+    if version:
+        return objects.find_version(conn, containers.get(conn, place), place.name, version, call.now)
     return objects.get(conn, place, call.now)
+
+
+def _removal(version: str) -> Callable[[Connection, Place, datetime], Done]:
+    if version:
+        return lambda conn, place, now: objects.remove_version(conn, place, version, now, brings_back=False)
+    return partial(objects.remove, marks=False)

@@ -277,9 +277,10 @@ class Objects:
         """Delete an object."""
         place = placed(account, container, name)
         entered = await self.reader.door.enter(call, place, acl_header=acl.WRITE, method="DELETE")
+        version = version_of(call, entered)
         if call.query.get("multipart-manifest") == "delete":
-            return await self.manifests.delete(call, place)
-        if version := version_of(call, entered):
+            return await self.manifests.delete(call, place, version)
+        if version:
             # Older versions are read by their ids: there is no current object until somebody restores one.
             remove = partial(objects.remove_version, brings_back=False)
             done = await self.intake.change(remove, place, version, call.now)
