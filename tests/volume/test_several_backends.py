@@ -6,15 +6,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from attrs import evolve
-from sqlalchemy import update
+from sqlalchemy import func, select, update
 
+from cloudctl.db import Connection
 from cloudctl.drivers.backends import Backends
 from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.fake.volume import FakeVolumeBackend
 from cloudctl.errors import ConfigError
+from cloudctl.tasks.tables import TaskRow
 from cloudctl.testing.cloud import Client, MemoryCloud
+from cloudctl.volume import kinds
+from cloudctl.volume.lifecycle.move import PLACE
 from cloudctl.volume.tables import Volume
 from tests.there import there
 from tests.volume.asking import LATEST, V3, act, volume
@@ -165,6 +170,35 @@ def test_what_a_node_had_before_it_was_renamed_is_where_it_was(
         LARGE,
         [False, True],
     )
+
+
+@pytest.mark.parametrize(
+    ("pool", "method"), [(FAST, "ensure_created"), (FAST, "ensure_imported"), (LARGE, "ensure_absent")]
+)
+def test_a_volume_arrives_that_was_on_its_way_when_the_node_was_renamed(
+    cloud: MemoryCloud, admin: Client, make: Make, at: dict[str, FakeVolumeBackend], pool: str, method: str
+) -> None:
+    id = make()["id"]
+    fill(at[LARGE], id, "content")
+    at[pool].behaviour.delay(method, 60)
+    assert act(admin, id, "os-migrate_volume", {"host": FAST}).status == 202
+    cloud.clock.advance(10)
+    at[pool].behaviour.clear()
+    cloud.transact(named_otherwise)
+    cloud.settle()
+    found = volume(admin, id)
+    assert (found["status"], found["migration_status"]) == ("available", "success")
+    assert (held(at[FAST], id), held(at[LARGE], id)) == ("content", None)
+
+
+def named_otherwise(conn: Connection) -> None:
+    """As the rows are once the node has been renamed, and started anew in the midst of a move."""
+    move = conn.execute(select(TaskRow).where(TaskRow.kind == kinds.MOVE_VOLUME.name)).one()
+    assert PLACE in move.memo
+    former = orjson.loads(orjson.dumps(move.memo).replace(b"cloudctl@", b"older@"))
+    again = {"owner": None, "lease_until": None, "fence": move.fence + 1, "not_before": move.submitted_at}
+    conn.execute(update(TaskRow).where(TaskRow.id == move.id).values(memo=former, **again))
+    conn.execute(update(Volume).values(host=func.replace(Volume.host, "cloudctl@", "older@")))
 
 
 def test_a_volume_of_a_backend_that_is_there_no_more_is_not_moved(

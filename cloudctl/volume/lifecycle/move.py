@@ -27,7 +27,7 @@ from cloudctl.volume import attachments, kinds, messages, moving, placing, state
 from cloudctl.volume.archives import Archives
 from cloudctl.volume.lifecycle import place
 from cloudctl.volume.lifecycle.copying import Copying
-from cloudctl.volume.options import present
+from cloudctl.volume.options import is_same, present
 from cloudctl.volume.tables import Volume, VolumeType
 
 PLACE, SWAP = "place", "swap"
@@ -40,7 +40,9 @@ async def choose(ctx: Context) -> Memo:
     pools = [pool for pool in await place.enabled(ctx) if pool.host != here]
     asked = ctx.args["host"]
     chosen = placing.choose(
-        [pool for pool in pools if asked in (None, pool.host)], type_.extra_specs if asked is None else {}, volume.size
+        [pool for pool in pools if asked is None or is_same(asked, pool.host)],
+        type_.extra_specs if asked is None else {},
+        volume.size,
     )
     if here is None or chosen is None:
         raise place.NoBackend
@@ -55,7 +57,7 @@ def wanted(conn: Connection, task: Task) -> tuple[Volume, VolumeType]:
 
 def backend(ctx: Context, end: str) -> Any:
     """The backend that it leaves (`from`) or goes to (`to`)."""
-    return ctx.drivers.volume.at[ctx.memo[PLACE][end]]
+    return place.backend_at(ctx, ctx.memo[PLACE][end])
 
 
 async def is_there(ctx: Context) -> bool:

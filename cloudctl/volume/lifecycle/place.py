@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from twisted.logger import Logger
 
 from cloudctl.db import Connection
 from cloudctl.drivers.backends import Backends
 from cloudctl.drivers.errors import DriverError
-from cloudctl.errors import Unavailable
+from cloudctl.errors import CloudError, Unavailable
 from cloudctl.tasks import Context
 from cloudctl.volume import messages, placing, services, types, volumes
 from cloudctl.volume.options import present
@@ -22,6 +24,23 @@ class NoBackend(Unavailable):
 
     def __init__(self) -> None:
         super().__init__(messages.NO_BACKEND.what)
+
+
+class Gone(CloudError):
+    """A backend that a task needs is not configured any more."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__(f"The backend of {host} is not configured any more.")
+
+
+def backend_at(ctx: Context, host: str) -> Any:
+    """The backend of a pool, which may have been named before the node was renamed. Raises Gone."""
+    backends = ctx.drivers.volume
+    at = backends.at if isinstance(backends, Backends) else {}
+    found = present(at, host)
+    if found is None:
+        raise Gone(host)
+    return at[found]
 
 
 async def ensure_placed(ctx: Context) -> Volume:

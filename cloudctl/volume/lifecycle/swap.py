@@ -19,6 +19,7 @@ from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo
 from cloudctl.volume import attachments, kinds, moving, volumes
 from cloudctl.volume.archives import Archives
+from cloudctl.volume.lifecycle import place
 from cloudctl.volume.lifecycle.copying import Copying
 from cloudctl.volume.tables import Attachment
 
@@ -28,7 +29,7 @@ OFF = (Power.STOPPED, Power.CRASHED, Power.SUSPENDED)
 
 
 def backend(ctx: Context, end: str) -> Any:
-    return ctx.drivers.volume.at[ctx.args[end]]
+    return place.backend_at(ctx, ctx.args[end])
 
 
 async def is_there(ctx: Context) -> bool:
