@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from cloudctl import tasks
 from cloudctl.db import Connection
-from cloudctl.errors import Conflict
+from cloudctl.errors import Conflict, Invalid
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import backups, kinds, quotas, states
 from cloudctl.volume.options import VolumeOptions
@@ -71,8 +71,9 @@ class NewRecord:
 def create(conn: Connection, caller: Caller, new: NewRecord, options: VolumeOptions) -> Backup:
     """`creating`, until a task has checked that the archive has it.
 
-    Raises Conflict if there is a backup of this id, OverQuota.
+    Raises Conflict if there is a backup of this id, Invalid if it would build on itself, OverQuota.
     """
+    _demand_end(conn, new)
     quotas.take_backup(conn, options, caller.project_id, new.size)
     made = insert(Backup).values(
         project_id=caller.project_id,
@@ -88,3 +89,15 @@ def create(conn: Connection, caller: Caller, new: NewRecord, options: VolumeOpti
         raise Conflict(f"Invalid backup: Backup {new.id} is there already.") from None
     tasks.submit(conn, kinds.IMPORT_BACKUP, backup.id, caller)
     return backup
+
+
+def _demand_end(conn: Connection, new: NewRecord) -> None:
+    """Raises Invalid if what it builds on leads back to it: nobody could delete a backup of such a circle."""
+    passed: set[str] = set()
+    at = new.parent_id
+    while at is not None and at not in passed:
+        if at == new.id:
+            raise Invalid(f"Invalid backup: Backup {new.id} cannot build on itself.")
+        passed.add(at)
+        found = backups.find(conn, at)
+        at = None if found is None else found.parent_id

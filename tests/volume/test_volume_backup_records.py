@@ -60,3 +60,19 @@ def test_wrong_records_are_refused(make: Any, back_up: Any, admin: Any) -> None:
         changed(record, id=None), changed(record, colour="red"), changed(record, name="a\0b"),
     ]  # fmt: skip
     assert {admin.post(f"{V3}/backups/import_record", each).status for each in wrong} == {400}
+
+
+def test_no_record_makes_a_backup_build_on_itself(make: Any, back_up: Any, admin: Any, cloud: Any) -> None:
+    """Neither it nor the one between them could be deleted: others build on it."""
+    record = admin.get(f"{V3}/backups/{back_up(make()['id'])['id']}/export_record").json()["backup-record"]
+    other = UNKNOWN[:-1] + "1"
+
+    def brought(id: str, parent: str) -> int:
+        answer = admin.post(f"{V3}/backups/import_record", changed(record, id=id, parent_id=parent))
+        cloud.settle()
+        return int(answer.status)
+
+    assert [brought(UNKNOWN, UNKNOWN), brought(UNKNOWN, other), brought(other, UNKNOWN)] == [400, 201, 400]
+    assert admin.delete(f"{V3}/backups/{UNKNOWN}").status == 202
+    cloud.settle()
+    assert brought(other, UNKNOWN) == 201
