@@ -34,8 +34,8 @@ STRENGTH = (ATTACHED, ATTACHING, DETACHING, RESERVED)
 SHOWN = (ATTACHED, DETACHING)
 
 
-class HostBusy(Conflict, Transient):
-    """The host is being disconnected from the same volume: a client or a task tries again."""
+class Busy(Conflict, Transient):
+    """No host, or not this one, can be connected to the volume for now: a client or a task tries again."""
 
 
 def not_found(attachment_id: str) -> NotFound:
@@ -202,9 +202,12 @@ def connect(conn: Connection, attachment_id: str, host: str, now: datetime, devi
     """Set `attaching`, before the backend is asked to connect `host`, so that the connection can be undone.
 
     One that failed may be tried again with the same host, if the volume is still free. Raises NotFound, Conflict;
-    HostBusy, which a step may pass on, while another attachment leaves this host.
+    Busy, which a step may pass on, while another attachment leaves this host, or an image is written to the volume.
     """
-    attachment = _locked(conn, attachment_id)
+    volume, attachment = _locked(conn, attachment_id)
+    if volume.status == states.DOWNLOADING:
+        # It may be reserved by now. A host would see half of the image, and keep the driver from writing the rest.
+        raise Busy(f"Resource conflict: Volume {volume.id} is in status {volume.status}.")
     if attachment.status == ERROR_ATTACHING and attachment.host == host:
         _demand_still_free(conn, attachment)
     elif attachment.status not in (RESERVED, ATTACHING) or attachment.host not in (None, host):
@@ -228,7 +231,7 @@ def _demand_host(conn: Connection, volume_id: str, host: str) -> None:
         Attachment.status == DETACHING,
     )
     if conn.execute(select(Attachment.id).where(*leaving).limit(1)).first() is not None:
-        raise HostBusy(f"Resource conflict: volume {volume_id} is being disconnected from {host}.")
+        raise Busy(f"Resource conflict: volume {volume_id} is being disconnected from {host}.")
 
 
 def connected(conn: Connection, attachment_id: str, connection: Mapping[str, Any]) -> None:
@@ -248,7 +251,7 @@ def complete(
 
     Repeating it changes nothing. Raises NotFound.
     """
-    attachment = _locked(conn, attachment_id)
+    _, attachment = _locked(conn, attachment_id)
     values: dict[str, Any] = {"host": host or attachment.host, "device": device or attachment.device}
     if connection is not None:
         values["connection"] = dict(connection)
@@ -271,8 +274,7 @@ def fail(conn: Connection, attachment_id: str, now: datetime, status: str = ERRO
 
 def begin_detach(conn: Connection, attachment_id: str, now: datetime) -> None:
     """Set `detaching`, if it is attached and its volume in-use. Raises Conflict, NotFound."""
-    attachment = _locked(conn, attachment_id)
-    volume = volumes.get(conn, attachment.volume_id)
+    volume, attachment = _locked(conn, attachment_id)
     usable = volume.status in (states.IN_USE, states.DETACHING) and not states.is_migrating(volume)
     if attachment.status != ATTACHED or not usable:
         raise states.refused(conn, volume.id, "begin detaching")
@@ -368,10 +370,10 @@ def follow(conn: Connection, volume_id: str, now: datetime, leaving: str | None 
     conn.execute(_followed, {**values, "attach_status": attach_status, "updated_at": now})
 
 
-def _locked(conn: Connection, attachment_id: str) -> Attachment:
-    """The attachment, with its volume locked: everything that concerns one volume takes turns."""
-    volumes.get(conn, get(conn, attachment_id).volume_id, lock=True)
-    return get(conn, attachment_id)
+def _locked(conn: Connection, attachment_id: str) -> tuple[Volume, Attachment]:
+    """The attachment, and its volume, locked: everything that concerns one volume takes turns."""
+    volume = volumes.get(conn, get(conn, attachment_id).volume_id, lock=True)
+    return volume, get(conn, attachment_id)
 
 
 def _set(conn: Connection, attachment_id: str, **values: Any) -> None:

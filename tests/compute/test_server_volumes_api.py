@@ -121,6 +121,20 @@ def test_a_volume_is_attached_once(demo: Asking) -> None:
     assert "in-use" in message
 
 
+def test_a_volume_is_attached_once_its_image_has_been_written(
+    demo: Asking, hypervisor: FakeHypervisor, volumes: FakeVolumeBackend
+) -> None:
+    server_id = demo.boot()
+    volumes.behaviour.delay("ensure_created", 5)
+    wish = {"size": 1, "imageRef": demo.image}
+    volume_id = demo.client.post("/volume/v3/volumes", {"volume": wish}).json()["volume"]["id"]
+    demo.cloud.clock.advance(1)
+    assert demo.volume_status(volume_id) == "downloading"
+    assert attach(demo, server_id, volume_id).status == 200
+    demo.cloud.settle()
+    assert there(hypervisor.guests.get(server_id)).state.volume_ids == (volume_id,)
+
+
 def test_a_failed_attach_gives_the_volume_back(
     demo: Asking, hypervisor: FakeHypervisor, volumes: FakeVolumeBackend
 ) -> None:

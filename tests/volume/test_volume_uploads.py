@@ -188,6 +188,22 @@ def test_a_volume_is_filled_with_an_image(make: Any, demo: Any, admin: Any, clou
     assert act(demo, id, "os-reimage", {"image_id": made}).status == 202
 
 
+def test_no_host_is_connected_to_a_volume_that_is_being_filled(make: Any, demo: Any, cloud: Any) -> None:
+    """It would see half of the image, and the driver could not write the rest."""
+    id = make()["id"]
+    made = upload(demo, make()["id"]).json()["os-volume_upload_image"]["image_id"]
+    cloud.settle()
+    attachments, connector = f"{V3}/attachments", {"connector": {"host": "h1"}}
+    assert act(demo, id, "os-reimage", {"image_id": made}).status == 202
+    assert demo.post(attachments, {"attachment": {"volume_uuid": id, **connector}}, headers=LATEST).status == 409
+    reserved = demo.post(attachments, {"attachment": {"volume_uuid": id}}, headers=LATEST).json()["attachment"]["id"]
+    one = f"{attachments}/{reserved}"
+    assert demo.put(one, {"attachment": connector}, headers=LATEST).status == 409
+    cloud.settle()
+    assert volume(demo, id)["status"] == "reserved"
+    assert demo.put(one, {"attachment": connector}, headers=LATEST).status == 200
+
+
 def test_what_is_reserved_is_filled_by_those_who_may(make: Any, demo: Any, admin: Any, cloud: Any) -> None:
     id = make()["id"]
     made = upload(demo, make()["id"]).json()["os-volume_upload_image"]["image_id"]
