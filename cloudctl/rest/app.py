@@ -20,6 +20,7 @@ from cloudctl.rest.router import Endpoint, Endpoints, Router
 from cloudctl.rest.uploads import Admitted
 
 PROJECT_SEGMENT = re.compile(rb"[0-9a-f-]{32,36}")
+SUFFIX = ".json"
 
 
 class ApiApp:
@@ -29,6 +30,7 @@ class ApiApp:
     `project_in_path`: whether `/v3/{project_id}/volumes` is taken for `/v3/volumes`.
     `exact`: whether `/v2/images/` is not found. Otherwise, and at roots such as `/v2/`, a trailing slash is dropped.
     `plain`: (old, present) first segments of paths: `/v2/servers` is `/v2.1/servers` without microversions.
+    `suffixed`: whether `/v2.0/networks/ID.json` is taken for `/v2.0/networks/ID`. Names, such as tags, keep theirs.
     """
 
     def __init__(
@@ -39,12 +41,14 @@ class ApiApp:
         project_in_path: bool = False,
         exact: bool = False,
         plain: tuple[bytes, bytes] | None = None,
+        suffixed: bool = False,
     ) -> None:
         """Raises LookupError for an Operation whose rule does not exist."""
         self.pipeline = pipeline
         self.plain = plain
         self.project_in_path = project_in_path
         self.exact = exact
+        self.suffixed = suffixed
         self.operations: list[tuple[str, Operation]] = []
         self._bound: dict[Endpoint, list[Bound]] = defaultdict(list)
         for prefix, resource in mounts:
@@ -76,6 +80,8 @@ class ApiApp:
         if found is None and self.pipeline.verbatim and path.endswith("/"):
             # The slash is not the end of a name here, so it does not count.
             found = self.router.find(method, path[:-1])
+        if self.suffixed and path.endswith(SUFFIX) and (found is None or ends_an_id(found[1])):
+            found = self.router.find(method, path.removesuffix(SUFFIX)) or found
         return found
 
     async def respond(self, request: Any, endpoint: Endpoint, variables: Mapping[str, str]) -> bytes | None:
@@ -122,6 +128,10 @@ class ApiApp:
     def resource(self, named: bool = True) -> ApiResource:
         """A leaf for a twisted.web tree. `named`: the last segment above it is the API's own, such as `compute`."""
         return ApiResource(lambda: self, named)
+
+
+def ends_an_id(variables: Mapping[str, str]) -> bool:
+    return any(name.endswith("id") and value.endswith(SUFFIX) for name, value in variables.items())
 
 
 def methods(bound: Sequence[Bound]) -> tuple[str, ...]:

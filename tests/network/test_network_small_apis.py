@@ -68,6 +68,17 @@ def test_what_is_not_offered_is_an_unknown_path(neutron: Neutron, path: str) -> 
     neutron.refused(404, "HTTPNotFound", "GET", path, user="admin")
 
 
+def test_clients_may_say_that_they_want_json_at_the_end_of_a_path(neutron: Neutron) -> None:
+    """fog does, wherever it changes a network, a port or a router."""
+    network, router = neutron.network(), neutron.create("router")
+    path, subnet = f"/networks/{network['id']}", {"subnet_id": network["subnets"][0]}
+    assert neutron.expect(200, "PUT", f"{path}.json", {"network": {"name": "new"}})["network"]["name"] == "new"
+    assert [each["name"] for each in neutron.get("/networks.json?name=new")["networks"]] == ["new"]
+    neutron.expect(200, "PUT", f"/routers/{router['id']}/add_router_interface.json", subnet)
+    neutron.expect(201, "PUT", f"{path}/tags/site.json")
+    assert neutron.get(f"{path}/tags.json") == {"tags": ["site.json"]}
+
+
 def test_zones_and_providers(neutron: Neutron) -> None:
     zones = [{"name": "nova", "resource": resource, "state": "available"} for resource in ("network", "router")]
     assert neutron.get("/availability_zones") == {"availability_zones": zones}
