@@ -107,6 +107,7 @@ def test_a_public_address_may_end_with_a_slash(tmp_path: Path) -> None:
         ("[identity.argon2]\nmemory_cost = 1", "identity.argon2.memory_cost: 'memory_cost' must be >= 8: 1"),
         ("[identity.argon2]\nmemory_cost = 8\nparallelism = 2", "identity.argon2: memory_cost must be 8 or more for"),
         ("[identity.argon2]\ntime_cost = 0", "identity.argon2.time_cost: 'time_cost' must be > 0: 0"),
+        ("[compute]\nmax_limit = 9223372036854775807", "compute.max_limit: 'max_limit' must be <= 1000000: 9223"),
         ('[database]\nsealing_keys = "the key"', "database.sealing_keys: what is there is not a list"),
         ('[server]\ntrusted_proxies = ["10.0.0.0/8"]', "server.trusted_proxies: '10.0.0.0/8' is not an address"),
         ('[server]\ntrusted_proxies = ["::1", "proxy"]', "server.trusted_proxies: 'proxy' is not an address"),

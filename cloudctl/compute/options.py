@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import field, frozen
-from attrs.validators import matches_re
+from attrs.validators import le, matches_re
 
 from cloudctl.drivers.forwarded import is_secret
 from cloudctl.options import ENDPOINT, named, not_negative, positive
@@ -66,7 +66,7 @@ class ComputeOptions:
     # The highest microversion that is offered: «2.N», at most HIGHEST.
     max_microversion: str = field(default=f"2.{HIGHEST}", validator=microversion)
     # Maximum number of items on a page of a list.
-    max_limit: int = field(default=1000, validator=positive)
+    max_limit: int = field(default=1000, validator=[positive, le(1_000_000)])
     # Maximum number of hosts that a boot is tried on.
     max_attempts: int = field(default=3, validator=positive)
     # Seconds after which a boot that has not ended is given up.
