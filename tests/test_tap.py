@@ -169,6 +169,10 @@ def test_twist_ends_with_one_line_and_64(tmp_path: Path) -> None:
             "policy.file: /nonexistent/policy.toml: No such file or directory\n",
         ),
         ('[drivers]\nbus = "amqp"\n[driver.bus.amqp]\nendpoint = "tpc:rabbit"', "driver.bus.amqp: "),
+        (
+            '[drivers]\nbus = "amqp"\n[driver.bus.amqp]\nendpoint = "tcp:host"',
+            "driver.bus.amqp: endpoint: 'tcp:host': ",
+        ),
         ('[drivers]\nbus = "amqp"\n[driver.bus.amqp]\ntimeout = 0', "driver.bus.amqp.timeout: must be greater than 0"),
     ],
 )

@@ -107,8 +107,8 @@ class HearingBus:
             raise Unusable("a cloud in memory reaches no broker")
         try:
             clientFromString(self.reactor, self.config.endpoint)
-        except ValueError as error:
-            raise Unusable(f"endpoint: {error}") from error
+        except Exception as error:  # endpoint parsers are plugins and raise what they like
+            raise Unusable(f"endpoint: {self.config.endpoint!r}: {error}") from error
 
     async def close(self) -> None:
         if self._service is not None:
