@@ -174,6 +174,11 @@ def test_twist_ends_with_one_line_and_64(tmp_path: Path) -> None:
             "driver.bus.amqp: endpoint: 'tcp:host': ",
         ),
         ('[drivers]\nbus = "amqp"\n[driver.bus.amqp]\ntimeout = 0', "driver.bus.amqp.timeout: must be greater than 0"),
+        (
+            "[identity.argon2]\nmemory_cost = 134217728\nparallelism = 16777216",
+            "identity.argon2: no password can be hashed at this cost: Too many lanes",
+        ),
+        ("[identity.argon2]\nmemory_cost = 5000000000", "identity.argon2: no password can be hashed at this cost: "),
     ],
 )
 def test_what_only_the_cloud_can_judge_is_one_line_too(tmp_path: Path, toml: str, told: str) -> None:

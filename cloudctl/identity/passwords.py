@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from argon2 import PasswordHasher
-from argon2.exceptions import InvalidHashError, VerificationError
+from argon2.exceptions import HashingError, InvalidHashError, VerificationError
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorFromThreads
@@ -20,6 +20,7 @@ from twisted.python.threadpool import ThreadPool
 
 from cloudctl import context
 from cloudctl.db.threads import Inline, Threads
+from cloudctl.errors import ConfigError
 from cloudctl.identity.options import Argon2
 from cloudctl.identity.turns import Turns
 
@@ -40,7 +41,11 @@ class Hashing:
         self._nothing = f"$argon2id$v=19${cost}${_random(SALT)}${_random(DIGEST)}"
 
     def hash(self, secret: str) -> str:
-        return self._hasher.hash(secret)
+        """Raises ConfigError if it costs more than this machine has."""
+        try:
+            return self._hasher.hash(secret)
+        except (HashingError, OverflowError) as error:
+            raise ConfigError([f"identity.argon2: no password can be hashed at this cost: {error}"]) from error
 
     def verify(self, stored: str | None, secret: str) -> bool:
         """Whether `secret` is the one that was hashed. `stored` None matches nothing, at the same cost."""
@@ -69,7 +74,11 @@ class Hasher(Service):
 
     @classmethod
     def open(cls, parameters: Argon2, reactor: IReactorFromThreads, threads: int, queue: int) -> Hasher:
-        return cls(Hashing(parameters), ThreadPool(0, threads, name="passwords"), reactor, queue, threads)
+        """Raises ConfigError if this machine cannot hash at the cost that was chosen."""
+        hashing = Hashing(parameters)
+        if parameters != Argon2():
+            hashing.hash("")
+        return cls(hashing, ThreadPool(0, threads, name="passwords"), reactor, queue, threads)
 
     @classmethod
     def inline(cls, parameters: Argon2) -> Hasher:
