@@ -65,6 +65,9 @@ def _value(value: Any, kind: Any, path: str, shown: Callable[[Any], str] = repr)
         accepted, name = SCALARS[kind]
         if type(value) not in accepted:
             raise Wrong(f"{path}: {shown(value)} is not {name}")
+        if isinstance(value, str) and "\0" in value:
+            # No file has such a name, and PostgreSQL stores no such text.
+            raise Wrong(f"{path}: {shown(value)} holds a NUL character")
         if kind is float and not math.isfinite(value):
             # TOML has nan and inf. No bound refuses the former, and nothing can wait for as long.
             raise Wrong(f"{path}: {shown(value)} is not a finite number")

@@ -63,6 +63,8 @@ def test_all_problems_are_told_at_once_with_their_paths() -> None:
         ("boot_delay", float("nan"), "nan is not a finite number"),
         ("boot_delay", float("-inf"), "-inf is not a finite number"),
         ("boot_delay", -1e12, "-1000000000000.0 is too large: 1000000000 is the most"),
+        ("address", "a\0b", r"'a\x00b' holds a NUL character"),
+        ("root", "/srv\0", r"'/srv\x00' holds a NUL character"),
         ("root", 5, "5 is not a string"),
     ],
 )
