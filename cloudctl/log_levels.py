@@ -17,12 +17,15 @@ from constantly import NamedConstant  # type: ignore[import-untyped]  # it has n
 from twisted.logger import ILogFilterPredicate, LogEvent, Logger, LogLevel, PredicateResult
 from zope.interface import implementer
 
+# Two lines for each connection that a webhook, an import or a metadata proxy opens, and none of them says to whom.
+QUIET = "twisted.web.client._HTTP11ClientFactory"
+
 
 @implementer(ILogFilterPredicate)
 @define(eq=False)
 class LogLevels:
     default: NamedConstant = LogLevel.info
-    said: dict[str, NamedConstant] = field(factory=dict)  # by namespace
+    said: dict[str, NamedConstant] = field(factory=lambda: {QUIET: LogLevel.warn})  # by namespace
 
     def __call__(self, event: LogEvent) -> NamedConstant:
         level = event.get("log_level")

@@ -7,7 +7,19 @@ from types import ModuleType
 from typing import cast
 
 import pytest
-from twisted.logger import FilteringLogObserver, ILogObserver, LogEvent, Logger, LogLevel, PredicateResult
+from twisted.internet.error import ConnectionRefusedError
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+from twisted.logger import (
+    FilteringLogObserver,
+    ILogObserver,
+    LogEvent,
+    Logger,
+    LogLevel,
+    PredicateResult,
+    globalLogPublisher,
+)
+from twisted.web.client import Agent
 
 from cloudctl import tap
 from cloudctl.log_levels import LogLevels
@@ -50,6 +62,20 @@ def test_an_event_is_written_from_its_level_on() -> None:
     log.debug("three")
     assert [event["log_format"] for event in seen] == ["two"]
     assert levels({"log_namespace": "cloudctl.volume"}) is PredicateResult.no
+
+
+async def test_an_http_clients_connections_are_not_told_of_one_by_one() -> None:
+    from twisted.internet import reactor
+
+    seen: list[LogEvent] = []
+    globalLogPublisher.addObserver(seen_by := FilteringLogObserver(cast(ILogObserver, seen.append), [LogLevels()]))
+    try:
+        with pytest.raises(ConnectionRefusedError):
+            await Agent(reactor).request(b"GET", b"http://127.0.0.1:1/")
+        await deferLater(cast(IReactorTime, reactor), 0)
+    finally:
+        globalLogPublisher.removeObserver(seen_by)
+    assert [event for event in seen if "factory" in event] == []
 
 
 def test_loggers_are_found_in_modules() -> None:
