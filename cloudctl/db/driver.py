@@ -195,7 +195,8 @@ class Connections:
         if self._is_shared:
             self._shared = held = self._usable(self._shared)
         else:
-            self._mine.held = held = self._usable(getattr(self._mine, "held", None))
+            mine, self._mine.held = getattr(self._mine, "held", None), None
+            self._mine.held = held = self._usable(mine)
         return held
 
     def give_back(self, held: Held) -> None:
@@ -204,7 +205,12 @@ class Connections:
             self._free.append(held)
 
     def _usable(self, held: Held | None) -> Held:
-        if held is None or held.is_broken:
+        if held is not None and held.is_broken:
+            # Otherwise SQLAlchemy rolls back on it once it is collected, and logs a traceback of why it cannot.
+            self._all.discard(held)
+            held.close()
+            held = None
+        if held is None:
             held = Held(self._engine)
             self._all.add(held)
         return held

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
-from sqlalchemy import text
+from sqlalchemy import literal, select, text
 from sqlalchemy.exc import DBAPIError
 from twisted.internet.task import Clock
 
@@ -29,6 +31,22 @@ def test_a_connection_that_breaks(postgresql_url: str) -> None:
         Connection(held, Clock(), True, Wishes()).execute(text("SELECT 1"))
     held.close()
     assert why_away(raised.value)
+
+
+def test_a_broken_connection_is_replaced_without_a_word_of_the_pool(
+    postgresql_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    connections, other = (Connections(create(postgresql_url)) for _ in "ab")
+    held = connections.get()
+    other.get().driver.execute("SELECT pg_terminate_backend(%s, 60000)", (held.driver.info.backend_pid,))
+    other.close()
+    with pytest.raises(DBAPIError):
+        Connection(held, Clock(), True, Wishes()).execute(select(literal(1)))
+    del held
+    connections.get()
+    gc.collect()
+    connections.close()
+    assert caplog.records == []
 
 
 def test_a_wrong_statement_is_another_matter() -> None:
