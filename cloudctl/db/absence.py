@@ -1,5 +1,5 @@
-"""A database that does not answer, or has no room: what tells it from a wrong statement, and how little of it belongs
-into the log.
+"""A database that does not answer, has no room, or takes no writes: what tells it from a wrong statement, and how
+little of it belongs into the log.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from cloudctl.trouble import Trouble
 log = Logger()
 
 
-DISK_FULL = "53100"  # SQLSTATE
+# What was written is rolled back, and can be written again once somebody has made room, or it is the primary again.
+# SQLSTATEs: disk_full, read_only_sql_transaction.
+UNWRITABLE_SQLSTATES = {"53100", "25006"}
+UNWRITABLE_BY_SQLITE = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY}
 
 
 def why_away(error: BaseException | None) -> str:
@@ -24,9 +27,9 @@ def why_away(error: BaseException | None) -> str:
         return ""
     # Without a statement it was the attempt to connect.
     is_away = error.connection_invalidated or (isinstance(error, OperationalError) and error.statement is None)
-    # What was written is rolled back, and can be written again once somebody has made room.
-    is_away |= getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
-    is_away |= getattr(error.orig, "sqlstate", None) == DISK_FULL
+    # The lowest byte of an error of SQLite's is what it is, the rest details.
+    is_away |= getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in UNWRITABLE_BY_SQLITE
+    is_away |= getattr(error.orig, "sqlstate", None) in UNWRITABLE_SQLSTATES
     return str(error.orig).strip().partition("\n")[0] or type(error.orig).__name__ if is_away else ""
 
 

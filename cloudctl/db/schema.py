@@ -59,8 +59,9 @@ def prepare(db: Database) -> bool:
     return True
 
 
-# PostgreSQL: insufficient_privilege, as since 15 without CREATE on the schema; invalid_schema_name; undefined_table.
-LACKING = {"42501", "3F000", "42P01"}
+# PostgreSQL: insufficient_privilege, as since 15 without CREATE on the schema; invalid_schema_name; undefined_table;
+# read_only_sql_transaction, as of a standby.
+LACKING = {"42501", "3F000", "42P01", "25006"}
 
 
 def is_unusable(error: DBAPIError) -> bool:

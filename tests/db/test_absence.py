@@ -9,7 +9,7 @@ from sqlalchemy import literal, select, text
 from sqlalchemy.exc import DBAPIError
 from twisted.internet.task import Clock
 
-from cloudctl.db import Connection, Database
+from cloudctl.db import Connection, Database, schema
 from cloudctl.db.absence import why_away
 from cloudctl.db.driver import Connections, create
 from cloudctl.db.wishes import Wishes
@@ -66,6 +66,30 @@ def test_a_disk_that_is_full() -> None:
     with pytest.raises(DBAPIError) as raised:
         db.transact(False, fill)
     assert why_away(raised.value) == "database or disk is full"
+
+
+def test_a_file_that_is_only_read() -> None:
+    db = Database.in_memory(Clock())
+
+    def write(conn: Connection) -> None:
+        conn.execute(text("PRAGMA query_only = ON"))
+        conn.execute(text("CREATE TABLE pages (bytes BLOB)"))
+
+    with pytest.raises(DBAPIError) as raised:
+        db.transact(False, write)
+    assert why_away(raised.value) == "attempt to write a readonly database"
+
+
+def test_a_postgresql_that_takes_no_writes_as_a_standby_does(postgresql_url: str) -> None:
+    held = Connections(create(postgresql_url)).get()
+    conn = Connection(held, Clock(), False, Wishes())
+    conn.execute(text("SET TRANSACTION READ ONLY"))
+    with pytest.raises(DBAPIError) as raised:
+        conn.execute(text("CREATE TABLE pages (bytes text)"))
+    held.rollback()
+    held.close()
+    assert why_away(raised.value) == "cannot execute CREATE TABLE in a read-only transaction"
+    assert schema.is_unusable(raised.value)
 
 
 def test_a_disk_of_postgresql_that_is_full(postgresql_url: str) -> None:
