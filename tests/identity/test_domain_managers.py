@@ -227,3 +227,12 @@ def test_who_administers_a_domain_alone_reads_nothing_that_is_of_the_whole_cloud
     assert set(answers.values()) == {403}, answers
     asked = {path: acme.ask("GET", f"/{path}", None, acme.admin).status for path in OF_THE_CLOUD}
     assert set(asked.values()) == {200, 404}, asked
+
+
+def test_who_administers_a_domain_alone_has_nothing_to_do_with_the_keys_of_users(acme: Domain) -> None:
+    chief, keys = acme.login_of("chief", "admin"), f"/users/{acme.jane}/credentials/OS-EC2"
+    asked = [(method, f"{keys}/x") for method in ("GET", "DELETE")] + [("GET", keys), ("POST", keys)]
+    asked += [(method, path.replace("credentials/OS-EC2", "application_credentials")) for method, path in asked[:3]]
+    found = {each: [acme.ask(*each, {"tenant_id": "x"}, who).status for who in (chief, acme.admin)] for each in asked}
+    assert {of_domain for of_domain, _ in found.values()} == {403}, found
+    assert {of_cloud for _, of_cloud in found.values()} == {200, 404}, found
