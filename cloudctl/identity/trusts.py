@@ -105,7 +105,7 @@ class Limits:
 
 
 def create(conn: Connection, caller: Caller, new: NewTrust, limits: Limits) -> Trust:
-    """Raises NotFound (trustee), Forbidden (roles that the token lacks, redelegation, too many), Invalid."""
+    """Raises NotFound (trustee, role), Forbidden (roles that the token lacks, redelegation, too many), Invalid."""
     # In one order: two may trust each other. The trustor is locked, so that the limit holds for concurrent requests.
     for user_id in sorted({caller.user_id, new.trustee_user_id}):
         records.get(conn, User, user_id, "user", lock=user_id == caller.user_id, stays=True)
@@ -121,6 +121,7 @@ def create(conn: Connection, caller: Caller, new: NewTrust, limits: Limits) -> T
         raise Forbidden(f"A trust can be redelegated at most {limits.redelegations} times.")
     if new.redelegation_count and new.remaining_uses is not None:
         raise Invalid("A trust whose uses are counted cannot be redelegated: what is made from it has no count.")
+    _check_known(conn, new.roles)
     given = chosen(new.roles, _lendable(conn, caller, new.project_id))
     records.get(conn, Project, new.project_id, "project", stays=True)
     redelegated = caller.identity.trust_id
@@ -143,6 +144,16 @@ def create(conn: Connection, caller: Caller, new: NewTrust, limits: Limits) -> T
     for role_id in given:
         conn.execute(insert(TrustRole).values(trust_id=row["id"], role_id=role_id))
     return get(conn, str(row["id"]), caller.now)
+
+
+def _check_known(conn: Connection, wanted: Sequence[RoleName]) -> None:
+    """Whoever asks for a role that there is not is told so, not that it is missing. Raises NotFound."""
+    ids, names = {name.id for name in wanted}, {name.name for name in wanted}
+    known = select(Role.id, Role.name).where(Role.id.in_(ids) | (Role.name.in_(names) & (Role.domain_id == "")))
+    found = [RoleRef(*each) for each in conn.execute(known)]
+    for name in wanted:
+        if not name.of_domain and not any(name.is_of(role) for role in found):
+            raise records.not_found("role", name.id or name.name or "")
 
 
 def _lendable(conn: Connection, caller: Caller, project_id: str) -> Sequence[RoleRef]:

@@ -123,6 +123,9 @@ def test_its_token_is_not_exchanged_and_manages_no_credentials(keystone: Any) ->
         ({"roles": []}, 403),
         ({"roles": [{"name": "admin"}]}, 403),
         ({"roles": [{"name": "member", "domain": {"id": "default"}}]}, 403),
+        # As Keystone answers, so that who orchestrates can say which role is to be made.
+        ({"roles": [{"name": "unheard"}]}, 404),
+        ({"roles": [{"id": "unheard"}]}, 404),
         ({"roles": [{}]}, 400),
         ({"impersonation": "yes"}, 400),
         ({"remaining_uses": 0}, 400),
