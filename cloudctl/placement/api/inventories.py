@@ -20,11 +20,14 @@ from cloudctl.rest.route import Routes
 ALL = "/resource_providers/<provider_id>/inventories"
 ONE = "/resource_providers/<provider_id>/inventories/<name>"
 INTEGER_MOST = 2**31 - 1
+RATIO_MOST = 3.40282e38  # of a number in single precision
 
 
 def _ratio(value: float) -> float:
-    if not 0 < value <= 3.40282e38:
+    if value <= 0:
         raise ValueError("must be greater than 0")
+    if value > RATIO_MOST:
+        raise ValueError(f"must be at most {RATIO_MOST}")
     return value
 
 
