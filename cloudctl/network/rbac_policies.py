@@ -8,11 +8,13 @@ from typing import Any
 
 from attrs import frozen
 
+from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid
 from cloudctl.network import (
     address_groups,
     address_scopes,
+    kinds,
     networks,
     qos_policies,
     quotas,
@@ -26,6 +28,7 @@ from cloudctl.network.shares import EVERYBODY, EXTERNAL
 from cloudctl.network.tables import RbacPolicy, Standard, SubnetPool
 from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
+from cloudctl.tasks import Origin
 
 RECORDS = Owned(RbacPolicy, "RBAC policy {} could not be found", "RbacPolicyNotFound")
 find, get, visible, visible_to, not_found = (
@@ -77,6 +80,8 @@ def create(conn: Connection, caller: Caller, project_id: str, wanted: NewRbacPol
     )
     more = {"external": True} if wanted.action == EXTERNAL else {}
     standard.change(conn, type(record).table, record.id, caller.now, **more)
+    if more:
+        tasks.submit_once(conn, kinds.ENSURE_NETWORK, record.id, caller)
     return made
 
 
@@ -98,7 +103,7 @@ def change(conn: Connection, caller: Caller, policy: RbacPolicy, changes: Mappin
     return changed
 
 
-def remove(conn: Connection, policy: RbacPolicy, now: datetime) -> None:
+def remove(conn: Connection, policy: RbacPolicy, now: datetime, by: Origin) -> None:
     """Withdraw a share. Raises Conflict while somebody uses the object through it."""
     record = _object(conn, policy)
     shares.check_unused(conn, policy.object_type, record, policy.action, policy.target, _in_use(policy))
@@ -110,6 +115,8 @@ def remove(conn: Connection, policy: RbacPolicy, now: datetime) -> None:
         raise _depends(policy, "routers or floating IPs are on it")
     more = {"external": False, "is_default": False} if inside else {}
     standard.change(conn, type(record).table, record.id, now, **more)
+    if inside:
+        tasks.submit_once(conn, kinds.ENSURE_NETWORK, record.id, by)
 
 
 def _to_share(conn: Connection, caller: Caller, type: str, id: str) -> Standard:

@@ -115,6 +115,15 @@ class TestNetworks:
         neutron.expect(200, "PUT", f"/networks/{network['id']}", {"network": {"router:external": False}}, "admin")
         neutron.expect(404, "GET", f"/networks/{network['id']}")
 
+    def test_the_driver_is_told_whether_it_is_external(self, neutron: Neutron) -> None:
+        network = neutron.network(None, "admin")
+        policy = share(neutron, "network", network["id"], "demo", "admin", action="access_as_external")
+        neutron.settle()
+        assert neutron.driver.networks.get(network["id"]).external
+        neutron.expect(204, "DELETE", f"/rbac-policies/{policy['id']}", user="admin")
+        neutron.settle()
+        assert not neutron.driver.networks.get(network["id"]).external
+
     def test_a_port_keeps_the_only_share_that_it_needs(self, neutron: Neutron) -> None:
         network = neutron.network()
         one = share(neutron, "network", network["id"], "other")

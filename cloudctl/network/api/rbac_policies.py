@@ -28,7 +28,7 @@ def change(conn: Connection, call: Call, policy: RbacPolicy, changes: dict[str, 
 
 
 def remove(conn: Connection, call: Call, policy: RbacPolicy) -> None:
-    rbac_policies.remove(conn, policy, call.now)
+    rbac_policies.remove(conn, policy, call.now, call.caller)
 
 
 _c = RbacPolicy
