@@ -16,6 +16,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -158,6 +159,25 @@ class Archive:
         """Remove the work of this name and whatever a driver wrote beside it."""
         for path in (self.directory / WORK).glob(f"{name}*"):
             path.unlink(missing_ok=True)
+
+    def at_work(self) -> dict[str, int]:
+        """All work: the name of each file → when it was last changed."""
+        found: dict[str, int] = {}
+        for path in (self.directory / WORK).iterdir():
+            with suppress(FileNotFoundError):
+                found[path.name] = path.lstat().st_mtime_ns
+        return found
+
+    def remove_unchanged(self, files: Mapping[str, int]) -> int:
+        """Remove these files, unless somebody has changed them since. Returns how many there were."""
+        removed = 0
+        for name, changed_at in files.items():
+            path = self.work(name)
+            with suppress(FileNotFoundError):
+                if path.lstat().st_mtime_ns == changed_at:
+                    path.unlink()
+                    removed += 1
+        return removed
 
     def _place(self, backup_id: str) -> Path:
         return self.directory / backup_id

@@ -21,6 +21,7 @@ from cloudctl.volume.archive_threads import ArchiveThreads
 from cloudctl.volume.archives import Archives
 from cloudctl.volume.bootstrap import bootstrap
 from cloudctl.volume.ended import ENDED
+from cloudctl.volume.left_over import LeftOver
 from cloudctl.volume.object_archive import ObjectArchive
 from cloudctl.volume.options import VolumeOptions, chosen, present
 
@@ -60,6 +61,7 @@ def compose(cloud: Surroundings) -> Part:
         prepare=prepare,
         bootstrap=first_rows,
         supports=supports,
+        watches=[LeftOver(cloud.db, archives.directory)],
     )
 
 
