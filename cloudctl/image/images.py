@@ -226,7 +226,9 @@ def create(conn: Connection, new: NewImage, now: datetime, *, status: str = QUEU
     SAVING is for callers that write the data to the store themselves, where `image.image.activate` then takes it over.
     Raises Conflict if the id is or was in use, OverQuota.
     """
-    quota.take(conn, QUOTAS, new.owner or "", {"image_count_total": 1})
+    # Its data arrives from now on, as that of an upload does.
+    arriving = {"image_count_uploading": 1} if status == SAVING else {}
+    quota.take(conn, QUOTAS, new.owner or "", {"image_count_total": 1, **arriving})
     _insert(conn, new, now, status=status)
     return new.id
 

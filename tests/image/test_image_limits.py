@@ -118,9 +118,15 @@ def test_staged_data_counts_as_stored_from_the_moment_its_import_begins(
     assert [usage[name]["usage"] for name in ("image_size_total", "image_stage_total")] == [1, 1]
 
 
-def test_uploads_at_once_are_limited(admin: Client, demo: Client) -> None:
+def test_uploads_at_once_are_limited(cloud: MemoryCloud, admin: Client, demo: Client) -> None:
+    volume = demo.post("/volume/v3/volumes", {"volume": {"size": 1}}).json()["volume"]
+    cloud.settle()
     register(admin, "image_count_uploading", 0)
     assert upload(demo, create(demo)["id"]).status == 413
+    # The data of an image of a volume arrives at once.
+    action = {"os-volume_upload_image": {"image_name": "of a volume"}}
+    assert demo.post(f"/volume/v3/volumes/{volume['id']}/action", action).status == 413
+    assert demo.get(f"/volume/v3/volumes/{volume['id']}").json()["volume"]["status"] == "available"
 
 
 # -- signatures
