@@ -267,7 +267,7 @@ class LimitedRequest(Request):
 
     @staticmethod
     def _unwritable(error: OSError, uploads: Uploads) -> CloudError:
-        log.error("an upload cannot be kept: {error}", error=str(error))
+        log.error("an upload cannot be kept in {where}: {error}", where=str(uploads.directory), error=str(error))
         return uploads.unwritable(error)
 
     def _end(self, _result: object, uploads: Uploads) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
+from typing import cast
 
 import pytest
 from sqlalchemy import insert
+from twisted.logger import ILogObserver, formatEvent, globalLogPublisher
 
 from cloudctl.db import Connection
 from cloudctl.image.api.data import ONE_RANGE, byte_range
 from cloudctl.image.store import ImageStore
 from cloudctl.rest.quota import QuotaLimit
+from cloudctl.rest.uploads import Uploads
 from cloudctl.testing.cloud import Client, MemoryCloud
 from cloudctl.testing.http import encode, exchange
 from tests.image.asking import DATA, IMAGES, create, patch, project_of, show, stored, upload
@@ -151,6 +154,26 @@ def test_a_store_that_cannot_be_written_is_503(
     monkeypatch.undo()
     assert show(demo, image_id)["status"] == "queued"
     assert files(cloud) == set()
+
+
+def test_the_directory_that_takes_no_uploads_is_told_to_the_operator(
+    cloud: MemoryCloud, demo: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    lines: list[str] = []
+    observer = cast(ILogObserver, lambda event: lines.append(formatEvent(event)))
+    headers = {**DATA, "X-Auth-Token": str(demo.token), "Content-Length": "100000"}
+    request = encode("PUT", f"{IMAGES}/{create(demo)['id']}/file", headers, b"only this")
+    monkeypatch.setattr(Uploads, "spool", full)
+    globalLogPublisher.addObserver(observer)
+    try:
+        exchange(cloud.site, request)
+    finally:
+        globalLogPublisher.removeObserver(observer)
+    where = cloud.cloud.uploads["image"].directory
+    assert f"an upload cannot be kept in {where}: [Errno 28] No space left on device" in lines
 
 
 def test_an_image_that_is_deleted_during_its_upload_is_410(
