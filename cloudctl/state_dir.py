@@ -43,6 +43,8 @@ def prepare(directory: Path, option: str = "state_dir") -> None:
             file = directory / name
             if file.stat().st_mode & OTHERS:
                 file.chmod(0o600)
+    except FileExistsError:
+        raise ConfigError([f"{option}: {directory} is no directory"]) from None
     except PermissionError as error:
         raise ConfigError([f"{option}: {directory} must be this user's own, with mode 0700: {error}"]) from None
 

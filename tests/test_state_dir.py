@@ -57,6 +57,14 @@ def test_so_is_one_of_a_cloud_whose_files_could_be_read(generous: None, tmp_path
     start(state, reactor)
 
 
+@pytest.mark.parametrize("option", ["state_dir", "server.data_dir"])
+def test_a_file_in_its_place_is_told_by_the_option(tmp_path: Path, option: str) -> None:
+    (tmp_path / "state").touch()
+    with pytest.raises(ConfigError) as raised:
+        state_dir.prepare(tmp_path / "state", option)
+    assert raised.value.problems == [f"{option}: {tmp_path / 'state'} is no directory"]
+
+
 def test_a_directory_of_other_things_is_refused_and_stays_as_it_is(tmp_path: Path, reactor: Any) -> None:
     home = tmp_path / "home"
     home.mkdir()

@@ -191,14 +191,16 @@ def test_what_only_the_cloud_can_judge_is_one_line_too(tmp_path: Path, toml: str
     assert "Traceback" not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("state_dir", ["file", "file/within"])
-def test_a_state_directory_that_cannot_be_made_is_one_line(tmp_path: Path, state_dir: str) -> None:
+@pytest.mark.parametrize(
+    ("state_dir", "told"), [("file", "state_dir: {} is no directory"), ("file/within", "{}: Not a directory")]
+)
+def test_a_state_directory_that_cannot_be_made_is_one_line(tmp_path: Path, state_dir: str, told: str) -> None:
     (tmp_path / "file").touch()
     arguments = [f"--state-dir={tmp_path / state_dir}"]
     done = subprocess.run([command("twist"), "cloudctl", *arguments], capture_output=True, text=True, timeout=120)
     assert done.returncode == 64
     (line,) = (done.stdout + done.stderr).splitlines()
-    assert line.startswith(f"cloudctl: {tmp_path / state_dir}: ")
+    assert line == f"cloudctl: {told.format(tmp_path / state_dir)}"
     for words in (["db", "version"], ["keys", "rotate"]):
         result = CliRunner().invoke(cli.main, [f"--state-dir={tmp_path / 'file' / 'within'}", *words])
         assert result.exit_code == 1
