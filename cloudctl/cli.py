@@ -29,7 +29,7 @@ from cloudctl.drivers.ovn.driver import MISSING
 from cloudctl.drivers.ovn.options import Config as OvnConfig
 from cloudctl.errors import CloudError, ConfigError
 from cloudctl.events import outbox, receivers
-from cloudctl.identity import bootstrap, keys
+from cloudctl.identity import bootstrap, keys, password_rules
 from cloudctl.identity.options import IdentityOptions
 from cloudctl.identity.passwords import Hashing
 from cloudctl.instance_ha import fencing, notifications
@@ -159,8 +159,11 @@ def reset_admin(made: config.Config, password: str | None) -> None:
 
     Its roles are given back, too, and its old tokens end.
     """
+    options = made.section(IdentityOptions)
+    if password:
+        password_rules.check(password, options.passwords)
     chosen = password or token_urlsafe(15)
-    hashed = Hashing(made.section(IdentityOptions).argon2).hash(chosen)
+    hashed = Hashing(options.argon2).hash(chosen)
     found = with_keys(made)
     found.transact(False, bootstrap.reset_admin, hashed, utc(time.time()))
     click.echo("done" if password else f"the password of admin: {chosen}")

@@ -30,3 +30,10 @@ def test_a_password_is_printed_unless_it_was_given(tmp_path: Path) -> None:
         user = db.transact(True, lambda conn: conn.execute(select(User)).one())
         assert Hashing(Argon2()).verify(user.password_hash, given or done.output.split()[-1])
         assert all(db.transact(True, lambda conn: conn.execute(select(Project.enabled)).scalars().all()))
+
+
+def test_a_password_with_which_nobody_could_log_in_is_refused(tmp_path: Path) -> None:
+    state_dir.touch_database(tmp_path)
+    schema.prepare(database(build({}, app.SECTIONS, tmp_path)))
+    done = CliRunner().invoke(main, [f"--state-dir={tmp_path}", "reset-admin", f"--password={'x' * 4097}"])
+    assert (done.exit_code, done.output) == (1, "Error: A password has at most 4096 characters.\n")
