@@ -263,7 +263,7 @@ def _rows(conn: Any, state: tuple[str, ...], limit: int) -> list[Any]:
 
 
 @tasks.command()
-@click.argument("task_id", type=int)
+@click.argument("task_id", type=click.IntRange(1, 2**63 - 1))
 @click.pass_obj
 def retry(made: config.Config, task_id: int) -> None:
     """Resume a held task."""
