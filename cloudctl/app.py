@@ -55,7 +55,7 @@ from cloudctl.rest.admission import Admission
 from cloudctl.rest.answers import Answers
 from cloudctl.rest.app import ApiApp, ApiResource, Tree
 from cloudctl.rest.clients import plain
-from cloudctl.rest.connections import Connections
+from cloudctl.rest.connections import Answering, Connections
 from cloudctl.rest.health import Health, MetricsPage
 from cloudctl.rest.metrics import Metrics
 from cloudctl.rest.pipeline import Http
@@ -385,6 +385,8 @@ class Cloud(OrderedService):
         sites = [(self.site, server.listen)]
         if any(each.apart is not None for each in self.served):
             sites.append((self.ha_site, server.ha_listen))
+        if listen:
+            self.addService(Answering(self.connections))
         for site, endpoints in sites if listen else ():
             for text in endpoints:
                 # `strports` raises at once if it cannot listen; an endpoint's service only logs it.

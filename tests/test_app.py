@@ -24,6 +24,7 @@ from cloudctl.drivers.fake.network import FakeNetworkBackend
 from cloudctl.drivers.fake.volume import FakeVolumeBackend
 from cloudctl.drivers.file.driver import ObjectFiles
 from cloudctl.errors import ConfigError
+from cloudctl.rest.connections import Answering
 from cloudctl.rest.pipeline import JSON_LIMIT
 from cloudctl.rest.site import CloudSite
 from cloudctl.testing.cloud import MemoryCloud
@@ -240,3 +241,13 @@ def test_clouds_in_memory_of_one_configuration_begin_the_same_and_know_nothing_o
     assert len(other.client().get(f"/image/v2/images/{tiny['id']}/file").body) == 1 << 20
     one.close()
     other.close()
+
+
+def test_requests_are_answered_after_the_listeners_stop_and_before_anything_else_does(
+    tmp_path: Path, reactor: Any
+) -> None:
+    cloud = Cloud(config(tmp_path), reactor)
+    *others, answering, _, _ = list(cloud.services)
+    assert isinstance(answering, Answering) and cloud.audit in others
+    assert answering.connections is cloud.site.connections is cloud.ha_site.connections
+    cloud.db.close()

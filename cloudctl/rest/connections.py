@@ -12,8 +12,12 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
+from attrs import define
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.protocol import connectionDone
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -47,6 +51,7 @@ class Connections:
         self._held: Counter[str] = Counter()
         self._held_by_all = 0
         self._walk: IDelayedCall | None = None
+        self.is_ending = False  # each connection is closed after its present request
 
     def client_of(self, peer: Any) -> str:
         """The client that connects from there; empty for a proxy, which has many, and for a client without address."""
@@ -72,6 +77,14 @@ class Connections:
         if not self.open and self._walk is not None:
             self._walk.cancel()
             self._walk = None
+
+    async def end(self) -> None:
+        """Let no further request come, and wait until those that are here have been answered."""
+        self.is_ending = True
+        for channel in tuple(self.open):
+            channel.end()
+        while any(channel.is_unanswered for channel in self.open):
+            await deferLater(self.clock, SHORTEST)
 
     def hold(self, client: str, size: int) -> bool:
         """Count this many more bytes for a client until `release`. False: there is no room, and none are counted."""
@@ -112,6 +125,17 @@ def _is_text(name: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+@define(eq=False)
+class Answering(Service):
+    """Stops once what has been asked is answered: after the listeners, and before all that answers need."""
+
+    connections: Connections
+
+    def stopService(self) -> Deferred[None]:
+        super().stopService()
+        return ensureDeferred(self.connections.end())
 
 
 class Channel(TurnChannel):
@@ -186,6 +210,25 @@ class Channel(TurnChannel):
         self.began = self.body_began = None
         self._release()
         super().allContentReceived()
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether it has a whole request, and no part of the answer has gone out: not a download, nor a stream."""
+        return self._handlingRequest and bool(self.requests) and not self.requests[0].startedWriting
+
+    def end(self) -> None:
+        """Close after the answer to the present request; now, if there is none."""
+        if self.is_unanswered:
+            self.persistent = False
+            self.requests[0].responseHeaders.setRawHeaders(b"connection", [b"close"])
+        elif not self.requests and self.began is None:
+            self.loseConnection()
+
+    def checkPersistence(self, request: Any, version: bytes) -> bool:
+        if self.connections is not None and self.connections.is_ending:
+            request.responseHeaders.setRawHeaders(b"connection", [b"close"])
+            return False
+        return bool(super().checkPersistence(request, version))
 
     def lineLengthExceeded(self, line: bytes) -> None:
         self._respondToBadRequestAndDisconnect()

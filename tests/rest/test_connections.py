@@ -13,9 +13,10 @@ from twisted.internet.testing import StringTransport
 from twisted.logger import capturedLogs, formatEvent
 from twisted.python.failure import Failure
 from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET
 
 from cloudctl.config import AdmissionOptions
-from cloudctl.rest.connections import FREE, Connections
+from cloudctl.rest.connections import FREE, Answering, Connections
 from cloudctl.rest.site import CloudSite
 
 LIMITS = AdmissionOptions(
@@ -310,6 +311,40 @@ def test_bytes_that_came_fast_are_no_credit_for_a_drip(site: CloudSite, clock: C
     drip(wire, clock, b"a", 5.0, 300.0)
     assert not wire.is_open
     assert clock.seconds() <= 2 * LIMITS.body_patience + 15.0
+
+
+def test_who_has_asked_is_answered_before_the_end(clock: Clock) -> None:
+    asked: list[Any] = []
+
+    class Slow(Resource):
+        isLeaf = True
+
+        def render(self, request: Any) -> int:
+            asked.append(request)
+            return NOT_DONE_YET
+
+    site = CloudSite(Slow(), clock, None, 65.0, Connections(clock, LIMITS))
+    waiting, streamed, idle, half = (Wire(site, f"192.0.2.{n}") for n in range(4))
+    for wire in (waiting, streamed):
+        wire.send(GET)
+    asked[1].write(b"the first of many")
+    half.send(GET[:10])
+    ended: list[object] = []
+    assert site.connections is not None
+    Answering(site.connections).stopService().addCallback(ended.append)
+    assert [wire.is_open for wire in (waiting, streamed, idle, half)] == [True, True, False, True]
+    half.send(GET[10:])
+    asked[0].finish()
+    clock.advance(1)
+    assert not ended
+    asked[2].finish()
+    clock.advance(1)
+    assert ended == [None]
+    for wire in (waiting, half):
+        assert b"\r\nConnection: close\r\n" in wire.transport.value() and not wire.is_open
+    assert streamed.is_open
+    for wire in (waiting, streamed, idle, half):
+        wire.end()
 
 
 def test_nothing_is_left_of_connections_that_ended(site: CloudSite, clock: Clock) -> None:
