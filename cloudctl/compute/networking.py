@@ -274,10 +274,17 @@ def next_position(conn: Connection, server_id: str) -> int:
     return 0 if last is None else int(last) + 1
 
 
-def bind(conn: Connection, server: Server, host: str, zone: str, now: datetime) -> None:
-    """Bind the server's ports to this host."""
+def bind(conn: Connection, server: Server, host: str, zone: str, now: datetime, *, all_there: bool = False) -> None:
+    """Bind the server's ports to this host. One that its owner has deleted does not stop the server.
+
+    With `all_there`, as for a server that has yet to be made, it raises NotFound.
+    """
     for row in of_server(conn, server.id):
-        ports.bind(conn, row.port_id, server.id, host, owner(zone), now)
+        try:
+            ports.bind(conn, row.port_id, server.id, host, owner(zone), now)
+        except NotFound:
+            if all_there:
+                raise
 
 
 def leave_host(conn: Connection, server_id: str, now: datetime) -> None:

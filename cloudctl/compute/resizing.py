@@ -15,7 +15,6 @@ from cloudctl.compute.tables import Flavor, Migration, Server
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.image import images
-from cloudctl.network import ports
 from cloudctl.placement import hosts
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Kind, Unasked
@@ -111,11 +110,9 @@ def point(conn: Connection, migration: Migration, now: datetime, *, forward: boo
     flavor_id = migration.new_flavor_id if forward else migration.old_flavor_id
     flavor = migration.new_flavor if forward else migration.old_flavor
     place = {"host": host.name, "zone": host.zone, "flavor_id": flavor_id, "flavor": flavor}
-    servers.change(conn, servers.get(conn, migration.server_id), place, now)
-    for row in networking.of_server(conn, migration.server_id):
-        # A port that its owner has deleted must not stop the server.
-        if ports.find(conn, row.port_id) is not None:
-            ports.bind(conn, row.port_id, migration.server_id, host.name, networking.owner(host.zone), now)
+    server = servers.get(conn, migration.server_id)
+    servers.change(conn, server, place, now)
+    networking.bind(conn, server, host.name, host.zone, now)
 
 
 def count_one(conn: Connection, server_id: str, now: datetime) -> None:

@@ -67,7 +67,7 @@ def place(
     wish = placing.wish(conn, server, failed)
     host = claims.claim(conn, server_id, server.project_id, wish, placing.weights(options), server.user_id)
     storage.go_on(conn, server_id, placed, now, host=host.name, zone=host.zone)
-    networking.bind(conn, server, host.name, host.zone, now)
+    networking.bind(conn, server, host.name, host.zone, now, all_there=True)
 
 
 async def unschedule(ctx: Context) -> None:
@@ -94,12 +94,12 @@ def give_back(conn: Connection, server_id: str, is_hosts_fault: bool, now: datet
 
 
 async def spawn(ctx: Context) -> Memo:
-    plan = await ctx.read(planned, ctx.resource_id, ctx.drivers.image_path)
-    host = plan.guest.host
-    bindings = await defining.define(ctx, plan)
+    found = await ctx.read(planned, ctx.resource_id, ctx.drivers.image_path)
+    host = found.guest.host
+    bindings = await defining.define(ctx, found)
     await ctx.drivers.hypervisor.ensure_running(ctx.resource_id)
     try:
-        await ctx.commit(running, ctx.resource_id, host, bindings, bool(plan.guest.volumes), ctx.now)
+        await ctx.commit(running, ctx.resource_id, host, bindings, bool(found.guest.volumes), ctx.now)
     except Conflict:
         await defining.look_again(ctx, bindings, host)
         raise
@@ -107,14 +107,19 @@ async def spawn(ctx: Context) -> Memo:
 
 
 def planned(conn: Connection, server_id: str, image_path: Any) -> defining.Plan:
-    """Raises Cancelled if a deletion has begun in the meantime, Conflict if a port is gone."""
-    server = servers.get(conn, server_id)
-    if server.task_state == DELETING or server.host is None:
-        raise Cancelled(f"server {server_id} is being deleted")
-    found = defining.plan(conn, server, image_path)
+    """As `plan`. Raises Conflict if a port is gone."""
+    found = plan(conn, server_id, image_path)
     if found.gone:
         raise Conflict(f"Port {found.gone[0]} is gone.")
     return found
+
+
+def plan(conn: Connection, server_id: str, image_path: Any) -> defining.Plan:
+    """Raises Cancelled if a deletion has begun in the meantime."""
+    server = servers.get(conn, server_id)
+    if server.task_state == DELETING or server.host is None:
+        raise Cancelled(f"server {server_id} is being deleted")
+    return defining.plan(conn, server, image_path)
 
 
 def running(

@@ -108,7 +108,7 @@ async def spawn(ctx: Context) -> Memo:
         await power.start(ctx)
         await ctx.commit(running, ctx.resource_id, {}, "", ctx.now, ctx.task)
         return None
-    plan = await ctx.read(boot.planned, ctx.resource_id, ctx.drivers.image_path)
+    plan = await ctx.read(boot.plan, ctx.resource_id, ctx.drivers.image_path)
     host = plan.guest.host
     bindings = await defining.define(ctx, plan)
     await ctx.drivers.hypervisor.ensure_running(ctx.resource_id)

@@ -1,0 +1,69 @@
+"""Servers whose ports their owner deletes in the networking API: what brings them elsewhere goes on without these."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from attrs import frozen
+
+from cloudctl.drivers.fake.hypervisor import FakeHypervisor
+from cloudctl.testing.cloud import MemoryCloud
+from tests.compute.asking import LATEST, Asking
+from tests.there import there
+
+BODIES: dict[str, Any] = {
+    "live": {"os-migrateLive": {"host": None, "block_migration": "auto"}},
+    "evacuate": {"evacuate": {}},
+    "unshelve": {"unshelve": None},
+    "rebuild": {"rebuild": {}},
+}
+
+
+@frozen
+class Plugged:
+    """A server with two ports, of which its owner may delete one."""
+
+    demo: Asking
+    admin: Asking
+    id: str
+    port_id: str
+
+    def begin(self, what: str) -> None:
+        body = BODIES[what]
+        if what == "rebuild":
+            body = {"rebuild": {"imageRef": self.demo.image}}
+        if what == "unshelve":
+            assert self.demo.act(self.id, {"shelve": None}).status == 202
+            self.demo.cloud.settle()
+        if what == "evacuate":
+            self.force_down()
+        assert self.admin.act(self.id, body, "2.94").status in (200, 202)  # a later one leaves evacuated servers off
+
+    def force_down(self) -> None:
+        host = self.admin.server(self.id)["OS-EXT-SRV-ATTR:host"]
+        (found,) = self.admin.get(f"/os-services?host={host}&binary=nova-compute", LATEST).json()["services"]
+        assert self.admin.put(f"/os-services/{found['id']}", {"forced_down": True}, LATEST).status == 200
+
+    def lose_the_port(self) -> None:
+        assert self.demo.client.delete(f"/networking/v2.0/ports/{self.port_id}").status == 204
+
+
+@pytest.fixture
+def server(cloud: MemoryCloud, demo: Asking, admin: Asking) -> Plugged:
+    made = demo.client.post("/networking/v2.0/ports", {"port": {"network_id": demo.network}})
+    port_id = made.json()["port"]["id"]
+    server_id = demo.boot(networks=[{"uuid": demo.network}, {"port": port_id}])
+    return Plugged(demo, admin, server_id, port_id)
+
+
+@pytest.mark.parametrize("what", BODIES)
+def test_a_server_goes_on_without_a_port_that_is_gone(server: Plugged, hypervisor: FakeHypervisor, what: str) -> None:
+    server.lose_the_port()
+    server.demo.cloud.settle()
+    server.begin(what)
+    server.demo.cloud.settle()
+    shown = server.admin.server(server.id)
+    guest = there(hypervisor.guests.get(server.id))
+    assert (shown["status"], guest.spec.host) == ("ACTIVE", shown["OS-EXT-SRV-ATTR:host"])
+    assert server.port_id not in guest.state.port_ids
