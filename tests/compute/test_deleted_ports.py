@@ -8,6 +8,7 @@ import pytest
 from attrs import frozen
 
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
+from cloudctl.drivers.fake.network import FakeNetworkBackend
 from cloudctl.testing.cloud import MemoryCloud
 from tests.compute.asking import LATEST, Asking
 from tests.there import there
@@ -67,3 +68,24 @@ def test_a_server_goes_on_without_a_port_that_is_gone(server: Plugged, hyperviso
     guest = there(hypervisor.guests.get(server.id))
     assert (shown["status"], guest.spec.host) == ("ACTIVE", shown["OS-EXT-SRV-ATTR:host"])
     assert server.port_id not in guest.state.port_ids
+
+
+@pytest.mark.parametrize("halves", range(1, 11))
+@pytest.mark.parametrize("what", BODIES)
+def test_a_port_that_is_deleted_on_the_way_stops_no_server(
+    server: Plugged, hypervisor: FakeHypervisor, network: FakeNetworkBackend, what: str, halves: int
+) -> None:
+    for behaviour, method in (
+        (network.behaviour, "ensure_port"),
+        (hypervisor.behaviour, "ensure_defined"),
+        (hypervisor.behaviour, "ensure_migrated"),
+        (hypervisor.behaviour, "ensure_running"),
+    ):
+        behaviour.delay(method, 0.7)
+    server.begin(what)
+    for _ in range(halves):
+        server.demo.cloud.advance(0.5)
+    server.lose_the_port()
+    server.demo.cloud.settle()
+    assert server.demo.status(server.id) == "ACTIVE"
+    assert [port.spec.id for port in network.ports.values()] == list(server.demo.ports)

@@ -11,10 +11,10 @@ from cloudctl.compute import guests, networking
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.drivers.specs import GuestSpec, PortBinding
-from cloudctl.errors import Conflict
+from cloudctl.errors import Conflict, NotFound
 from cloudctl.network import plugging, ports
 from cloudctl.network.plugging import Wiring
-from cloudctl.tasks import Context
+from cloudctl.tasks import Context, Transient
 
 Bindings = Mapping[str, PortBinding]
 
@@ -63,6 +63,16 @@ def plugged(conn: Connection, bindings: Bindings, host: str) -> None:
 
 
 async def look_again(ctx: Context, port_ids: Iterable[str], host: str) -> None:
-    """Undo the plugging of ports that their owner bound elsewhere or deleted. Raises Conflict, NotFound for these."""
+    """Undo the plugging of ports that their owner bound elsewhere or deleted.
+
+    Raises Conflict for the former. If some are gone, Transient: the step plans again what there is then.
+    """
+    gone = []
     for port_id in port_ids:
-        await plugging.plug(ctx, port_id, host)
+        try:
+            await plugging.plug(ctx, port_id, host)
+        except NotFound:
+            await plugging.unplug(ctx, port_id, host)
+            gone.append(port_id)
+    if gone:
+        raise Transient(f"port {gone[0]} was deleted meanwhile")

@@ -97,13 +97,15 @@ class Trip:
     migration: Migration
     devices: tuple[BlockDevice, ...]
     port_ids: tuple[str, ...]
+    gone: frozenset[str]  # those that their owner has deleted, maybe while the driver was told to hold them
 
 
 def trip(conn: Connection, server_id: str, migration_id: str) -> Trip:
     devices = [each for each in block_devices.of_server(conn, server_id) if each.attachment_id is not None]
     server = servers.get(conn, server_id)
     found = tuple(guests.plugged(conn, server_id))
-    return Trip(server, migrations.get(conn, migration_id), tuple(devices), found)
+    gone = frozenset(port_id for port_id in found if ports.find(conn, port_id) is None)
+    return Trip(server, migrations.get(conn, migration_id), tuple(devices), found, gone)
 
 
 async def prepare(ctx: Context) -> Memo:
@@ -138,7 +140,7 @@ async def clean(ctx: Context, going: Trip, host: str | None) -> None:
     """`host` None: the one that the server has left."""
     host = host or going.migration.source_host
     for port_id in going.port_ids:
-        await plugging.unplug(ctx, port_id, host)
+        await plugging.unplug(ctx, port_id, None if port_id in going.gone else host)
     for device in going.devices:
         if not await ctx.read(attachments.host_is_used, device.volume_id, host, device.attachment_id or ""):
             await ctx.drivers.volume.disconnect(device.volume_id, host)
