@@ -275,9 +275,9 @@ def next_position(conn: Connection, server_id: str) -> int:
 
 
 def bind(conn: Connection, server: Server, host: str, zone: str, now: datetime, *, all_there: bool = False) -> None:
-    """Bind the server's ports to this host. One that its owner has deleted does not stop the server.
+    """Bind the server's ports to this host. One that its owner has deleted, or given away, does not stop the server.
 
-    With `all_there`, as for a server that has yet to be made, it raises NotFound.
+    With `all_there`, as for a server that has yet to be made, it raises NotFound, Conflict.
     """
     for row in of_server(conn, server.id):
         try:
@@ -285,6 +285,11 @@ def bind(conn: Connection, server: Server, host: str, zone: str, now: datetime, 
         except NotFound:
             if all_there:
                 raise
+        except Conflict:
+            if all_there:
+                raise
+            if devices.reclaim(conn, row.port_id, server.id, now):
+                ports.bind(conn, row.port_id, server.id, host, owner(zone), now)
 
 
 def leave_host(conn: Connection, server_id: str, now: datetime) -> None:

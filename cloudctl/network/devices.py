@@ -6,12 +6,13 @@ Looked up by port id, which the code that plugs a port knows: the port's owner m
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from attrs import evolve, frozen
 from sqlalchemy import bindparam, select
 
 from cloudctl.db import Connection
-from cloudctl.network import standard
+from cloudctl.network import port_uses, standard
 from cloudctl.network.tables import FloatingIp, IpAllocation, Network, Port, Subnet
 
 
@@ -70,3 +71,14 @@ def addresses(conn: Connection, port_ids: Sequence[str]) -> dict[str, list[PortA
             if floating is not None:
                 mine.append(evolve(address, ip=floating, floating=True))
     return found
+
+
+def reclaim(conn: Connection, port_id: str, device_id: str, now: datetime) -> bool:
+    """Write into a locked port that it is this device's, whose owner has written another into it.
+
+    False: it is a router's by now.
+    """
+    if port_uses.of(conn, port_id).is_routers:
+        return False
+    standard.change(conn, Port.table, port_id, now, device_id=device_id)
+    return True

@@ -1,4 +1,4 @@
-"""Servers whose ports their owner deletes in the networking API: what brings them elsewhere goes on without these."""
+"""Servers whose ports their owner deletes or gives away in the networking API: what brings them elsewhere goes on."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ BODIES: dict[str, Any] = {
     "unshelve": {"unshelve": None},
     "rebuild": {"rebuild": {}},
 }
+MOVES = {**BODIES, "migrate": {"migrate": None}}
 
 
 @frozen
@@ -31,7 +32,7 @@ class Plugged:
     port_id: str
 
     def begin(self, what: str) -> None:
-        body = BODIES[what]
+        body = MOVES[what]
         if what == "rebuild":
             body = {"rebuild": {"imageRef": self.demo.image}}
         if what == "unshelve":
@@ -89,3 +90,33 @@ def test_a_port_that_is_deleted_on_the_way_stops_no_server(
     server.demo.cloud.settle()
     assert server.demo.status(server.id) == "ACTIVE"
     assert [port.spec.id for port in network.ports.values()] == list(server.demo.ports)
+
+
+@pytest.mark.parametrize("what", MOVES)
+def test_whatever_a_ports_owner_calls_its_device_the_server_keeps_it(
+    server: Plugged, hypervisor: FakeHypervisor, what: str
+) -> None:
+    path = f"/networking/v2.0/ports/{server.port_id}"
+    assert server.demo.client.put(path, {"port": {"device_id": "somebody"}}).status == 200
+    server.begin(what)
+    server.demo.cloud.settle()
+    shown = server.admin.server(server.id)
+    assert shown["status"] == ("VERIFY_RESIZE" if what == "migrate" else "ACTIVE")
+    guest = there(hypervisor.guests.get(server.id))
+    assert server.port_id in guest.state.port_ids
+    port = server.admin.client.get(path).json()["port"]
+    assert port["binding:host_id"] == guest.spec.host == shown["OS-EXT-SRV-ATTR:host"]
+    assert port["device_id"] == ("somebody" if what == "rebuild" else server.id)
+
+
+@pytest.mark.parametrize("what", ["live", "migrate"])
+def test_a_port_that_its_owner_gave_to_a_router_stays_there_and_no_move_sticks(server: Plugged, what: str) -> None:
+    path, client = f"/networking/v2.0/ports/{server.port_id}", server.demo.client
+    assert client.put(path, {"port": {"device_id": "", "device_owner": ""}}).status == 200
+    router = client.post("/networking/v2.0/routers", {"router": {}}).json()["router"]["id"]
+    join = {"port_id": server.port_id}
+    assert client.put(f"/networking/v2.0/routers/{router}/add_router_interface", join).status == 200
+    server.begin(what)
+    server.demo.cloud.settle()
+    assert server.admin.server(server.id)["OS-EXT-STS:task_state"] is None
+    assert client.get(path).json()["port"]["device_id"] == router
