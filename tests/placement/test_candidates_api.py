@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from cloudctl.placement.names import SHARES
+from cloudctl.testing.http import Response
 from tests.placement.conftest import Placing
 
 # The hosts have these as well, so trees of our own are asked for what only they have.
@@ -217,3 +218,16 @@ def test_who_reads_and_takes_no_json_is_told_so(placing: Placing) -> None:
     assert [status("GET", each) for each in ("text/plain", "application/json;q=0", "image/*, text/*")] == [406] * 3
     assert [status("GET", each) for each in ("*/*", "text/plain, application/*;q=0.1", "", "?")] == [200] * 4
     assert status("POST", "text/plain") == 201
+
+
+def test_the_largest_ratio_can_be_asked_for_and_a_larger_one_is_said_to_be_too_large(placing: Placing) -> None:
+    pool = placing.provider("pool", CUSTOM_A=10)
+
+    def put(ratio: float) -> Response:
+        body = {"total": 2**31 - 1, "allocation_ratio": ratio, "resource_provider_generation": placing.generation(pool)}
+        return placing.ask("PUT", f"/resource_providers/{pool}/inventories/CUSTOM_A", body)
+
+    answer = put(1e308)
+    assert (answer.status, "must be at most 3.40282e+38" in str(answer.json())) == (400, True)
+    assert put(3.40282e38).status == 200
+    assert ways(placing, "resources=CUSTOM_A:11") == [{pool: {"CUSTOM_A": 11}}]
