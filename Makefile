@@ -30,8 +30,8 @@ PYTEST := $(PYTEST_ALONE) -n $(JOBS) --dist=worksteal
 COMPILED := tests/__pycache__
 
 CLIENTS := novaclient cinderclient glanceclient openstackclient openstack-objects osc-placement placement libcloud \
-	gophercloud masakari rally ansible horizon nodepool swiftclient boto3 awscli s3fs rclone s3cmd restic duplicity \
-	sync
+	gophercloud masakari rally ansible heat horizon nodepool swiftclient boto3 awscli s3fs rclone s3cmd restic \
+	duplicity sync
 
 # How many simulations of docs/instance-ha.md run, and how large and long each of them is.
 SIMULATED ?= --seeds=100 --hosts=100 --servers=2000 --days=30
