@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from sqlalchemy import make_url
 
 import cloudctl
 from cloudctl import bootstrap, cli, tap
+from tests.live import forks
 from tests.live.process import command
 
 
@@ -21,6 +23,17 @@ def parse(*arguments: str) -> tap.Options:
     options = tap.Options()
     options.parseOptions(list(arguments))
     return options
+
+
+def twist(directory: Path, *arguments: str) -> tuple[int, str]:
+    """How `twist cloudctl` ends there, and all that it says."""
+    log = directory / "said"
+    log.unlink(missing_ok=True)
+    process = forks.origin().start([command("twist"), "cloudctl", *arguments], log, os.environ, directory)
+    try:
+        return process.wait(timeout=120), log.read_text()
+    finally:
+        process.kill()
 
 
 def test_the_defaults_are_loopback_and_sqlite(tmp_path: Path) -> None:
@@ -146,10 +159,13 @@ def test_all_problems_are_told_at_once(tmp_path: Path, capsys: pytest.CaptureFix
 def test_twist_ends_with_one_line_and_64(tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
     file.write_text("[server]\nlisen = 1\n")
-    for arguments in ([f"--config={file}"], ["--nonsense"]):
-        done = subprocess.run([command("twist"), "cloudctl", *arguments], capture_output=True, text=True, cwd=tmp_path)
-        assert done.returncode == 64
-        (line,) = (done.stdout + done.stderr).splitlines()
+    # One of them imports everything by itself: what that says would be lines of its own.
+    done = subprocess.run(
+        [command("twist"), "cloudctl", f"--config={file}"], capture_output=True, text=True, cwd=tmp_path, timeout=120
+    )
+    for status, said in ((done.returncode, done.stdout + done.stderr), twist(tmp_path, "--nonsense")):
+        assert status == 64
+        (line,) = said.splitlines()
         assert "lisen" in line or "nonsense" in line
 
 
@@ -184,11 +200,10 @@ def test_twist_ends_with_one_line_and_64(tmp_path: Path) -> None:
 def test_what_only_the_cloud_can_judge_is_one_line_too(tmp_path: Path, toml: str, told: str) -> None:
     file = tmp_path / "c.toml"
     file.write_text(toml)
-    arguments = [command("twist"), "cloudctl", f"--config={file}", f"--state-dir={tmp_path / 'state'}"]
-    done = subprocess.run(arguments, capture_output=True, text=True, cwd=tmp_path, timeout=120)
-    assert done.returncode == 64
-    assert told in done.stdout + done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
+    status, said = twist(tmp_path, f"--config={file}", f"--state-dir={tmp_path / 'state'}")
+    assert status == 64
+    assert told in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize(
@@ -196,10 +211,9 @@ def test_what_only_the_cloud_can_judge_is_one_line_too(tmp_path: Path, toml: str
 )
 def test_a_state_directory_that_cannot_be_made_is_one_line(tmp_path: Path, state_dir: str, told: str) -> None:
     (tmp_path / "file").touch()
-    arguments = [f"--state-dir={tmp_path / state_dir}"]
-    done = subprocess.run([command("twist"), "cloudctl", *arguments], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 64
-    (line,) = (done.stdout + done.stderr).splitlines()
+    status, said = twist(tmp_path, f"--state-dir={tmp_path / state_dir}")
+    assert status == 64
+    (line,) = said.splitlines()
     assert line == f"cloudctl: {told.format(tmp_path / state_dir)}"
     for words in (["db", "version"], ["keys", "rotate"]):
         result = CliRunner().invoke(cli.main, [f"--state-dir={tmp_path / 'file' / 'within'}", *words])
@@ -236,10 +250,8 @@ def test_a_database_that_does_not_answer_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
     file.write_text(f'[database]\nurl = "sqlite:///{tmp_path}"\n')
     arguments = [f"--config={file}", f"--state-dir={tmp_path / 'state'}"]
-    done = subprocess.run([command("twist"), "cloudctl", *arguments], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 69
     told = f"database: {tmp_path}: unable to open database file"
-    assert (done.stdout + done.stderr).splitlines() == [f"cloudctl: {told}"]
+    assert twist(tmp_path, *arguments) == (69, f"cloudctl: {told}\n")
     result = CliRunner().invoke(cli.main, [*arguments, "db", "version"])
     assert (result.exit_code, result.output) == (1, f"Error: {told}\n")
 
@@ -258,8 +270,7 @@ def test_a_database_that_is_none_is_one_line(tmp_path: Path, url: str, told: str
     told = told.format(file=state / "cloudctl.sqlite")
     file.write_text(f'[database]\nurl = "{url}"\n')
     arguments = [f"--config={file}", f"--state-dir={state}"]
-    done = subprocess.run([command("twist"), "cloudctl", *arguments], capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stdout + done.stderr) == (69, f"cloudctl: database: {told}\n")
+    assert twist(tmp_path, *arguments) == (69, f"cloudctl: database: {told}\n")
     result = CliRunner().invoke(cli.main, [*arguments, "db", "version"])
     assert (result.exit_code, result.output) == (1, f"Error: database: {told}\n")
 
@@ -278,9 +289,9 @@ def test_a_database_that_lets_nothing_be_created_is_one_line(
     file = tmp_path / "c.toml"
     file.write_text(f'[database]\nurl = "{url}"\n[server]\npublic_url = "http://cloud.example.com"\n')
     arguments = [f"--config={file}", f"--state-dir={tmp_path / 'state'}"]
-    done = subprocess.run([command("twist"), "cloudctl", *arguments], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 69
-    assert (done.stdout + done.stderr).startswith(f"cloudctl: database: {told}")
+    status, said = twist(tmp_path, *arguments)
+    assert status == 69
+    assert said.startswith(f"cloudctl: database: {told}")
     result = CliRunner().invoke(cli.main, [*arguments, "tasks", "list"])
     assert result.exit_code == 1
     assert result.output.startswith("Error: database: ")
@@ -300,12 +311,11 @@ def test_a_port_that_is_taken_ends_the_start_with_one_line(tmp_path: Path) -> No
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         listen = f"--listen=tcp:{taken.getsockname()[1]}:interface=127.0.0.1"
-        arguments = [command("twist"), "cloudctl", listen, "--ha-listen=", f"--state-dir={tmp_path / 'state'}"]
-        done = subprocess.run(arguments, capture_output=True, text=True, cwd=tmp_path, timeout=120)
-    assert done.returncode == 69
-    assert "Address already in use" in done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
-    assert "is ready" not in done.stdout + done.stderr
+        status, said = twist(tmp_path, listen, "--ha-listen=", f"--state-dir={tmp_path / 'state'}")
+    assert status == 69
+    assert "Address already in use" in said
+    assert "Traceback" not in said
+    assert "is ready" not in said
 
 
 @pytest.mark.parametrize(
@@ -317,11 +327,10 @@ def test_a_port_that_is_taken_ends_the_start_with_one_line(tmp_path: Path) -> No
 )
 def test_an_address_that_cannot_be_ends_the_start_with_one_line(tmp_path: Path, listen: str, told: str) -> None:
     (tmp_path / "c.toml").write_text('[server]\npublic_url = "http://cloud.example.com"\n')
-    arguments = [command("twist"), "cloudctl", "--config=c.toml", f"--listen={listen}", "--ha-listen="]
-    done = subprocess.run(arguments, capture_output=True, text=True, cwd=tmp_path, timeout=120)
-    assert done.returncode == 69
-    assert told in done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
+    status, said = twist(tmp_path, "--config=c.toml", f"--listen={listen}", "--ha-listen=")
+    assert status == 69
+    assert told in said
+    assert "Traceback" not in said
 
 
 # Each is needed later or never: for a wrong path, a scrape, a migration, another database.
