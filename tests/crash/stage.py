@@ -11,6 +11,7 @@ from sqlalchemy import DateTime
 
 from cloudctl.compute.host_watch import HostWatch
 from cloudctl.db.columns import metadata
+from cloudctl.drivers.file.driver import DIGITS
 from cloudctl.identity.tokens import Tokens
 from cloudctl.instance_ha.watch import HaWatch
 from cloudctl.placement import hosts
@@ -172,6 +173,10 @@ class Stage:
         directory = self.service.config.state_dir
         for name in self._files().keys() - moment.files.keys():
             (directory / name).unlink()
+        # Every start of a process looks through the folders of objects, and each run has made some.
+        for folder in os.scandir(directory / "objects"):
+            if len(folder.name) == DIGITS and not os.listdir(folder):
+                os.rmdir(folder)
         for name, content in moment.files.items():
             if not (directory / name).exists() or (directory / name).read_bytes() != content:
                 (directory / name).parent.mkdir(parents=True, exist_ok=True)
@@ -221,7 +226,12 @@ class Stage:
 
     def _rows(self) -> dict[str, set[tuple[Any, ...]]]:
         connection = self._connection()
-        return {name: set(connection.execute(f"SELECT {columns} FROM {name}")) for name, columns in COMPARED.items()}
+        # Three of four tables are empty, which one statement tells of all of them.
+        filled = {name for (name,) in connection.execute(FILLED)}
+        return {
+            name: set(connection.execute(f"SELECT {columns} FROM {name}")) if name in filled else set()
+            for name, columns in COMPARED.items()
+        }
 
 
 class _Every(dict[str, float]):
@@ -250,6 +260,7 @@ def _compared() -> dict[str, str]:
 
 
 COMPARED = _compared()
+FILLED = " UNION ALL ".join(f"SELECT '{name}' WHERE EXISTS (SELECT 1 FROM {name})" for name in COMPARED)
 
 
 def _called(files: dict[str, bytes]) -> dict[str, Any]:
