@@ -16,11 +16,13 @@ def limited(tables: MetaData) -> MetaData:
     made = MetaData(naming_convention=tables.naming_convention)
     for table in tables.tables.values():
         copy = table.to_metadata(made)
-        for column in list(copy.columns):
-            if (beyond := _beyond(column.type, f'"{column.name}"')) is not None:
-                # A bad path is an error of its own kind. That of a CHECK is IntegrityError, which means «taken».
-                refused = f"CASE WHEN {beyond} THEN json_extract('1', 'too much for {table.name}.{column.name}') END"
-                copy.append_constraint(CheckConstraint(text(f"({refused}) IS NULL"), f"ck_{table.name}_{column.name}"))
+        beyond = {column.name: _beyond(column.type, f'"{column.name}"') for column in copy.columns}
+        limits = " ".join(f"WHEN {each} THEN '{name}'" for name, each in beyond.items() if each is not None)
+        if limits:
+            # One for all columns: SQLite reads each again in every new cloud. A bad path is an error of its own kind.
+            # That of a CHECK is IntegrityError, which means «taken».
+            refused = f"json_extract('1', 'too much for {table.name}.' || CASE {limits} END)"
+            copy.append_constraint(CheckConstraint(text(f"{refused} IS NULL"), f"ck_{table.name}_limits"))
     return made
 
 
