@@ -65,8 +65,9 @@ test: $(INSTALLED)
 tests: $(COMPILED)
 	$(PYTEST)
 
+# The others go on for much longer, so two processes will do: each collects what there is.
 tests-on-asyncio: lint $(COMPILED)
-	$(PYTEST) --reactor=asyncio $(ASYNCIO_TESTS)
+	$(PYTEST_ALONE) -n 2 --dist=worksteal --reactor=asyncio $(ASYNCIO_TESTS)
 
 # If nothing is compiled yet, one process does it: otherwise all of them would compile the same at once. The later runs
 # report whatever this one would.
