@@ -23,6 +23,14 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def cloud(tmp_path: Path) -> Iterator[LiveCloud]:
+    made = LiveCloud(tmp_path, TOML)
+    yield made
+    made.kill()
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[LiveCloud]:
+    """Each of its processes imports everything by itself."""
     made = LiveCloud(tmp_path, TOML, afresh=True)
     yield made
     made.kill()
@@ -55,14 +63,14 @@ def rows(conn: Connection) -> dict[str, Any]:
     return {table.name: sorted(map(repr, conn.execute(select(table)))) for table in ours}
 
 
-def test_a_start_after_a_clean_stop_makes_nothing_anew(cloud: LiveCloud) -> None:
-    cloud.start()
-    load_of(cloud, 2).finish()
-    cloud.stop()
-    before = everything(cloud)
-    cloud.start()
-    cloud.stop()
-    assert everything(cloud) == before
+def test_a_start_after_a_clean_stop_makes_nothing_anew(alone: LiveCloud) -> None:
+    alone.start()
+    load_of(alone, 2).finish()
+    alone.stop()
+    before = everything(alone)
+    alone.start()
+    alone.stop()
+    assert everything(alone) == before
 
 
 def test_a_process_that_is_told_to_stop_in_the_middle_of_boots_lets_go_of_them(cloud: LiveCloud) -> None:
@@ -82,7 +90,7 @@ def test_a_process_that_is_told_to_stop_in_the_middle_of_boots_lets_go_of_them(c
 
 
 def test_a_cloud_runs_on_the_reactor_of_asyncio(tmp_path: Path) -> None:
-    cloud = LiveCloud(tmp_path, TOML, reactor="asyncio", afresh=True)
+    cloud = LiveCloud(tmp_path, TOML, reactor="asyncio")
     cloud.start()
     try:
         load = Load([cloud], Random(1), 4, 2)
