@@ -9,8 +9,10 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
+from functools import cache
 from http.client import HTTPException
 from itertools import count
 from pathlib import Path
@@ -18,6 +20,7 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
+from cloudctl.state_dir import DATABASE
 from tests.live import forks
 from tests.live.client import StockClient
 
@@ -56,10 +59,22 @@ def command(name: str) -> str:
     return found
 
 
+@cache
+def migrated() -> bytes:
+    """A database of SQLite that has all tables: what a first start spends most of its time on."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        script = str(Path(__file__).with_name("migrated.py"))
+        process = forks.origin().start([script, f"{name}/made"], directory / "log", os.environ, directory)
+        assert process.wait(timeout=600) == 0, (directory / "log").read_text()
+        return (directory / "made").read_bytes()
+
+
 class LiveCloud:
     """`twist cloudctl` in `directory`. Processes of one cloud have the same `state_dir`, by default in that directory.
 
-    `afresh`: each start imports everything, as when its time is measured; otherwise it forks a process that has.
+    `afresh`: each start imports everything, as when its time is measured, and the first one runs all migrations;
+    otherwise it forks a process that has imported it, and begins with the tables.
     """
 
     def __init__(
@@ -76,6 +91,7 @@ class LiveCloud:
         self.port, self.ha_port = free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.reactor = reactor
+        self.database = self.state_dir / DATABASE  # without one in `toml`
         self.config = directory / "cloudctl.toml"
         self.config.write_text(toml)
         self.log = directory / "cloud.log"
@@ -100,6 +116,9 @@ class LiveCloud:
             with self.log.open("ab") as log:
                 self.process = subprocess.Popen(arguments, stdout=log, stderr=log, env=environment, cwd=self.directory)
         else:
+            if "[database]" not in self.config.read_text() and not self.database.exists():
+                self.state_dir.mkdir(mode=0o700, exist_ok=True)
+                self.database.write_bytes(migrated())
             self.process = forks.origin().start(arguments, self.log, environment, self.directory)
         if wait:
             self.wait(began)
