@@ -7,8 +7,8 @@
         Attribute("subnets", view=ids_of_subnets),
     )
 
-From these come the body classes (`body`), what lists accept (`filters`, `sort_keys`) and what is shown (`views`). A
-service makes its Operations from them, in the manner of its API.
+From these come the body classes (`body`), what lists accept (`filters`, `sort_keys`) and what is shown (`views`);
+`declared` makes Operations of them.
 """
 
 from __future__ import annotations
@@ -110,13 +110,18 @@ def offered(fn: Callable[P, T] | None) -> Callable[P, T]:
 # -- bodies
 
 
-def body(name: str, attributes: Attributes, *, update: bool = False) -> type:
-    """The class of bodies that create or update a resource; it also names the attributes that they may not have."""
+def body(name: str, attributes: Attributes, *, update: bool = False, extra: bool = False) -> type:
+    """The class of bodies that create or update a resource; it also names the attributes that they may not have.
+
+    `extra`: a body may have any others, too.
+    """
     fields = {
         each.field: attrs.field(type=type_, default=default, metadata=_metadata(each))
         for each in attributes
         for type_, default in (_of_update(each) if update else _of_create(each))
     }
+    if extra:
+        fields["extra"] = attrs.field(type=dict[str, Any], factory=dict, metadata={"extra": True})
     made: type = attrs.make_class(name.title().replace(" ", "").replace("_", ""), fields, frozen=True, kw_only=True)
     # A body that has one of these has a problem of its own kind.
     refused = frozenset(each.name for each in attributes if each.field not in fields)

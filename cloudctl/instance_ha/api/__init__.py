@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from cloudctl.db import Database
 from cloudctl.instance_ha.api.notifications import NOTIFICATIONS, VMOVES, Reports
-from cloudctl.instance_ha.api.resource import Resource
 from cloudctl.instance_ha.api.segments import HOSTS, SEGMENTS
 from cloudctl.instance_ha.api.versions import MICROVERSIONS, Versions
 from cloudctl.instance_ha.options import InstanceHaOptions
 from cloudctl.rest.app import ApiApp
+from cloudctl.rest.declared import Resource
 from cloudctl.rest.faults import NAMES, Faults, named, schema_problems
 from cloudctl.rest.health import Health
 from cloudctl.rest.pipeline import Http, Pipeline

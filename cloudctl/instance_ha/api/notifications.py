@@ -11,15 +11,15 @@ from sqlalchemy import Text, cast, func
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Conflict, Invalid
 from cloudctl.instance_ha import fencing, notifications, vmoves
+from cloudctl.instance_ha.api.attributes import LONG_AGO, moment, one_of, times
 from cloudctl.instance_ha.api.fields import Posted, of_alerts
-from cloudctl.instance_ha.api.resource import LONG_AGO, Declared, Path, moment, one_of, times
 from cloudctl.instance_ha.kinds import OF_HOST
 from cloudctl.instance_ha.notifications import TYPES, NewNotification
 from cloudctl.instance_ha.options import InstanceHaOptions
 from cloudctl.instance_ha.tables import Notification, VMove
-from cloudctl.rest import resource
 from cloudctl.rest.body import Body, BodyError, Length, Problem
 from cloudctl.rest.call import Call
+from cloudctl.rest.declared import Declared, Path
 from cloudctl.rest.formats import parse_time
 from cloudctl.rest.listing import Condition, equals
 from cloudctl.rest.resource import Attribute, Json
@@ -27,7 +27,7 @@ from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import since
 
 
-def _notification(conn: Connection, path: Path) -> Notification:
+def _notification(conn: Connection, call: Call, path: Path) -> Notification:
     return notifications.get(conn, path["notification_id"])
 
 
@@ -46,6 +46,7 @@ def _generated_since(values: Sequence[str]) -> Condition:
 
 
 NOTIFICATIONS = Declared(
+    service="instance_ha",
     name="notification",
     record=Notification,
     attributes=(
@@ -94,7 +95,7 @@ class Reports:
 
     def _create(self, conn: Connection, call: Call, new: NewNotification) -> Json:
         made = notifications.create(conn, call.caller, new, self.options, call.now)
-        return {"notification": resource.views(conn, call, NOTIFICATIONS.attributes, [made])[0]}
+        return {"notification": NOTIFICATIONS.views(conn, call, [made])[0]}
 
     async def _alerts(self, call: Call, body: Posted) -> Json:
         """Each by itself: the sender has delivered the others even if one cannot be taken."""
@@ -126,31 +127,32 @@ class Reports:
             raise Conflict(f"Notification {found.id} does not wait for a proof that its host is fenced.")
         fencing.vouch(conn, found.hostname, f"{call.user_id}: {reason}", call.now)
         found = notifications.get(conn, found.id)
-        return {"notification": resource.views(conn, call, NOTIFICATIONS.attributes, [found])[0]}
+        return {"notification": NOTIFICATIONS.views(conn, call, [found])[0]}
 
 
 # -- moves of guests
 
 
-def _of_host(conn: Connection, path: Path) -> Notification:
+def _of_host(conn: Connection, call: Call, path: Path) -> Notification:
     """Raises NotFound, Invalid."""
-    found = _notification(conn, path)
+    found = _notification(conn, call, path)
     if found.kind != OF_HOST:
         raise Invalid(f"Notification {found.id} with type {found.type} has no vmoves: only COMPUTE_HOST has.")
     return found
 
 
-def _scope(conn: Connection, path: Path) -> list[Condition]:
-    return [VMove.notification_id == _of_host(conn, path).id]
+def _scope(conn: Connection, call: Call, path: Path) -> list[Condition]:
+    return [VMove.notification_id == _of_host(conn, call, path).id]
 
 
-def _vmove(conn: Connection, path: Path) -> VMove:
-    return vmoves.get(conn, _of_host(conn, path).id, path["vmove_id"])
+def _vmove(conn: Connection, call: Call, path: Path) -> VMove:
+    return vmoves.get(conn, _of_host(conn, call, path).id, path["vmove_id"])
 
 
 VMOVES = Declared(
+    service="instance_ha",
     name="vmove",
-    parent="/notifications/<notification_id>",
+    path="/notifications/<notification_id>/vmoves",
     record=VMove,
     attributes=(
         Attribute("id", VMove.number, sort=True),

@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 
 from cloudctl.db import Connection
 from cloudctl.instance_ha import members, segments
-from cloudctl.instance_ha.api.resource import Declared, Path, one_of, times
+from cloudctl.instance_ha.api.attributes import one_of, times
 from cloudctl.instance_ha.members import NewMember
 from cloudctl.instance_ha.segments import METHODS, NewSegment
 from cloudctl.instance_ha.tables import Member, Segment
-from cloudctl.rest import resource
 from cloudctl.rest.body import MISSING, Length, LooseBool, Pattern
 from cloudctl.rest.call import Call
+from cloudctl.rest.declared import Declared, Path
 from cloudctl.rest.listing import Condition, equals, flag
 from cloudctl.rest.resource import REQUIRED, Attribute, Json
 from cloudctl.rest.versions import since
@@ -25,7 +25,7 @@ Method = Literal["auto", "reserved_host", "auto_priority", "rh_priority"]
 Description = Annotated[str, Length(0, 65535)] | None
 
 
-def _segment(conn: Connection, path: Path) -> Segment:
+def _segment(conn: Connection, call: Call, path: Path) -> Segment:
     return segments.get(conn, path["segment_id"])
 
 
@@ -37,7 +37,12 @@ def _change_segment(conn: Connection, call: Call, segment: Segment, changes: Jso
     return segments.change(conn, segment, changes, call.now)
 
 
+def _remove_segment(conn: Connection, call: Call, segment: Segment) -> None:
+    segments.remove(conn, segment)
+
+
 SEGMENTS = Declared(
+    service="instance_ha",
     name="segment",
     record=Segment,
     attributes=(
@@ -63,34 +68,38 @@ SEGMENTS = Declared(
     get=_segment,
     create=_create_segment,
     change=_change_segment,
-    remove=segments.remove,
+    remove=_remove_segment,
 )
 
 
-def _of_segment(conn: Connection, path: Path) -> list[Condition]:
-    return [Member.segment_id == _segment(conn, path).id]
+def _of_segment(conn: Connection, call: Call, path: Path) -> list[Condition]:
+    return [Member.segment_id == _segment(conn, call, path).id]
 
 
-def _member(conn: Connection, path: Path) -> Member:
+def _member(conn: Connection, call: Call, path: Path) -> Member:
     """Raises NotFound, also for a host of another segment."""
     found = members.get(conn, path["host_id"])
-    if found.segment_id != _segment(conn, path).id:
+    if found.segment_id != _segment(conn, call, path).id:
         raise members.not_found(found.id)
     return found
 
 
 def _create_member(conn: Connection, call: Call, path: Path, values: Json) -> Member:
-    return members.create(conn, call.caller, _segment(conn, path), NewMember(**values))
+    return members.create(conn, call.caller, _segment(conn, call, path), NewMember(**values))
 
 
 def _change_member(conn: Connection, call: Call, member: Member, changes: Json) -> Member:
     return members.change(conn, call.caller, member, changes)
 
 
+def _remove_member(conn: Connection, call: Call, member: Member) -> None:
+    members.remove(conn, member)
+
+
 def _segments_of(conn: Connection, call: Call, found: Sequence[Member]) -> Iterable[Json]:
     ids = dict.fromkeys(each.segment_id for each in found)
     rows = [segments.get(conn, id) for id in ids]
-    shown = dict(zip(ids, resource.views(conn, call, SEGMENTS.attributes, rows), strict=True))
+    shown = dict(zip(ids, SEGMENTS.views(conn, call, rows), strict=True))
     return [shown[each.segment_id] for each in found]
 
 
@@ -103,8 +112,9 @@ def _flag(name: str, column: Any) -> Attribute:
 
 
 HOSTS = Declared(
+    service="instance_ha",
     name="host",
-    parent="/segments/<segment_id>",
+    path="/segments/<segment_id>/hosts",
     record=Member,
     attributes=(
         Attribute("id", Member.number, sort=True),
@@ -123,6 +133,6 @@ HOSTS = Declared(
     get=_member,
     create=_create_member,
     change=_change_member,
-    remove=members.remove,
+    remove=_remove_member,
     scope=_of_segment,
 )
