@@ -8,6 +8,7 @@ from cloudctl.db import Database
 from cloudctl.drivers.interfaces import IConsistentSnapshots, IHypervisor, IVolumeBackend
 from cloudctl.log_levels import LogLevels
 from cloudctl.rest.app import ApiApp
+from cloudctl.rest.declared import Resource
 from cloudctl.rest.faults import NAMES, Faults, named, schema_problems
 from cloudctl.rest.pipeline import Http, Pipeline
 from cloudctl.volume.api.actions import VolumeActions
@@ -29,7 +30,6 @@ from cloudctl.volume.api.moving import Moving
 from cloudctl.volume.api.pools import Pools
 from cloudctl.volume.api.qos_specs import QOS_SPECS, QosSpecsOfTypes
 from cloudctl.volume.api.quotas import Limits, QuotaSets
-from cloudctl.volume.api.resource import Resource
 from cloudctl.volume.api.services import Clusters, Hosts, Services
 from cloudctl.volume.api.snapshots import Snapshots
 from cloudctl.volume.api.transfers import NEWER, TRANSFERS, Acceptance

@@ -133,8 +133,7 @@ class QosSpecsOfTypes:
 
 
 def _create(conn: Connection, call: Call, new: NewQosSpecs) -> Any:
-    made = qos_specs.create(conn, new, call.now)
-    return {"qos_specs": QOS_SPECS.views(conn, call, [made], "create")[0]} | QOS_SPECS.beside(call, made)
+    return QOS_SPECS.answer("create", conn, call, qos_specs.create(conn, new, call.now))
 
 
 def _associations(conn: Connection, specs_id: str) -> list[dict[str, str]]:

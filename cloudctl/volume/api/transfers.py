@@ -107,4 +107,4 @@ def _offered(conn: Connection, transfer_id: str, key: str) -> tuple[str, frozens
 
 def _accept(conn: Connection, call: Call, transfer_id: str, key: str, options: VolumeOptions) -> Any:
     transfer = transfers.accept(conn, call.caller, transfer_id, key, options)
-    return {"transfer": TRANSFERS.views(conn, call, [transfer], "list")[0]}
+    return {"transfer": TRANSFERS.seen_in("list", conn, call, [transfer])[0]}
