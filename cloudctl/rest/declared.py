@@ -82,6 +82,11 @@ class Described(Generic[R]):
     says: Mapping[str, str] = field(factory=dict)
     span: Span = ALWAYS
 
+    @property
+    def kind(self) -> str:
+        """As messages call it."""
+        return _words(self.name)
+
     def operations(
         self,
         verbs: Sequence[Verb],
@@ -102,17 +107,21 @@ class Described(Generic[R]):
         return routes
 
     def body(self, verb: Verb) -> Body | None:
-        if verb.name not in ("create", "update"):
+        if verb.handler not in ("create", "update"):
             return None
-        name, update = f"{verb.name.capitalize()} {self.name}", verb.name == "update"
+        name, update = f"{verb.handler.capitalize()} {self.name}", verb.handler == "update"
         made = resource.body(name, self.attributes, update=update, extra=self.extra)
         return Body(made, self.name, self.plural if verb.several else None)
 
     def views(
         self, conn: Connection, call: Call, records: Sequence[R], unasked: Collection[str] = ()
     ) -> Sequence[Json]:
-        """Records as the caller may see them."""
-        return resource.views(conn, call, self.attributes, records, unasked)
+        """Records as the caller may see them. The client's own attributes never hide those that the API has."""
+        views = resource.views(conn, call, self.attributes, records, unasked)
+        if not self.extra:
+            return views
+        own: Sequence[Any] = records
+        return [{**record.extra, **view} for record, view in zip(own, views, strict=True)]
 
 
 def _words(name: str) -> str:

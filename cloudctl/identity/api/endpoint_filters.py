@@ -13,7 +13,7 @@ from cloudctl.identity import projects, records, services
 from cloudctl.identity.api.collection import listed
 from cloudctl.identity.api.fields import Description, Id
 from cloudctl.identity.api.projects import views as project_views
-from cloudctl.identity.api.resource import Declared, Resource, linked
+from cloudctl.identity.api.resource import Declared, linked
 from cloudctl.identity.api.services import RegionId
 from cloudctl.identity.tables import Endpoint, EndpointGroup, Project, ProjectEndpoint, ProjectEndpointGroup
 from cloudctl.rest.body import MISSING, Missing, Name, given
@@ -74,8 +74,7 @@ class GroupedEndpoints:
     """The endpoints of endpoint groups, and the projects that see them."""
 
     db: Database
-    groups: Resource[EndpointGroup]
-    grouped: Resource[Endpoint]
+    grouped: Declared[Endpoint]
 
     routes = Routes("Endpoint groups")
 
@@ -116,7 +115,7 @@ class GroupedEndpoints:
         key = {"group_id": group_id, "project_id": project_id}
         if not domain.is_associated(conn, ProjectEndpointGroup, **key):
             raise records.not_found("endpoint group in project", group_id)
-        return {"endpoint_group": self.groups.views(conn, call, [group])[0]}
+        return {"endpoint_group": ENDPOINT_GROUPS.views(conn, call, [group])[0]}
 
     @routes.delete(f"{GROUP}/projects/<project_id>", policy="identity:remove_endpoint_group_from_project")
     async def remove(self, call: Call, group_id: str, project_id: str) -> None:
@@ -139,13 +138,13 @@ class GroupedEndpoints:
 
     def _of_project(self, conn: Connection, call: Call, project_id: str) -> Json:
         projects.get(conn, project_id)
-        return self.groups.page(conn, call, domain.in_project(project_id))
+        return ENDPOINT_GROUPS.page(conn, call, domain.in_project(project_id))
 
 
 @frozen
 class ProjectEndpoints:
     db: Database
-    endpoints: Resource[Endpoint]
+    endpoints: Declared[Endpoint]
 
     routes = Routes("Endpoints of projects")
 

@@ -9,9 +9,10 @@ from attrs import frozen
 
 from cloudctl.db import Connection, Database
 from cloudctl.identity import endpoint_policies as domain
-from cloudctl.identity.api.resource import Resource
+from cloudctl.identity.api.policies import POLICIES
+from cloudctl.identity.api.resource import Declared
 from cloudctl.identity.endpoint_policies import Target
-from cloudctl.identity.tables import Endpoint, PolicyBlob
+from cloudctl.identity.tables import Endpoint
 from cloudctl.rest.call import Call
 from cloudctl.rest.resource import Json
 from cloudctl.rest.route import Routes
@@ -43,8 +44,7 @@ def each_target(method: str, verb: str) -> Callable[[F], F]:
 @frozen
 class EndpointPolicies:
     db: Database
-    policies: Resource[PolicyBlob]
-    endpoints: Resource[Endpoint]
+    endpoints: Declared[Endpoint]
 
     routes = ROUTES
 
@@ -77,4 +77,4 @@ class EndpointPolicies:
         return await self.db.read(self._show, call, endpoint_id)
 
     def _show(self, conn: Connection, call: Call, endpoint_id: str) -> Json:
-        return {"policy": self.policies.views(conn, call, [domain.of_endpoint(conn, endpoint_id)])[0]}
+        return {"policy": POLICIES.views(conn, call, [domain.of_endpoint(conn, endpoint_id)])[0]}

@@ -20,12 +20,12 @@ def create(conn: Connection, call: Call, values: Json) -> PolicyBlob:
 
 
 def change(conn: Connection, call: Call, policy_id: str, changes: Json) -> PolicyBlob:
-    before = records.get(conn, PolicyBlob, policy_id, POLICIES.noun, lock=True)
+    before = records.get(conn, PolicyBlob, policy_id, POLICIES.kind, lock=True)
     return records.change(conn, PolicyBlob, before, changes)
 
 
 def remove(conn: Connection, call: Call, policy_id: str) -> None:
-    records.get(conn, PolicyBlob, policy_id, POLICIES.noun, lock=True)
+    records.get(conn, PolicyBlob, policy_id, POLICIES.kind, lock=True)
     endpoint_policies.drop(conn, PolicyAssociation.policy_id == policy_id)
     conn.execute(delete(PolicyBlob).where(PolicyBlob.id == policy_id))
 

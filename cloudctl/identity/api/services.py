@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from attrs import frozen
@@ -11,11 +12,12 @@ from cloudctl.db import Connection
 from cloudctl.errors import Invalid
 from cloudctl.identity import catalog, services
 from cloudctl.identity.api.fields import Description, Id
-from cloudctl.identity.api.resource import Declared, Resource, linked
+from cloudctl.identity.api.resource import CREATE, Declared, linked
 from cloudctl.identity.records import flag, text_filters
 from cloudctl.identity.tables import Endpoint, Region, Service
 from cloudctl.rest.body import MISSING, Length, Name
 from cloudctl.rest.call import Call
+from cloudctl.rest.declared import Resource
 from cloudctl.rest.listing import equals
 from cloudctl.rest.resource import REQUIRED, Attribute, Json, View
 from cloudctl.rest.route import Routes
@@ -99,25 +101,33 @@ def url_view(instance_ha_url: str) -> View:
 
 
 OptionalRegion = RegionId | None
-ENDPOINTS = Declared(
-    name="endpoint",
-    record=Endpoint,
-    attributes=(
-        Attribute("id", Endpoint.id, sort=True),
-        Attribute("service_id", Endpoint.service_id, Id, post=REQUIRED, put=True, filter=equals),
-        Attribute("interface", Endpoint.interface, Interface, post=REQUIRED, put=True, filter=equals, sort=True),
-        Attribute("region", Endpoint.region_id, OptionalRegion, post=MISSING, put=True, filter=equals, named="region"),
-        Attribute("region_id", Endpoint.region_id, OptionalRegion, post=MISSING, put=True, filter=equals),
-        # Shown as `url_view` makes it.
-        Attribute("url", Endpoint.url, Annotated[str, Length(1, 2048)], post=REQUIRED, put=True),
-        Attribute("enabled", Endpoint.enabled, bool, post=MISSING, put=True, filter=flag),
-        Attribute("created_at", Endpoint.created_at, sort=True, view=None),
-        linked("endpoints"),
-    ),
-    create=create_endpoint,
-    change=change_endpoint,
-    remove=remove_endpoint,
-)
+Url = Annotated[str, Length(1, 2048)]
+
+
+# One for each cloud of a process that is configured differently.
+@lru_cache(maxsize=64)
+def endpoints(instance_ha_url: str) -> Declared[Endpoint]:
+    """`instance_ha_url`: see `catalog.instance_ha_url`."""
+    return Declared(
+        name="endpoint",
+        record=Endpoint,
+        attributes=(
+            Attribute("id", Endpoint.id, sort=True),
+            Attribute("service_id", Endpoint.service_id, Id, post=REQUIRED, put=True, filter=equals),
+            Attribute("interface", Endpoint.interface, Interface, post=REQUIRED, put=True, filter=equals, sort=True),
+            Attribute(
+                "region", Endpoint.region_id, OptionalRegion, post=MISSING, put=True, filter=equals, named="region"
+            ),
+            Attribute("region_id", Endpoint.region_id, OptionalRegion, post=MISSING, put=True, filter=equals),
+            Attribute("url", Endpoint.url, Url, post=REQUIRED, put=True, view=url_view(instance_ha_url)),
+            Attribute("enabled", Endpoint.enabled, bool, post=MISSING, put=True, filter=flag),
+            Attribute("created_at", Endpoint.created_at, sort=True, view=None),
+            linked("endpoints"),
+        ),
+        create=create_endpoint,
+        change=change_endpoint,
+        remove=remove_endpoint,
+    )
 
 
 # -- regions
@@ -166,12 +176,12 @@ REGIONS = Declared(
 class NamedRegions:
     """Regions that are created under an id of the client's choice."""
 
-    regions: Resource[Region]
+    regions: Resource[Declared[Region]]
 
     routes = Routes("Regions")
 
-    @routes.put("/regions/<region_id>", policy="identity:create_region", status=201, body=REGIONS.body)
-    async def put(self, call: Call, region_id: str, body: Any) -> Json:
+    @routes.put("/regions/<region_id>", policy="identity:create_region", status=201, body=REGIONS.body(CREATE))
+    async def put(self, call: Call, region_id: str, body: Any) -> Any:
         """Create a region with the id in the path"""
         check_region_id(region_id)
         return await self.regions.create(call, body, region_id=region_id)

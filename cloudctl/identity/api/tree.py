@@ -18,12 +18,11 @@ from cloudctl.identity.api.oauth import AccessTokens, Consumers, OAuthTokens
 from cloudctl.identity.api.policies import POLICIES
 from cloudctl.identity.api.project_tags import ProjectTags
 from cloudctl.identity.api.projects import Projects
-from cloudctl.identity.api.resource import Resource
 from cloudctl.identity.api.revocations import Revocations
 from cloudctl.identity.api.roles import ROLES, ImpliedRoles
 from cloudctl.identity.api.root import pipeline
 from cloudctl.identity.api.scopes import AuthScopes
-from cloudctl.identity.api.services import ENDPOINTS, REGIONS, SERVICES, NamedRegions, url_view
+from cloudctl.identity.api.services import REGIONS, SERVICES, NamedRegions, endpoints
 from cloudctl.identity.api.signed import SignedTokens
 from cloudctl.identity.api.tokens import AuthTokens
 from cloudctl.identity.api.trusts import Trusts
@@ -38,6 +37,7 @@ from cloudctl.identity.payload import Keys
 from cloudctl.identity.service_providers import ServiceProviders
 from cloudctl.identity.tokens import Tokens
 from cloudctl.rest.app import ApiApp
+from cloudctl.rest.declared import Resource
 from cloudctl.rest.pipeline import Http
 
 
@@ -57,12 +57,9 @@ def build(
     """
     logins = Logins(db, tokens, hasher, options, credential_keys)
     catalogs = Catalogs(db)
-    groups = Resource(db, GROUPS)
-    users = Users(db, logins, hasher, options.passwords, groups)
-    endpoints = Resource(db, ENDPOINTS, url=url_view(instance_ha_url))
-    endpoint_groups = Resource(db, ENDPOINT_GROUPS)
+    users = Users(db, logins, hasher, options.passwords, GROUPS)
+    of_endpoints = endpoints(instance_ha_url)
     regions = Resource(db, REGIONS)
-    policies = Resource(db, POLICIES)
     auth_tokens = AuthTokens(db, tokens, logins, catalogs, ServiceProviders(db), options, instance_ha_url)
     resources = (
         Version(),
@@ -70,7 +67,7 @@ def build(
         AuthScopes(db, catalogs, instance_ha_url),
         Revocations(db),
         users,
-        groups,
+        Resource(db, GROUPS),
         Members(db, users.page),
         Projects(db, options),
         ProjectTags(db),
@@ -83,10 +80,10 @@ def build(
         ApplicationCredentials(db, hasher, options),
         AccessRules(db),
         Resource(db, SERVICES),
-        endpoints,
-        endpoint_groups,
-        GroupedEndpoints(db, endpoint_groups, endpoints),
-        ProjectEndpoints(db, endpoints),
+        Resource(db, of_endpoints),
+        Resource(db, ENDPOINT_GROUPS),
+        GroupedEndpoints(db, of_endpoints),
+        ProjectEndpoints(db, of_endpoints),
         regions,
         NamedRegions(regions),
         Credentials(db, credential_keys, options),
@@ -100,8 +97,8 @@ def build(
         Protocols(db),
         Resource(db, MAPPINGS),
         Resource(db, SERVICE_PROVIDERS),
-        policies,
-        EndpointPolicies(db, policies, endpoints),
+        Resource(db, POLICIES),
+        EndpointPolicies(db, of_endpoints),
         RegisteredLimits(db),
         Limits(db),
     )

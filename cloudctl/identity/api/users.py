@@ -23,7 +23,7 @@ from cloudctl.identity import (
 from cloudctl.identity.api.collection import link, listed, page, paged
 from cloudctl.identity.api.fields import Description, Id, changes, distinct, domain_of, unknown_as_foreign
 from cloudctl.identity.api.projects import views as project_views
-from cloudctl.identity.api.resource import Resource
+from cloudctl.identity.api.resource import Declared
 from cloudctl.identity.assignments import Actor
 from cloudctl.identity.auth_request import UserName
 from cloudctl.identity.federated_users import Called
@@ -133,7 +133,7 @@ class Users:
     logins: Logins
     hasher: Hasher
     rules: PasswordOptions
-    groups: Resource[Group]
+    groups: Declared[Group]
 
     routes = Routes("Users")
 
@@ -251,7 +251,7 @@ class Users:
 
     def _groups(self, conn: Connection, call: Call, user_id: str) -> Json:
         self._required(conn, call, user_id)
-        where = [] if user_id == call.user_id else self.groups.declared.visible(call)
+        where = [] if user_id == call.user_id else self.groups.visible(call)
         return self.groups.page(conn, call, groups.of_user(user_id), *where)
 
     def _shown(self, conn: Connection, call: Call, row: User) -> Json:
