@@ -33,7 +33,7 @@ from cloudctl.network.api.floating_ips import create as new_floating_ip
 from cloudctl.network.api.logs import create as new_log
 from cloudctl.network.api.ports import change as change_port
 from cloudctl.network.api.ports import check as check_port
-from cloudctl.network.api.resource import Resource, Wanted
+from cloudctl.network.api.resource import Wanted
 from cloudctl.network.api.routers import GatewayInfo, _gateway
 from cloudctl.network.api.subnets import SUBNETS
 from cloudctl.network.api.tags import ResourceTags
@@ -217,14 +217,13 @@ def test_a_network_is_renamed_while_its_port_is_changed(db: Database, monkeypatc
 def test_one_subnet_is_changed_while_another_is_made(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     id = db.transact(False, network)
     (subnet,) = db.transact(True, networks.subnets_of, [id])[id]
-    resource = Resource(db, SUBNETS)
 
     def make(conn: Connection) -> None:
         subnets.create(conn, networks.get(conn, id), "p", NewSubnet("10.1.0.0/24", 4), NOW, BY)
         dhcp_ports.follow(conn, id, NOW)
 
     def change(conn: Connection) -> None:
-        resource._update(conn, call("subnets:update"), subnet, {"name": "new"})
+        SUBNETS.alter(conn, call("subnets:update"), subnet, {"name": "new"})
 
     monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
     crossing(db, lambda conn: networks.get(conn, id, lock=True), change, make)

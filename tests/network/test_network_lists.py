@@ -12,9 +12,10 @@ from cloudctl.drivers.fake import network as fake
 from cloudctl.drivers.specs import DriverResources
 from cloudctl.network import api
 from cloudctl.network.api import lists
-from cloudctl.network.api.resource import Declared, Resource
+from cloudctl.network.api.resource import Declared
 from cloudctl.network.api.tags import TAGGED
 from cloudctl.network.options import NetworkOptions
+from cloudctl.rest.declared import Resource
 from tests.network.conftest import Neutron
 from tests.there import there
 
@@ -180,7 +181,8 @@ def declared() -> list[Declared[Any]]:
     """What the API declares, with a driver that can do everything. Nothing is asked of a database here."""
     driver = fake.create(fake.Config(), DriverResources(Clock(), "fake"))
     offered = api.resources(cast(Any, None), driver, "fake", NetworkOptions())
-    return [each.declared for each in offered if isinstance(each, Resource)]
+    declared = [each.declared for each in offered if isinstance(each, Resource)]
+    return [each for each in declared if isinstance(each, Declared)]
 
 
 RESOURCES = declared()

@@ -28,7 +28,6 @@ from cloudctl.network.api.address_groups import ADDRESS_GROUPS, GroupAddresses
 from cloudctl.network.api.address_scopes import ADDRESS_SCOPES
 from cloudctl.network.api.auto_topology import AutoTopologies
 from cloudctl.network.api.availability import AVAILABILITIES
-from cloudctl.network.api.children import ChildResource
 from cloudctl.network.api.conntrack_helpers import CONNTRACK_HELPERS
 from cloudctl.network.api.extensions import Extensions
 from cloudctl.network.api.faults import FAULTS
@@ -48,7 +47,7 @@ from cloudctl.network.api.qos_rules import QosRules
 from cloudctl.network.api.qos_tags import QosPolicyTags
 from cloudctl.network.api.quotas import ProjectQuotas
 from cloudctl.network.api.rbac_policies import RBAC_POLICIES
-from cloudctl.network.api.resource import Resource
+from cloudctl.network.api.resource import Declared
 from cloudctl.network.api.router_interfaces import RouterInterfaces
 from cloudctl.network.api.routers import RouterGateways, RouterRoutes
 from cloudctl.network.api.rule_templates import RULE_TEMPLATES
@@ -63,6 +62,7 @@ from cloudctl.network.api.versions import Version, VersionList
 from cloudctl.network.api.zones import Zones, kinds_of
 from cloudctl.network.options import NetworkOptions
 from cloudctl.rest.app import ApiApp
+from cloudctl.rest.declared import Resource
 from cloudctl.rest.pipeline import Http, Pipeline
 from cloudctl.rest.sight import Sight
 
@@ -75,7 +75,7 @@ CHANGING = ("PUT", "DELETE")
 def build(http: Http, db: Database, driver: Any, driver_name: str, options: NetworkOptions) -> ApiApp:
     """The tree under `/networking`. `driver_name`: the driver's name in the configuration."""
     offered = resources(db, driver, driver_name, options)
-    declared = [each.declared for each in offered if isinstance(each, Resource)]
+    declared = [each.declared for each in offered if isinstance(each, Resource) and isinstance(each.declared, Declared)]
     sight = Sight(db, {each.id: (f"network:{each.rules}:show", each.visible) for each in declared}, CHANGING)
     return ApiApp(
         Pipeline(http, "network", FAULTS, types=TYPES, bodies_first="network:writing", sight=sight),
@@ -89,11 +89,9 @@ def resources(db: Database, driver: Any, driver_name: str, options: NetworkOptio
     has_routers = IRouters.providedBy(driver)
     tags = ResourceTags(db)
     has_kinds, has_limits = IRouterKinds.providedBy(driver), IGatewayLimits.providedBy(driver)
-    of_routers = Resource(db, routers.declared(options, has_kinds, has_limits).of(driver))
-    of_trunks = Resource(db, TRUNKS)
-    of_address_groups = Resource(db, ADDRESS_GROUPS)
-    of_agents, types = Resource(db, agents.declared(driver)), networks.types_of(driver)
-    of_networks = Resource(db, networks.declared(options, types).of(driver))
+    of_routers = routers.declared(options, has_kinds, has_limits).of(driver)
+    of_agents, types = agents.declared(driver), networks.types_of(driver)
+    of_networks = networks.declared(options, types).of(driver)
     parts, chosen = agents.kinds_of(driver), agents.places(driver)
     of_rules = qos_rules.offered(driver)
 
@@ -104,8 +102,8 @@ def resources(db: Database, driver: Any, driver_name: str, options: NetworkOptio
     return (
         Version(has_routers),
         Extensions(extensions.offered(driver)),
-        of_networks,
-        of_agents,
+        Resource(db, of_networks),
+        Resource(db, of_agents),
         *((agents.Scheduling(db, parts, of_agents, of_networks),) if chosen else ()),
         *((agents.RouterScheduling(db, parts, of_agents, of_routers),) if chosen and has_routers else ()),
         Resource(db, (SERVED_SUBNETS if IDhcpPorts.providedBy(driver) else SUBNETS).of(driver)),
@@ -124,15 +122,15 @@ def resources(db: Database, driver: Any, driver_name: str, options: NetworkOptio
         Resource(db, SERVICE_PROFILES),
         PortBindings(db),
         *capable(IPortForwarding, PortForwardings(db)),
-        *capable(ITrunks, of_trunks, TrunkSubPorts(db, of_trunks)),
-        *capable(ILocalIps, Resource(db, LOCAL_IPS), ChildResource(db, LOCAL_IP_ASSOCIATIONS)),
+        *capable(ITrunks, Resource(db, TRUNKS), TrunkSubPorts(db)),
+        *capable(ILocalIps, Resource(db, LOCAL_IPS), Resource(db, LOCAL_IP_ASSOCIATIONS)),
         *capable(IPacketLogs, Resource(db, LOGS), LoggableResources()),
-        *capable(IConntrackHelpers, ChildResource(db, CONNTRACK_HELPERS)),
+        *capable(IConntrackHelpers, Resource(db, CONNTRACK_HELPERS)),
         *capable(INdpProxies, Resource(db, NDP_PROXIES)),
         *capable(IMetering, Resource(db, LABELS_OF_METERS), Resource(db, RULES_OF_METERS)),
         *capable(IManyGateways, RouterGateways(db, of_routers, has_limits)),
-        of_address_groups,
-        GroupAddresses(db, of_address_groups),
+        Resource(db, ADDRESS_GROUPS),
+        GroupAddresses(db),
         Resource(db, QOS_POLICIES),
         *(QosRules(db, each) for each in of_rules),
         Resource(db, AVAILABILITIES),
@@ -144,7 +142,7 @@ def resources(db: Database, driver: Any, driver_name: str, options: NetworkOptio
         *(
             (
                 AutoTopologies(db, options),
-                of_routers,
+                Resource(db, of_routers),
                 RouterRoutes(db, of_routers),
                 RouterInterfaces(db),
                 Resource(db, FLOATING_IPS.of(driver)),

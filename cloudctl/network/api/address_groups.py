@@ -13,9 +13,9 @@ from cloudctl.errors import Invalid
 from cloudctl.network import address_groups, shares
 from cloudctl.network.address_groups import NewAddressGroup
 from cloudctl.network.api import sharing
-from cloudctl.network.api.attributes import IpText, Json, LongText, Text
+from cloudctl.network.api.attributes import IpText, Json, LongText, Text, owners
 from cloudctl.network.api.matching import check_match
-from cloudctl.network.api.resource import Declared, Resource, owners
+from cloudctl.network.api.resource import Declared
 from cloudctl.network.api.sharing import shared
 from cloudctl.network.standard import owner_of_new
 from cloudctl.network.tables import AddressGroup
@@ -95,7 +95,6 @@ class GroupAddresses:
     routes = Routes("Address groups")
 
     db: Database
-    groups: Resource[AddressGroup]
 
     @routes.put(
         "/address-groups/<address_group_id>/add_addresses",
@@ -119,7 +118,7 @@ class GroupAddresses:
         group = visible(conn, call.caller, id, lock=True)
         call.require(project_id=group.project_id)
         check_match(call, group)
-        return self.groups.views(conn, call, [change(conn, group, _named(body), call.now, call.caller)])[0]
+        return ADDRESS_GROUPS.views(conn, call, [change(conn, group, _named(body), call.now, call.caller)])[0]
 
 
 def _named(body: AddressesWish) -> Sequence[str]:

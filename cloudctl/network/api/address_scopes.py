@@ -8,8 +8,8 @@ from cloudctl.db import Connection
 from cloudctl.network import address_scopes, shares
 from cloudctl.network.address_scopes import NewAddressScope
 from cloudctl.network.api import sharing
-from cloudctl.network.api.attributes import Family, Flag, Text
-from cloudctl.network.api.resource import Declared, owners
+from cloudctl.network.api.attributes import Family, Flag, Text, owners
+from cloudctl.network.api.resource import Declared
 from cloudctl.network.api.sharing import shared
 from cloudctl.network.standard import owner_of_new
 from cloudctl.network.tables import AddressScope

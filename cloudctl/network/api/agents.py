@@ -14,7 +14,7 @@ from cloudctl.network import agents, networks, routers
 from cloudctl.network.agents import ADDRESSES, KINDS, ROUTERS, WIRES, Kind
 from cloudctl.network.api import lists
 from cloudctl.network.api.attributes import Flag, Id, Json, Text
-from cloudctl.network.api.resource import Declared, Resource
+from cloudctl.network.api.resource import Declared
 from cloudctl.network.tables import Agent, Network, Router
 from cloudctl.placement import hosts
 from cloudctl.placement.tables import Host
@@ -194,8 +194,8 @@ class Scheduling:
 
     db: Database
     kinds: Sequence[Kind]
-    agents: Resource[Agent]
-    networks: Resource[Network]
+    agents: Declared[Agent]
+    networks: Declared[Network]
 
     @routes.get("/networks/<network_id>/dhcp-agents", policy="network:agents:scheduling")
     async def serving(self, call: Call, network_id: str) -> Json:
@@ -235,8 +235,8 @@ class RouterScheduling:
 
     db: Database
     kinds: Sequence[Kind]
-    agents: Resource[Agent]
-    routers: Resource[Router]
+    agents: Declared[Agent]
+    routers: Declared[Router]
 
     @routes.get("/routers/<router_id>/l3-agents", policy="network:agents:scheduling")
     async def routing(self, call: Call, router_id: str) -> Json:

@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
 
+from attrs import evolve
+
+from cloudctl.db import Connection
 from cloudctl.errors import Invalid
-from cloudctl.network.tables import LONG
+from cloudctl.network import tags as domain
+from cloudctl.network.api import lists
+from cloudctl.network.tables import LONG, Standard
 from cloudctl.network.tags import LENGTH, MOST
-from cloudctl.rest.body import Check, Items, Length, Loose, Missing, Range, ValueProblem, uuid
+from cloudctl.rest.body import MISSING, Check, Items, Length, Loose, Missing, Range, ValueProblem, uuid
+from cloudctl.rest.call import Call
+from cloudctl.rest.formats import zulu
+from cloudctl.rest.listing import any_of, number
+from cloudctl.rest.resource import REFUSED, Attribute, of_each
 from cloudctl.rest.standing import shown
 
 T = TypeVar("T")
@@ -76,3 +85,53 @@ def listed(body: T | list[T]) -> list[T]:
 def enveloped(body: Any, key: str, plural: str, views: Sequence[Json]) -> Json:
     """The answer to a create, in the same form as the body."""
     return {plural: list(views)} if isinstance(body, list) else {key: views[0]}
+
+
+# -- the standard attributes
+
+
+def owners(record: type[Standard]) -> tuple[Attribute, ...]:
+    """The project that owns a record, under both names."""
+    c = record
+    return (
+        Attribute("project_id", c.project_id, Project, post=MISSING, filter=any_of, sort=True),
+        Attribute("tenant_id", c.project_id, Project, post=MISSING, filter=any_of, sort=True, named="tenant_id"),
+    )
+
+
+def _tags(conn: Connection, call: Call, records: Sequence[Any]) -> list[list[str]]:
+    found = domain.of(conn, [record.id for record in records])
+    return [found.get(record.id, []) for record in records]
+
+
+TAGS = Attribute("tags", None, Tags, post=MISSING, view=_tags, at_first=())
+# Those of which no create body has any.
+LATER_TAGS = evolve(TAGS, post=REFUSED)
+
+
+def standard(
+    record: type[Standard],
+    *,
+    description: Any = Text,
+    changeable: bool = True,
+    owned: bool = True,
+    tags: Attribute | None = TAGS,
+) -> tuple[Attribute, ...]:
+    """The attributes of every record. `create` gets the `description` together with the resource's own attributes.
+
+    `description`: its type in bodies. `changeable`: there is a PUT. `owned`: it belongs to a project. `tags`: None if
+    it has none.
+    """
+    c = record
+    return (
+        *(owners(record) if owned else ()),
+        Attribute("description", c.description, description, post="", put=changeable, filter=any_of, sort=True),
+        Attribute(
+            "created_at", c.created_at, filter=lists.times, sort=True, view=of_each(lambda r: zulu(r.created_at))
+        ),
+        Attribute(
+            "updated_at", c.updated_at, filter=lists.times, sort=True, view=of_each(lambda r: zulu(r.updated_at))
+        ),
+        Attribute("revision_number", c.revision, filter=number, sort=True),
+        *(() if tags is None else (tags,)),
+    )

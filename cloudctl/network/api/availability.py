@@ -9,8 +9,8 @@ from sqlalchemy import select
 
 from cloudctl.db import Connection
 from cloudctl.network import availability, networks
-from cloudctl.network.api.attributes import Json
-from cloudctl.network.api.resource import Declared, owners
+from cloudctl.network.api.attributes import Json, owners
+from cloudctl.network.api.resource import Declared
 from cloudctl.network.availability import Use
 from cloudctl.network.tables import Network, Subnet
 from cloudctl.rest.call import Call

@@ -11,10 +11,10 @@ from cloudctl.db import Connection
 from cloudctl.drivers.interfaces import IGatewayLimits, IPortForwarding
 from cloudctl.errors import Conflict
 from cloudctl.network import associations, floating_ips, names, networks, ports, qos_policies, subnets
-from cloudctl.network.api.attributes import Id, IpText, Json
+from cloudctl.network.api.attributes import Id, IpText, Json, standard
 from cloudctl.network.api.port_forwardings import within
 from cloudctl.network.api.ports import Domain
-from cloudctl.network.api.resource import Declared, standard
+from cloudctl.network.api.resource import Declared
 from cloudctl.network.associations import Target
 from cloudctl.network.floating_ips import NewFloatingIp
 from cloudctl.network.standard import owner_of_new

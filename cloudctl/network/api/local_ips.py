@@ -9,9 +9,9 @@ from cloudctl.db import Connection
 from cloudctl.drivers.interfaces import ILocalIps
 from cloudctl.errors import Invalid
 from cloudctl.network import local_ip_ports, local_ips, networks, ports
-from cloudctl.network.api.attributes import Id, IpText, Text
+from cloudctl.network.api.attributes import Id, IpText, Text, standard
 from cloudctl.network.api.children import Children
-from cloudctl.network.api.resource import Declared, standard
+from cloudctl.network.api.resource import Declared
 from cloudctl.network.extension_tables import LocalIp, LocalIpAssociation
 from cloudctl.network.local_ips import RECORDS, NewLocalIp
 from cloudctl.network.standard import owner_of_new
@@ -62,7 +62,7 @@ LOCAL_IPS = Declared(
         Attribute(
             "ip_mode", _c.ip_mode, Literal["translate", "passthrough"], post="translate", filter=any_of, sort=True
         ),
-        *(each for each in standard(LocalIp) if each.name != "tags"),
+        *standard(LocalIp, tags=None),
     ),
     visible=RECORDS.visible,
     visible_to=RECORDS.visible_to,
@@ -101,7 +101,7 @@ LOCAL_IP_ASSOCIATIONS = Children(
     name="port_association",
     title="Local IPs",
     record=LocalIpAssociation,
-    under="/local_ips",
+    path="/local_ips/<local_ip_id>/port_associations",
     parent_id="local_ip_id",
     parent=RECORDS.visible,
     belongs=_a.local_ip_id,

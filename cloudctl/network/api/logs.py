@@ -11,8 +11,8 @@ from cloudctl.drivers.interfaces import IPacketLogs
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.network import logs, ports, security_groups
 from cloudctl.network.api import lists
-from cloudctl.network.api.attributes import Flag, Id, Json, Text
-from cloudctl.network.api.resource import Declared, standard
+from cloudctl.network.api.attributes import Flag, Id, Json, Text, standard
+from cloudctl.network.api.resource import Declared
 from cloudctl.network.extension_tables import NetworkLog
 from cloudctl.network.logs import RECORDS, SECURITY_GROUP, NewLog
 from cloudctl.network.standard import owner_of_new
@@ -64,7 +64,7 @@ LOGS = Declared(
         Attribute("target_id", _c.target_id, Id | None, post=None, filter=any_of, sort=True),
         Attribute("event", _c.event, Literal["ACCEPT", "DROP", "ALL"], post="ALL", filter=any_of, sort=True),
         Attribute("enabled", _c.enabled, Flag, post=True, put=True, filter=lists.truths, sort=True),
-        *(each for each in standard(NetworkLog) if each.name != "tags"),
+        *standard(NetworkLog, tags=None),
     ),
     visible=RECORDS.visible,
     visible_to=RECORDS.visible_to,

@@ -10,8 +10,8 @@ from cloudctl.errors import Conflict, Invalid
 from cloudctl.network import metering
 from cloudctl.network.addresses import parse_cidr
 from cloudctl.network.api import lists
-from cloudctl.network.api.attributes import Flag, Id, IpText, LongText, Text
-from cloudctl.network.api.resource import Declared, owners
+from cloudctl.network.api.attributes import Flag, Id, IpText, LongText, Text, owners
+from cloudctl.network.api.resource import Declared
 from cloudctl.network.extension_tables import MeteringLabel, MeteringRule
 from cloudctl.network.metering import LABELS, RULES, NewLabel, NewRule
 from cloudctl.network.standard import owner_of_new

@@ -7,8 +7,8 @@ from typing import Any
 from cloudctl.db import Connection
 from cloudctl.drivers.interfaces import INdpProxies
 from cloudctl.network import ndp_proxies, ports, routers
-from cloudctl.network.api.attributes import Id, IpText, Text
-from cloudctl.network.api.resource import Declared, standard
+from cloudctl.network.api.attributes import Id, IpText, Text, standard
+from cloudctl.network.api.resource import Declared
 from cloudctl.network.extension_tables import NdpProxy
 from cloudctl.network.ndp_proxies import RECORDS, NewNdpProxy
 from cloudctl.network.standard import owner_of_new
@@ -48,7 +48,7 @@ NDP_PROXIES = Declared(
         Attribute("router_id", _c.router_id, Id, post=REQUIRED, filter=any_of, sort=True),
         Attribute("port_id", _c.port_id, Id, post=REQUIRED, filter=any_of, sort=True),
         Attribute("ip_address", _c.ip_address, IpText | None, post=None, filter=any_of, sort=True),
-        *(each for each in standard(NdpProxy) if each.name != "tags"),
+        *standard(NdpProxy, tags=None),
     ),
     visible=RECORDS.visible,
     visible_to=RECORDS.visible_to,

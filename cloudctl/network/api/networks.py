@@ -14,9 +14,9 @@ from cloudctl.drivers.interfaces import IGeneve, IPrivateVlans, ISegments
 from cloudctl.errors import Invalid
 from cloudctl.network import address_scopes, floating_ips, network_segments, networks, qos_policies, segments, shares
 from cloudctl.network.api import lists, sharing
-from cloudctl.network.api.attributes import Flag, Hints, Id, Mtu, Text
+from cloudctl.network.api.attributes import Flag, Hints, Id, Mtu, Text, standard
 from cloudctl.network.api.ports import Domain
-from cloudctl.network.api.resource import Declared, standard
+from cloudctl.network.api.resource import Declared
 from cloudctl.network.api.sharing import shared
 from cloudctl.network.networks import NewNetwork
 from cloudctl.network.options import NetworkOptions

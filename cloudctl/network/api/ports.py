@@ -28,8 +28,8 @@ from cloudctl.network import (
 )
 from cloudctl.network.addresses import parse_address
 from cloudctl.network.api import lists
-from cloudctl.network.api.attributes import Family, Flag, Id, IpText, MacText, Text, each_once
-from cloudctl.network.api.resource import Declared, standard
+from cloudctl.network.api.attributes import Family, Flag, Id, IpText, MacText, Text, each_once, standard
+from cloudctl.network.api.resource import Declared
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.ports import NewPort
 from cloudctl.network.standard import owner_of_new, sees_all

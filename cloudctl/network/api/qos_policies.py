@@ -8,9 +8,9 @@ from typing import Any
 from cloudctl.db import Connection
 from cloudctl.network import qos_policies, qos_rules, shares
 from cloudctl.network.api import lists, sharing
-from cloudctl.network.api.attributes import Flag, Json
+from cloudctl.network.api.attributes import Flag, Json, standard
 from cloudctl.network.api.qos_rules import views_in_policy
-from cloudctl.network.api.resource import Declared, standard
+from cloudctl.network.api.resource import Declared
 from cloudctl.network.api.sharing import shared
 from cloudctl.network.qos_policies import NewPolicy
 from cloudctl.network.standard import owner_of_new

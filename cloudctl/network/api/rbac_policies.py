@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from cloudctl.db import Connection
 from cloudctl.network import rbac_policies
-from cloudctl.network.api.attributes import Id, Project
-from cloudctl.network.api.resource import Declared, owners
+from cloudctl.network.api.attributes import Id, Project, owners
+from cloudctl.network.api.resource import Declared
 from cloudctl.network.rbac_policies import NewRbacPolicy
 from cloudctl.network.standard import owner_of_new
 from cloudctl.network.tables import RbacPolicy

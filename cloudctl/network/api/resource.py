@@ -1,21 +1,20 @@
-"""The Operations of a declared resource, as the networking API has them. Reference: network.md, section 1.
+"""Declared resources of the networking API. Reference: network.md, section 1.
 
     SECURITY_GROUPS = Declared(
-        "security_group", SecurityGroup, path="/security-groups",
+        name="security_group", record=SecurityGroup, path="/security-groups",
         attributes=(Attribute("name", SecurityGroup.name, Text, post="", put=True), …, *standard(SecurityGroup)),
         visible=security_groups.visible, create=create, change=change, remove=remove, …)
 
-    Resource(db, SECURITY_GROUPS)        # what `ApiApp` mounts
+    Resource(db, SECURITY_GROUPS)        # as in `rest.declared`
 
-`Declared` holds what is specific to one resource; `Resource` what all have in common: many at once, tags, `fields`,
-If-Match, links of pages. An Operation whose function is missing is not offered.
+All have in common many at once, tags, `fields`, If-Match, links of pages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import orjson
 from attrs import Factory, evolve, field, frozen
@@ -26,23 +25,30 @@ from cloudctl.db import Connection, Database
 from cloudctl.errors import NotFound
 from cloudctl.network import tags
 from cloudctl.network.api import lists
-from cloudctl.network.api.attributes import Json, Project, Tags, Text, enveloped, listed, owner_named
+from cloudctl.network.api.attributes import Json, enveloped, listed, owner_named
 from cloudctl.network.api.matching import check_match
 from cloudctl.network.standard import batches
 from cloudctl.network.tables import Standard
 from cloudctl.rest import listing, resource
-from cloudctl.rest.body import MISSING, Body, given
+from cloudctl.rest.body import MISSING, given
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.caller import Caller
-from cloudctl.rest.formats import zulu
-from cloudctl.rest.listing import Condition, Filter, Listing, Page, Paging, any_of, number
+from cloudctl.rest.declared import ONE, SEVERAL, Described, Path, Resource, Verb
+from cloudctl.rest.listing import Condition, Filter, Listing, Page, Paging
 from cloudctl.rest.pages import Pages
 from cloudctl.rest.rendered import Rendered
-from cloudctl.rest.resource import Attribute, of_each
-from cloudctl.rest.route import Operation, Routes
+from cloudctl.rest.route import Routes
 
 R = TypeVar("R", bound=Standard)
 Item = Json | orjson.Fragment
+
+VERBS = (
+    Verb("list", "GET", SEVERAL, "List {several}."),
+    Verb("create", "POST", SEVERAL, "Create {noun}, or several at once.", status=201, several=True),
+    Verb("show", "GET", ONE, "Show {noun}."),
+    Verb("update", "PUT", ONE, "Change {noun}."),
+    Verb("delete", "DELETE", ONE, "Delete {noun}.", status=204),
+)
 
 
 @frozen
@@ -59,7 +65,7 @@ def _require_owner(call: Call, record: Standard) -> None:
 
 
 @frozen(kw_only=True, eq=False)
-class Declared(Generic[R]):
+class Declared(Described[R]):
     """A resource. Its functions raise what the domain raises.
 
     `visible(conn, caller, id, lock=…)` raises NotFound. `create(conn, call, owner, values)` makes one record for the
@@ -67,13 +73,9 @@ class Declared(Generic[R]):
     `check` runs before the revision is compared: it refuses changes, or converts them to what the domain takes;
     `locks_first`: it takes the locks that must precede the record's. `change` and `remove` get a locked record.
     `to_remove(conn, caller, id)`: `visible` for a deletion that takes other locks before the record's.
-    `may_remove` decides who may delete. `before_list` makes what a list creates. `says`: summaries in docs/api.md for
-    the Operations whose name does not suffice.
+    `may_remove` decides who may delete. `before_list` makes what a list creates.
     """
 
-    name: str
-    record: type[R]
-    attributes: Sequence[Attribute]
     visible: Callable[..., R]
     visible_to: Callable[[Connection, Caller], Condition]
     not_found: Callable[[str], NotFound]
@@ -88,13 +90,7 @@ class Declared(Generic[R]):
     before_list: Callable[[Database, Call], Awaitable[None]] | None = None
     filters: Mapping[str, Filter] = field(factory=dict)  # that belong to no attribute
     of_caller: Mapping[str, Callable[[Caller], Filter]] = field(factory=dict)  # that depend on the caller
-    plural: str = field(default=Factory(lambda self: f"{self.name}s", takes_self=True))
-    path: str = field(default=Factory(lambda self: f"/{self.plural}", takes_self=True))
-    id: str = field(default=Factory(lambda self: f"{self.name}_id", takes_self=True))  # in paths
     rules: str = field(default=Factory(lambda self: self.plural, takes_self=True))  # network:RULES:create
-    title: str = field(default=Factory(lambda self: self.plural.replace("_", " ").capitalize(), takes_self=True))
-    noun: str = field(default=Factory(lambda self: f"a {self.name.replace('_', ' ')}", takes_self=True))
-    says: Mapping[str, str] = field(factory=dict)
     pure: bool = True
     needs: type[Interface] | None = None  # what the driver must be capable of
     # A rule for operators: callers who do not pass it get empty lists, and every id is not found.
@@ -141,132 +137,68 @@ class Declared(Generic[R]):
 
     @cached_property
     def routes(self) -> Routes:
-        """The Operations, named after the methods of Resource that answer them."""
-        name, attributes, one = self.name, self.attributes, f"{self.path}/<{self.id}>"
-        routes = Routes(self.title)
+        reading, changing = {"pure": self.pure}, {"sight": self.sight}
+        return self.operations(
+            VERBS,
+            lambda verb: f"network:{self.rules}:{verb}",
+            {"create": self.create or self.create_all, "update": self.change, "delete": self.remove},
+            list=reading,
+            show=reading,
+            update=changing,
+            delete=changing,
+        )
 
-        def add(method: str, path: str, handler: str, summary: str, **options: Any) -> None:
-            rule, said = f"network:{self.rules}:{handler}", self.says.get(handler, summary)
-            routes.operations.append(Operation(self.title, method, path, handler, rule, summary=said, **options))
+    # -- lists
 
-        add("GET", self.path, "list", f"List {self.plural.replace('_', ' ')}.", pure=self.pure)
-        if self.create or self.create_all:
-            body = Body(resource.body(f"Create {name}", attributes), name, self.plural)
-            add("POST", self.path, "create", f"Create {self.noun}, or several at once.", status=201, body=body)
-        add("GET", one, "show", f"Show {self.noun}.", pure=self.pure)
-        if self.change:
-            body = Body(resource.body(f"Update {name}", attributes, update=True), name)
-            add("PUT", one, "update", f"Change {self.noun}.", body=body, sight=self.sight)
-        if self.remove:
-            add("DELETE", one, "delete", f"Delete {self.noun}.", status=204, sight=self.sight)
-        return routes
-
-
-def _standard_filters(declared: Declared[Any]) -> dict[str, Filter]:
-    """The filters that come with the standard attributes that a resource shows."""
-    shown, c = {each.name for each in declared.attributes}, declared.record.table.c
-    found = {"changed_since": lists.since(c.updated_at)} if "updated_at" in shown else {}
-    return found | (tags.filters(c.id) if "tags" in shown else {})
-
-
-def owners(record: type[Standard]) -> tuple[Attribute, ...]:
-    """The project that owns a record, under both names."""
-    c = record
-    return (
-        Attribute("project_id", c.project_id, Project, post=MISSING, filter=any_of, sort=True),
-        Attribute("tenant_id", c.project_id, Project, post=MISSING, filter=any_of, sort=True, named="tenant_id"),
-    )
-
-
-def standard(
-    record: type[Standard], *, description: Any = Text, changeable: bool = True, tagged: bool = True
-) -> tuple[Attribute, ...]:
-    """The attributes of every record. `create` gets the `description` together with the resource's own attributes.
-
-    `description`: its type in bodies. `changeable`: there is a PUT. `tagged`: a create body may have tags.
-    """
-    c = record
-    return (
-        *owners(record),
-        Attribute("description", c.description, description, post="", put=changeable, filter=any_of, sort=True),
-        Attribute(
-            "created_at", c.created_at, filter=lists.times, sort=True, view=of_each(lambda r: zulu(r.created_at))
-        ),
-        Attribute(
-            "updated_at", c.updated_at, filter=lists.times, sort=True, view=of_each(lambda r: zulu(r.updated_at))
-        ),
-        Attribute("revision_number", c.revision, filter=number, sort=True),
-        Attribute("tags", None, Tags, post=MISSING if tagged else resource.REFUSED, view=_tags, at_first=()),
-    )
-
-
-def _tags(conn: Connection, call: Call, records: Sequence[Any]) -> list[list[str]]:
-    found = tags.of(conn, [record.id for record in records])
-    return [found.get(record.id, []) for record in records]
-
-
-@frozen
-class Resource(Generic[R]):
-    """The Operations of one declared resource; `routes` lists them."""
-
-    db: Database
-    declared: Declared[R]
-    rendered: Rendered = field(factory=Rendered, init=False)
-
-    @property
-    def routes(self) -> Routes:
-        return self.declared.routes
-
-    async def list(self, call: Call) -> Json | Reply:
-        if self.declared.before_list is not None and self._sees(call):
-            await self.declared.before_list(self.db, call)
-        wanted = lists.asked(call, self.declared.collection)
+    async def listed(self, mounted: Resource[Any], call: Call, path: Path) -> Json | Reply:
+        db, rendered = mounted.db, mounted.rendered
+        if self.before_list is not None and self._sees(call):
+            await self.before_list(db, call)
+        wanted = lists.asked(call, self.collection)
         if wanted.limit is not None or wanted.reverse:
-            return await self.db.scan(self._list, call, wanted)
-        first, rest = await self.db.scan(self._piece, call, evolve(wanted, limit=lists.PAGE))
+            return await db.scan(self._list, call, wanted, rendered)
+        first, rest = await db.scan(self._piece, call, evolve(wanted, limit=lists.PAGE), rendered)
         if rest is None:
-            return {self.declared.plural: first}
+            return {self.plural: first}
 
         async def following() -> Sequence[Item]:
             nonlocal rest
             if rest is None:
                 return ()
-            views, rest = await self.db.scan(self._piece, call, rest)
+            views, rest = await db.scan(self._piece, call, rest, rendered)
             return views
 
-        return Reply(Pages(self.declared.plural, first, following))
+        return Reply(Pages(self.plural, first, following))
 
-    def _list(self, conn: Connection, call: Call, wanted: Paging) -> Json:
+    def _list(self, conn: Connection, call: Call, wanted: Paging, rendered: Rendered) -> Json:
         page = self._page(conn, call, wanted)
-        return lists.answer(call, self.declared.collection, page, self._shown(conn, call, page.rows))
+        return lists.answer(call, self.collection, page, self._items(conn, call, page.rows, rendered))
 
-    def _piece(self, conn: Connection, call: Call, wanted: Paging) -> tuple[Sequence[Item], Paging | None]:
+    def _piece(
+        self, conn: Connection, call: Call, wanted: Paging, rendered: Rendered
+    ) -> tuple[Sequence[Item], Paging | None]:
         """A piece of a whole list, and the paging for the next one, if there is one."""
         page = self._page(conn, call, wanted)
-        views = [lists.narrowed(call, view) for view in self._shown(conn, call, page.rows)]
+        views = [lists.narrowed(call, view) for view in self._items(conn, call, page.rows, rendered)]
         if not page.more:
             return views, None
-        return views, listing.following(conn, self.declared.collection.listing, wanted, page.rows[-1].id)
+        return views, listing.following(conn, self.collection.listing, wanted, page.rows[-1].id)
 
     def _page(self, conn: Connection, call: Call, wanted: Paging) -> Page:
-        declared = self.declared
-        sees = self._sees(call) and resource.may_filter(call, declared.attributes)
-        visible = declared.visible_to(conn, call.caller) if sees else false()
-        return lists.fetch(conn, call, declared.collection, visible, paging=wanted)
+        sees = self._sees(call) and resource.may_filter(call, self.attributes)
+        visible = self.visible_to(conn, call.caller) if sees else false()
+        return lists.fetch(conn, call, self.collection, visible, paging=wanted)
 
     def _sees(self, call: Call) -> bool:
-        return self.declared.sight is None or call.may(self.declared.sight)
+        return self.sight is None or call.may(self.sight)
 
-    def _shown(self, conn: Connection, call: Call, rows: Sequence[Any]) -> Sequence[Item]:
+    def _items(self, conn: Connection, call: Call, rows: Sequence[Any], rendered: Rendered) -> Sequence[Item]:
         """What a page shows, given its records, or their ids and editions."""
-        declared = self.declared
-        if declared.edition is None:
+        if self.edition is None:
             return self.views(conn, call, rows)
 
         def render(ids: Sequence[str]) -> dict[str, Json]:
-            records = [
-                record for some in batches(ids) for record in conn.execute(declared.by_ids, {"wanted": list(some)})
-            ]
+            records = [record for some in batches(ids) for record in conn.execute(self.by_ids, {"wanted": list(some)})]
             shown = self.views(conn, call, records)
             return {record.id: view for record, view in zip(records, shown, strict=True)}
 
@@ -274,69 +206,65 @@ class Resource(Generic[R]):
         if "fields" in call.query:
             views = render(list(editions))
             return [views[id] for id in editions]
-        return self.rendered.shown(conn, resource.passed(call, declared.attributes), editions, render)
+        return rendered.shown(conn, resource.passed(call, self.attributes), editions, render)
 
-    async def create(self, call: Call, body: Any) -> Json:
-        views = await self.db.run(self._create, call, [_wanted(each) for each in listed(body)])
-        return enveloped(body, self.declared.name, self.declared.plural, views)
+    # -- single records, or several new ones
 
-    def _create(self, conn: Connection, call: Call, wanted: Sequence[Wanted]) -> Sequence[Json]:
-        unasked = self.declared.unasked(wanted)
-        if self.declared.create_all is not None:
-            return self.views(conn, call, self.declared.create_all(conn, call, wanted), unasked)
-        create = resource.offered(self.declared.create)
+    def created(self, conn: Connection, call: Call, path: Path, body: Any) -> Json:
+        wanted = [_wanted(each) for each in listed(body)]
+        # Before they are made: makers take things out.
+        unasked = self.unasked(wanted)
+        views = self.views(conn, call, self._make(conn, call, wanted), unasked)
+        return enveloped(body, self.name, self.plural, views)
+
+    def _make(self, conn: Connection, call: Call, wanted: Sequence[Wanted]) -> Sequence[R]:
+        if self.create_all is not None:
+            return self.create_all(conn, call, wanted)
+        create = resource.offered(self.create)
         records = []
         for each in wanted:
-            # A copy, of which a maker may take things out: the transaction may be run again.
-            record = create(conn, call, each.owner, dict(each.values))
+            record = create(conn, call, each.owner, each.values)
             if each.tags:
                 tags.replace(conn, record.id, each.tags)
             records.append(record)
-        return self.views(conn, call, records, unasked)
+        return records
 
-    async def show(self, call: Call, **path: str) -> Json:
-        found = await self.db.read(self._show, call, path[self.declared.id])
-        return {self.declared.name: lists.narrowed(call, found)}
-
-    def _show(self, conn: Connection, call: Call, id: str) -> Json:
+    def shown(self, conn: Connection, call: Call, path: Path) -> Json:
         if not self._sees(call):
-            raise self.declared.not_found(id)
-        return self.views(conn, call, [self.declared.visible(conn, call.caller, id)])[0]
+            raise self.not_found(path[self.id])
+        record = self.visible(conn, call.caller, path[self.id])
+        return {self.name: lists.narrowed(call, self.views(conn, call, [record])[0])}
 
-    async def update(self, call: Call, body: Any, **path: str) -> Json:
-        return {self.declared.name: await self.db.run(self._update, call, path[self.declared.id], given(body))}
+    def updated(self, conn: Connection, call: Call, path: Path, body: Any) -> Json:
+        record = self.alter(conn, call, path[self.id], given(body))
+        return {self.name: self.views(conn, call, [record])[0]}
 
-    def _update(self, conn: Connection, call: Call, id: str, changes: dict[str, Any]) -> Json:
-        declared = self.declared
-        changes = dict(changes)  # as above
-        record = declared.visible(conn, call.caller, id, lock=not declared.locks_first)
+    def alter(self, conn: Connection, call: Call, id: str, changes: dict[str, Any]) -> R:
+        """The record, changed. Raises NotFound, Forbidden, and that its revision is another one."""
+        record = self.visible(conn, call.caller, id, lock=not self.locks_first)
         _require_owner(call, record)
-        if declared.check is not None:
-            changes = declared.check(conn, call, record, changes)
-        if declared.locks_first:
-            record = declared.visible(conn, call.caller, id, lock=True)
+        if self.check is not None:
+            changes = self.check(conn, call, record, changes)
+        if self.locks_first:
+            record = self.visible(conn, call.caller, id, lock=True)
         check_match(call, record)
-        if changes:
-            record = resource.offered(declared.change)(conn, call, record, changes)
-        return self.views(conn, call, [record])[0]
+        return resource.offered(self.change)(conn, call, record, changes) if changes else record
 
-    async def delete(self, call: Call, **path: str) -> None:
-        await self.db.run(self._delete, call, path[self.declared.id])
-
-    def _delete(self, conn: Connection, call: Call, id: str) -> None:
-        declared = self.declared
-        if declared.to_remove is not None:
-            record = declared.to_remove(conn, call.caller, id)
+    def deleted(self, conn: Connection, call: Call, path: Path) -> None:
+        if self.to_remove is not None:
+            record = self.to_remove(conn, call.caller, path[self.id])
         else:
-            record = declared.visible(conn, call.caller, id, lock=True)
-        declared.may_remove(call, record)
+            record = self.visible(conn, call.caller, path[self.id], lock=True)
+        self.may_remove(call, record)
         check_match(call, record)
-        resource.offered(declared.remove)(conn, call, record)
+        resource.offered(self.remove)(conn, call, record)
 
-    def views(
-        self, conn: Connection, call: Call, records: Sequence[R], unasked: Collection[str] = ()
-    ) -> Sequence[Json]:
-        return resource.views(conn, call, self.declared.attributes, records, unasked)
+
+def _standard_filters(declared: Declared[Any]) -> dict[str, Filter]:
+    """The filters that come with the standard attributes that a resource shows."""
+    shown, c = {each.name for each in declared.attributes}, declared.record.table.c
+    found = {"changed_since": lists.since(c.updated_at)} if "updated_at" in shown else {}
+    return found | (tags.filters(c.id) if "tags" in shown else {})
 
 
 def _wanted(body: Any) -> Wanted:

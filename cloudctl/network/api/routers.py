@@ -26,11 +26,11 @@ from cloudctl.network import (
     routers,
 )
 from cloudctl.network.api import lists
-from cloudctl.network.api.attributes import Flag, Hints, Id, IpText, Json, Text
+from cloudctl.network.api.attributes import Flag, Hints, Id, IpText, Json, Text, standard
 from cloudctl.network.api.conntrack_helpers import within
 from cloudctl.network.api.matching import check_match
 from cloudctl.network.api.ports import FixedIps, requests
-from cloudctl.network.api.resource import Declared, Resource, standard
+from cloudctl.network.api.resource import Declared
 from cloudctl.network.options import NetworkOptions
 from cloudctl.network.router_gateways import Gateway
 from cloudctl.network.routers import NewRouter
@@ -308,7 +308,7 @@ class RouterRoutes:
     routes = Routes("Routers")
 
     db: Database
-    routers: Resource[Router]
+    routers: Declared[Router]
 
     @routes.put(
         "/routers/<router_id>/add_extraroutes", policy="network:routers:update", body=Body(SomeRoutes, "router")
@@ -339,7 +339,7 @@ class RouterGateways:
     routes = Routes("Routers")
 
     db: Database
-    routers: Resource[Router]
+    routers: Declared[Router]
     has_limits: bool
 
     @routes.put(

@@ -12,8 +12,8 @@ from cloudctl.db import Connection
 from cloudctl.errors import Invalid
 from cloudctl.network import address_groups, rules, security_groups
 from cloudctl.network.api import lists
-from cloudctl.network.api.attributes import Id, Text
-from cloudctl.network.api.resource import Declared, Wanted, standard
+from cloudctl.network.api.attributes import LATER_TAGS, Id, Text, standard
+from cloudctl.network.api.resource import Declared, Wanted
 from cloudctl.network.rules import NewRule
 from cloudctl.network.standard import batches, owner_of_new
 from cloudctl.network.tables import SecurityGroup, SecurityGroupRule
@@ -74,7 +74,7 @@ ATTRIBUTES = (
         "remote_address_group_id", _rule.remote_address_group_id, Word | None, post=None, filter=any_of, sort=True
     ),
     Attribute("belongs_to_default_sg", view=of_default),
-    *standard(_rule, description=Text | None, changeable=False, tagged=False),
+    *standard(_rule, description=Text | None, changeable=False, tags=LATER_TAGS),
 )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from cloudctl.db import Connection, Database
 from cloudctl.network import security_groups, shares
 from cloudctl.network.api import lists, sharing
-from cloudctl.network.api.attributes import Flag, Json, Text
-from cloudctl.network.api.resource import Declared, standard
+from cloudctl.network.api.attributes import Flag, Json, Text, standard
+from cloudctl.network.api.resource import Declared
 from cloudctl.network.api.security_group_rules import ATTRIBUTES as OF_RULES
 from cloudctl.network.api.sharing import shared
 from cloudctl.network.security_groups import NewGroup

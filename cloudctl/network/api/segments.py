@@ -13,9 +13,9 @@ from cloudctl.errors import Invalid
 from cloudctl.network import network_segments, networks, segment_ranges, segments
 from cloudctl.network import standard as records
 from cloudctl.network.api import lists
-from cloudctl.network.api.attributes import Flag, Id, Text
+from cloudctl.network.api.attributes import Flag, Id, Text, standard
 from cloudctl.network.api.networks import NetworkType, PhysicalName, SegmentId, segment
-from cloudctl.network.api.resource import Declared, standard
+from cloudctl.network.api.resource import Declared
 from cloudctl.network.extension_tables import SegmentRange
 from cloudctl.network.network_segments import NewSegment
 from cloudctl.network.options import NetworkOptions
@@ -102,11 +102,7 @@ def declared(options: NetworkOptions, types: tuple[str, ...], several: bool) -> 
                 sort=True,
                 view=of_each(lambda row: row.segmentation_id or None),
             ),
-            *(
-                each
-                for each in standard(Segment, description=Text | None)
-                if each.name not in ("project_id", "tenant_id", "tags")
-            ),
+            *standard(Segment, description=Text | None, owned=False, tags=None),
         ),
         visible=visible,
         visible_to=everything,

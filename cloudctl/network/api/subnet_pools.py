@@ -9,9 +9,9 @@ from attrs import frozen
 from cloudctl.db import Connection, Database
 from cloudctl.network import networks, shares, subnet_pools
 from cloudctl.network.api import lists, sharing
-from cloudctl.network.api.attributes import Flag, Id, IpText, Json
+from cloudctl.network.api.attributes import Flag, Id, IpText, Json, standard
 from cloudctl.network.api.matching import check_match
-from cloudctl.network.api.resource import Declared, standard
+from cloudctl.network.api.resource import Declared
 from cloudctl.network.api.sharing import shared
 from cloudctl.network.standard import owner_of_new, refuse_foreign
 from cloudctl.network.subnet_pools import NewSubnetPool

@@ -14,8 +14,8 @@ from cloudctl.errors import Invalid
 from cloudctl.network import dhcp_ports, networks, shares, subnet_pools, subnets
 from cloudctl.network.addresses import parse_cidr
 from cloudctl.network.api import lists, sharing
-from cloudctl.network.api.attributes import Flag, Id, IpText, Text, Version
-from cloudctl.network.api.resource import Declared, standard
+from cloudctl.network.api.attributes import Flag, Id, IpText, Text, Version, standard
+from cloudctl.network.api.resource import Declared
 from cloudctl.network.standard import batches, owner_of_new, refuse_foreign
 from cloudctl.network.subnets import NewSubnet
 from cloudctl.network.tables import Network, Subnet

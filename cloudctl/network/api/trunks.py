@@ -11,9 +11,9 @@ from cloudctl.db import Connection, Database
 from cloudctl.drivers.interfaces import ITrunks
 from cloudctl.network import trunk_ports, trunks
 from cloudctl.network.api import lists
-from cloudctl.network.api.attributes import Flag, Id, Json, Text
+from cloudctl.network.api.attributes import Flag, Id, Json, Text, standard
 from cloudctl.network.api.matching import check_match
-from cloudctl.network.api.resource import Declared, Resource, standard
+from cloudctl.network.api.resource import Declared
 from cloudctl.network.standard import owner_of_new
 from cloudctl.network.tables import Trunk
 from cloudctl.network.trunks import NewSubPort, NewTrunk
@@ -105,7 +105,6 @@ class TrunkSubPorts:
     routes = Routes("Trunks")
 
     db: Database
-    trunks: Resource[Trunk]
 
     @routes.get(f"{ONE}/get_subports", policy="network:trunks:show", pure=True)
     async def list(self, call: Call, trunk_id: str) -> Json:
@@ -122,7 +121,7 @@ class TrunkSubPorts:
 
     def _add(self, conn: Connection, call: Call, id: str, body: MorePorts) -> Json:
         trunk = _changeable(conn, call, id)
-        return self.trunks.views(conn, call, [trunks.add_subports(conn, call.caller, trunk, _new(body.sub_ports))])[0]
+        return TRUNKS.views(conn, call, [trunks.add_subports(conn, call.caller, trunk, _new(body.sub_ports))])[0]
 
     @routes.put(f"{ONE}/remove_subports", policy="network:trunks:update", body=Body(FewerPorts))
     async def remove(self, call: Call, trunk_id: str, body: FewerPorts) -> Json:
@@ -132,7 +131,7 @@ class TrunkSubPorts:
     def _remove(self, conn: Connection, call: Call, id: str, body: FewerPorts) -> Json:
         trunk = _changeable(conn, call, id)
         ids = [each.port_id for each in body.sub_ports]
-        return self.trunks.views(conn, call, [trunks.remove_subports(conn, call.caller, trunk, ids)])[0]
+        return TRUNKS.views(conn, call, [trunks.remove_subports(conn, call.caller, trunk, ids)])[0]
 
 
 def _changeable(conn: Connection, call: Call, id: str) -> Trunk:
