@@ -87,24 +87,27 @@ class Described(Generic[R]):
         """As messages call it."""
         return _words(self.name)
 
-    def operations(
+    def offer(
         self,
         verbs: Sequence[Verb],
         rule: Callable[[str], str],
         functions: Mapping[str, object],
         **options: Mapping[str, Any],
-    ) -> Routes:
-        """By the names of verbs: the rules of the Operations, what they cannot be without, options of `Operation`."""
+    ) -> Sequence[Operation]:
+        """The Operations.
+
+        `rule` gives the rule of a verb; `functions`: what is behind verbs that are not offered without; `options`: those
+        of Operation, for some verbs.
+        """
         names = {"path": self.path, "id": self.id, "noun": self.noun, "several": _words(self.plural)}
         common: dict[str, Any] = {"since": self.span.since, "until": self.span.until}
-        routes = Routes(self.title)
+        found = []
         for verb in verbs:
             if functions.get(verb.name, True):
                 path, summary = verb.path.format(**names), self.says.get(verb.name, verb.summary.format(**names))
                 own = {"summary": summary, "status": verb.status, "body": self.body(verb), **options.get(verb.name, {})}
-                made = Operation(self.title, verb.method, path, verb.handler, rule(verb.name), **common, **own)
-                routes.operations.append(made)
-        return routes
+                found.append(Operation(self.title, verb.method, path, verb.handler, rule(verb.name), **common, **own))
+        return found
 
     def body(self, verb: Verb) -> Body | None:
         if verb.handler not in ("create", "update"):
@@ -139,7 +142,9 @@ class Declaration(Protocol):
     """
 
     @property
-    def routes(self) -> Routes: ...
+    def title(self) -> str: ...
+    @property
+    def operations(self) -> Sequence[Operation]: ...
     async def listed(self, mounted: Resource[Any], call: Call, path: Path) -> Any: ...
     def created(self, conn: Connection, call: Call, path: Path, body: Any) -> Any: ...
     def shown(self, conn: Connection, call: Call, path: Path) -> Any: ...
@@ -160,7 +165,7 @@ class Resource(Generic[D]):
 
     @property
     def routes(self) -> Routes:
-        return self.declared.routes
+        return Routes(self.declared.title, self.declared.operations)
 
     async def list(self, call: Call, **path: str) -> Any:
         return await self.declared.listed(self, call, path)
@@ -208,8 +213,8 @@ class Declared(Described[R]):
         return Listing(self.record.table, sort_keys=resource.sort_keys(self.attributes), filters=found)
 
     @cached_property
-    def routes(self) -> Routes:
-        return self.operations(
+    def operations(self) -> Sequence[Operation]:
+        return self.offer(
             PLAIN,
             lambda verb: f"{self.service}:{self.plural}:{verb}",
             {"create": self.create, "update": self.change, "delete": self.remove},

@@ -124,9 +124,9 @@ def meant(bound: Sequence[Bound], names: Iterable[str]) -> list[Bound]:
 class Routes:
     """Collects the Operations of one resource class."""
 
-    def __init__(self, tag: str) -> None:
+    def __init__(self, tag: str, operations: Iterable[Operation] = ()) -> None:
         self.tag = tag
-        self.operations: list[Operation] = []
+        self.operations = list(operations)
 
     def route(self, method: str, path: str, *, policy: str | None, **options: Any) -> Callable[[F], F]:
         """Options: those of Operation."""

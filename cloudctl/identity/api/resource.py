@@ -28,7 +28,7 @@ from cloudctl.rest.call import Call
 from cloudctl.rest.declared import ONE, SEVERAL, Described, Path, Resource, Verb
 from cloudctl.rest.listing import Condition, Filter, Listing
 from cloudctl.rest.resource import Attribute, Json
-from cloudctl.rest.route import Routes
+from cloudctl.rest.route import Operation
 
 R = TypeVar("R", bound=Record)
 
@@ -89,9 +89,9 @@ class Declared(Described[R]):
         )
 
     @cached_property
-    def routes(self) -> Routes:
+    def operations(self) -> Sequence[Operation]:
         rules = {"list": f"list_{self.plural}", "show": f"get_{self.name}"}
-        return self.operations(
+        return self.offer(
             NAMED if self.named else VERBS,
             lambda verb: f"identity:{rules.get(verb, f'{verb}_{self.name}')}",
             {"create": self.create, "update": self.change, "delete": self.remove},

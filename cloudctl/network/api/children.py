@@ -12,7 +12,7 @@ Callers who may change the parent record may change its children; the parent is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
@@ -31,7 +31,7 @@ from cloudctl.rest.body import given
 from cloudctl.rest.call import Call
 from cloudctl.rest.declared import Described, Path, Resource
 from cloudctl.rest.listing import Listing
-from cloudctl.rest.route import Routes
+from cloudctl.rest.route import Operation
 
 P = TypeVar("P", bound=Standard)
 R = TypeVar("R", bound=Record)
@@ -74,9 +74,9 @@ class Children(Described[R], Generic[P, R]):
         return lists.Collection(self.plural, described, self.not_found)
 
     @cached_property
-    def routes(self) -> Routes:
+    def operations(self) -> Sequence[Operation]:
         reading = {"pure": True}
-        return self.operations(
+        return self.offer(
             ONE_BY_ONE,
             lambda verb: f"network:{self.rules}:{'show' if verb in ('list', 'show') else 'change'}",
             {"show": self.shows, "create": self.create, "update": self.change, "delete": self.remove},

@@ -37,7 +37,7 @@ from cloudctl.rest.declared import ONE, SEVERAL, Described, Path, Resource, Verb
 from cloudctl.rest.listing import Condition, Filter, Listing, Page, Paging
 from cloudctl.rest.pages import Pages
 from cloudctl.rest.rendered import Rendered
-from cloudctl.rest.route import Routes
+from cloudctl.rest.route import Operation
 
 R = TypeVar("R", bound=Standard)
 Item = Json | orjson.Fragment
@@ -136,9 +136,9 @@ class Declared(Described[R]):
         return select(self.record).where(self.record.id.in_(bindparam("wanted", expanding=True)))
 
     @cached_property
-    def routes(self) -> Routes:
+    def operations(self) -> Sequence[Operation]:
         reading, changing = {"pure": self.pure}, {"sight": self.sight}
-        return self.operations(
+        return self.offer(
             VERBS,
             lambda verb: f"network:{self.rules}:{verb}",
             {"create": self.create or self.create_all, "update": self.change, "delete": self.remove},
@@ -212,22 +212,16 @@ class Declared(Described[R]):
 
     def created(self, conn: Connection, call: Call, path: Path, body: Any) -> Json:
         wanted = [_wanted(each) for each in listed(body)]
-        # Before they are made: makers take things out.
-        unasked = self.unasked(wanted)
-        views = self.views(conn, call, self._make(conn, call, wanted), unasked)
-        return enveloped(body, self.name, self.plural, views)
-
-    def _make(self, conn: Connection, call: Call, wanted: Sequence[Wanted]) -> Sequence[R]:
+        unasked = self.unasked(wanted)  # before a maker takes something out of what is wanted
         if self.create_all is not None:
-            return self.create_all(conn, call, wanted)
-        create = resource.offered(self.create)
-        records = []
-        for each in wanted:
-            record = create(conn, call, each.owner, each.values)
-            if each.tags:
-                tags.replace(conn, record.id, each.tags)
-            records.append(record)
-        return records
+            records = self.create_all(conn, call, wanted)
+        else:
+            create, records = resource.offered(self.create), []
+            for each in wanted:
+                records.append(create(conn, call, each.owner, each.values))
+                if each.tags:
+                    tags.replace(conn, records[-1].id, each.tags)
+        return enveloped(body, self.name, self.plural, self.views(conn, call, records, unasked))
 
     def shown(self, conn: Connection, call: Call, path: Path) -> Json:
         if not self._sees(call):

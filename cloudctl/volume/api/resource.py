@@ -29,7 +29,7 @@ from cloudctl.rest.declared import ONE, SEVERAL, Described, Path, Resource, Verb
 from cloudctl.rest.formats import micros
 from cloudctl.rest.listing import Condition, Listing, Page
 from cloudctl.rest.resource import Attribute, Json, of_each
-from cloudctl.rest.route import Routes
+from cloudctl.rest.route import Operation
 from cloudctl.volume.api import links, lists
 from cloudctl.volume.api.lists import By
 
@@ -86,7 +86,7 @@ class Declared(Described[R]):
         return lists.Collection(self.plural, described, found, self.not_found, self.scope, self.links)
 
     @cached_property
-    def routes(self) -> Routes:
+    def operations(self) -> Sequence[Operation]:
         filters = lists.names(self.collection.filters or {})
         query = {"list": filters, "details": filters, **self.query}
         options = {
@@ -94,7 +94,7 @@ class Declared(Described[R]):
             for verb in VERBS
         }
         functions = {"create": self.create, "update": self.change, "delete": self.remove}
-        return self.operations(VERBS, self._rule, {"details": "list" in self.shows, **functions}, **options)
+        return self.offer(VERBS, self._rule, {"details": "list" in self.shows, **functions}, **options)
 
     def _rule(self, verb: str) -> str:
         asked = "list" if verb == "details" else verb
