@@ -96,18 +96,19 @@ class Described(Generic[R]):
     ) -> Sequence[Operation]:
         """The Operations.
 
-        `rule` gives the rule of a verb; `functions`: what is behind verbs that are not offered without; `options`: those
-        of Operation, for some verbs.
+        `rule` gives the rule of a verb; `functions`: what is behind a verb that is not offered without; `options`: the
+        options of Operation, by verb.
         """
-        names = {"path": self.path, "id": self.id, "noun": self.noun, "several": _words(self.plural)}
-        common: dict[str, Any] = {"since": self.span.since, "until": self.span.until}
-        found = []
-        for verb in verbs:
-            if functions.get(verb.name, True):
-                path, summary = verb.path.format(**names), self.says.get(verb.name, verb.summary.format(**names))
-                own = {"summary": summary, "status": verb.status, "body": self.body(verb), **options.get(verb.name, {})}
-                found.append(Operation(self.title, verb.method, path, verb.handler, rule(verb.name), **common, **own))
-        return found
+        offered = [verb for verb in verbs if functions.get(verb.name, True)]
+        return [self._operation(verb, rule(verb.name), options.get(verb.name, {})) for verb in offered]
+
+    def _operation(self, verb: Verb, rule: str, options: Mapping[str, Any]) -> Operation:
+        names = {"path": self.path, "id": self.id, "kind": self.kind, "noun": self.noun, "several": _words(self.plural)}
+        path, summary = verb.path.format(**names), self.says.get(verb.name, verb.summary.format(**names))
+        usual: dict[str, Any] = {"status": verb.status, "since": self.span.since, "until": self.span.until}
+        if "body" not in options:
+            usual["body"] = self.body(verb)
+        return Operation(self.title, verb.method, path, verb.handler, rule, summary=summary, **(usual | {**options}))
 
     def body(self, verb: Verb) -> Body | None:
         if verb.handler not in ("create", "update"):

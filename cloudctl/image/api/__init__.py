@@ -7,7 +7,6 @@ from typing import Any
 from cloudctl.db import Database
 from cloudctl.image.api.cache import Cache
 from cloudctl.image.api.data import Data
-from cloudctl.image.api.definitions import Definitions
 from cloudctl.image.api.faults import FAULTS
 from cloudctl.image.api.images import Images
 from cloudctl.image.api.imports import Imports, Tasks
@@ -25,6 +24,7 @@ from cloudctl.image.looking import Looking
 from cloudctl.image.options import ImageOptions
 from cloudctl.image.uploads import Intake
 from cloudctl.rest.app import ApiApp
+from cloudctl.rest.declared import Resource
 from cloudctl.rest.outgoing import permits
 from cloudctl.rest.pipeline import Http, Pipeline
 from cloudctl.rest.sight import Sight
@@ -48,7 +48,7 @@ def build(http: Http, db: Database, looking: Looking, options: ImageOptions, upl
         Cache(db, data),
         Schemas(),
         Namespaces(db),
-        *(Definitions(db, kind) for kind in HELD.values()),
+        *(Resource(db, kind) for kind in HELD.values()),
         TagDefinitions(db),
     )
     mounts = [("", Versions()), *(("/v2", each) for each in resources)]

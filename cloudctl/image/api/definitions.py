@@ -1,20 +1,20 @@
 """What namespaces of metadata definitions hold, and their Operations: one shape for all four kinds.
 
-`Declared` says what is specific to a kind, `Definitions` what all have in common: they are in a namespace that the
-caller sees, a PUT replaces one as a whole, and nothing in a protected namespace is deleted.
+They are in a namespace that the caller sees, a PUT replaces one as a whole, and nothing in a protected namespace is
+deleted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import quote
 
 import attrs
 from attrs import Factory, field, frozen
 
-from cloudctl.db import Connection, Database
+from cloudctl.db import Connection
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.image import definitions as domain
 from cloudctl.image import namespaces
@@ -29,10 +29,11 @@ from cloudctl.image.tables import (
 from cloudctl.rest import listing, resource
 from cloudctl.rest.body import MISSING, Body, Check, Items, Length, Missing, Range, given
 from cloudctl.rest.call import Call
+from cloudctl.rest.declared import ONE, SEVERAL, Described, Path, Resource, Verb
 from cloudctl.rest.formats import zulu
 from cloudctl.rest.listing import Limits, Listing
 from cloudctl.rest.resource import REQUIRED, Attribute, Json, of_each
-from cloudctl.rest.route import Operation, Routes
+from cloudctl.rest.route import Operation
 
 D = TypeVar("D", bound=Definition)
 
@@ -129,22 +130,34 @@ def path_of(namespace: str) -> str:
     return f"/v2{NAMESPACES}/{quote(namespace, safe=':')}"
 
 
+ALL = f"{NAMESPACES}/<namespace>"
+VERBS = (
+    Verb("list", "GET", SEVERAL, "List the {kind}s of a namespace."),
+    Verb("create", "POST", SEVERAL, "Define one {kind}.", status=201),
+    Verb("show", "GET", ONE, "Show one {kind}."),
+    Verb("update", "PUT", ONE, "Replace one {kind}."),
+    Verb("delete", "DELETE", ONE, "Remove one {kind}.", status=204),
+    Verb("clear", "DELETE", SEVERAL, "Remove every {kind} of a namespace.", status=204, handler="delete"),
+)
+
+
 @frozen(kw_only=True, eq=False)
-class Declared(Generic[D]):
+class Declared(Described[D]):
     """A kind of definitions.
 
     `values`: the columns for a body. `create`, `replace`, `empty`: whether one can be made by a POST to the collection
-    and changed by a PUT, and whether all can be removed at once.
+    and changed by a PUT, and whether all can be removed at once. `joined`: several as they are shown.
     """
 
-    name: str
-    record: type[D]
-    attributes: Sequence[Attribute]
     values: Callable[[dict[str, Any]], dict[str, Any]] = dict
-    plural: str = field(default=Factory(lambda self: f"{self.name}s", takes_self=True))
+    path: str = field(default=Factory(lambda self: f"{ALL}/{self.plural}", takes_self=True))
+    id: str = "definition"
+    title: str = field(
+        default=Factory(lambda self: f"Metadata definitions: {self.plural.replace('_', ' ')}", takes_self=True)
+    )
     rules: str = field(default=Factory(lambda self: f"{self.name}_definitions", takes_self=True))  # image:RULES:create
     envelope: str = field(default=Factory(lambda self: self.plural, takes_self=True))
-    listed: Callable[[Sequence[Json]], Any] = list
+    joined: Callable[[Sequence[Json]], Any] = list
     paged: bool = False
     one: bool = True  # whether one can be shown
     create: bool = True
@@ -157,75 +170,43 @@ class Declared(Generic[D]):
         return Listing(table, sort_keys=resource.sort_keys(self.attributes), marker=table.c.name)
 
     @cached_property
-    def body(self) -> Body:
+    def whole(self) -> Body:
+        """The body that makes one, or replaces it."""
         return Body(resource.body(self.name, self.attributes))
 
     @cached_property
-    def routes(self) -> Routes:
-        title, all_ = (
-            f"Metadata definitions: {self.plural.replace('_', ' ')}",
-            f"{NAMESPACES}/<namespace>/{self.plural}",
+    def operations(self) -> Sequence[Operation]:
+        return self.offer(
+            VERBS,
+            lambda verb: f"image:{self.rules}:{verb}",
+            {"create": self.create, "show": self.one, "update": self.replace, "clear": self.empty},
+            list={"query": PAGING if self.paged else ()},
+            create={"body": self.whole},
+            show={"query": ("resource_type",)},
+            update={"body": self.whole},
         )
-        one, noun = f"{all_}/<definition>", self.name.replace("_", " ")
-        routes = Routes(title)
 
-        def add(method: str, path: str, handler: str, summary: str, **options: Any) -> None:
-            rule = f"image:{self.rules}:{handler}"
-            routes.operations.append(Operation(title, method, path, handler, rule, summary=summary, **options))
-
-        add("GET", all_, "list", f"List the {noun}s of a namespace.", query=PAGING if self.paged else ())
-        if self.create:
-            add("POST", all_, "create", f"Define one {noun}.", status=201, body=self.body)
-        if self.one:
-            add("GET", one, "show", f"Show one {noun}.", query=("resource_type",))
-        if self.replace:
-            add("PUT", one, "update", f"Replace one {noun}.", body=self.body)
-        add("DELETE", one, "delete", f"Remove one {noun}.", status=204)
-        if self.empty:
-            add("DELETE", all_, "clear", f"Remove every {noun} of a namespace.", status=204)
-        return routes
-
-
-@frozen
-class Definitions(Generic[D]):
-    """The Operations of one kind of definitions."""
-
-    db: Database
-    declared: Declared[D]
-
-    @property
-    def routes(self) -> Routes:
-        return self.declared.routes
-
-    async def list(self, call: Call, namespace: str) -> Json:
-        return await self.db.scan(self._list, call, namespace)
+    async def listed(self, mounted: Resource[Any], call: Call, path: Path) -> Json:
+        return await mounted.db.scan(self._list, call, path["namespace"])
 
     def _list(self, conn: Connection, call: Call, name: str) -> Json:
-        declared = self.declared
         namespace = within(conn, call, name)
-        if not declared.paged:
-            rows = domain.of(conn, declared.record, [namespace.id])[namespace.id]
-            return {declared.envelope: declared.listed(views(conn, call, declared, rows))}
-        mine = declared.record.namespace_id == namespace.id
-        page = listing.page(conn, declared.listing, listing.paging(call, LIMITS), mine)
-        shown = views(conn, call, declared, page.rows)
-        path = f"{path_of(namespace.namespace)}/{declared.plural}"
+        if not self.paged:
+            rows = domain.of(conn, self.record, [namespace.id])[namespace.id]
+            return {self.envelope: self.joined(self.views(conn, call, rows))}
+        mine = self.record.namespace_id == namespace.id
+        page = listing.page(conn, self.listing, listing.paging(call, LIMITS), mine)
+        shown = self.views(conn, call, page.rows)
+        path = f"{path_of(namespace.namespace)}/{self.plural}"
         links = page_links(call, path, page.rows[-1].name if page.more and page.rows else None)
-        return {declared.envelope: shown, "schema": f"/v2/schemas/metadefs/{declared.plural}", **links}
+        return {self.envelope: shown, "schema": f"/v2/schemas/metadefs/{self.plural}", **links}
 
-    async def create(self, call: Call, namespace: str, body: Any) -> Json:
-        return await self.db.run(self._create, call, namespace, given(body))
+    def created(self, conn: Connection, call: Call, path: Path, body: Any) -> Json:
+        namespace = within(conn, call, path["namespace"], lock=True)
+        return self._one(conn, call, domain.create(conn, self.record, namespace, self.values(given(body)), call.now))
 
-    def _create(self, conn: Connection, call: Call, name: str, wanted: dict[str, Any]) -> Json:
-        namespace = within(conn, call, name, lock=True)
-        values = self.declared.values(wanted)
-        return self._shown(conn, call, domain.create(conn, self.declared.record, namespace, values, call.now))
-
-    async def show(self, call: Call, namespace: str, definition: str) -> Json:
-        return await self.db.read(self._show, call, namespace, definition)
-
-    def _show(self, conn: Connection, call: Call, name: str, wanted: str) -> Json:
-        namespace = within(conn, call, name)
+    def shown(self, conn: Connection, call: Call, path: Path) -> Json:
+        namespace, wanted = within(conn, call, path["namespace"]), path[self.id]
         if (resource_type := call.query.get("resource_type")) is not None:
             before = domain.prefix(conn, namespace, resource_type)
             if not wanted.startswith(before):
@@ -233,38 +214,24 @@ class Definitions(Generic[D]):
                     f"{wanted[:80]!r} does not begin with {before!r}, as those of {resource_type[:80]!r} do."
                 )
             wanted = wanted.removeprefix(before)
-        return self._shown(conn, call, domain.get(conn, self.declared.record, namespace, wanted))
+        return self._one(conn, call, domain.get(conn, self.record, namespace, wanted))
 
-    async def update(self, call: Call, namespace: str, definition: str, body: Any) -> Json:
-        return await self.db.run(self._update, call, namespace, definition, given(body))
+    def updated(self, conn: Connection, call: Call, path: Path, body: Any) -> Json:
+        namespace = within(conn, call, path["namespace"], lock=True)
+        row = domain.get(conn, self.record, namespace, path[self.id])
+        return self._one(conn, call, domain.change(conn, row, self.values(given(body)), call.now))
 
-    def _update(self, conn: Connection, call: Call, name: str, old: str, wanted: dict[str, Any]) -> Json:
-        namespace = within(conn, call, name, lock=True)
-        row = domain.get(conn, self.declared.record, namespace, old)
-        return self._shown(conn, call, domain.change(conn, row, self.declared.values(wanted), call.now))
-
-    async def delete(self, call: Call, namespace: str, definition: str) -> None:
-        await self.db.run(self._delete, call, namespace, definition)
-
-    def _delete(self, conn: Connection, call: Call, name: str, wanted: str) -> None:
-        namespace = within(conn, call, name, lock=True)
+    def deleted(self, conn: Connection, call: Call, path: Path) -> None:
+        """One, or all if the path names none."""
+        namespace = within(conn, call, path["namespace"], lock=True)
         namespaces.check_open(namespace)
-        domain.remove(conn, domain.get(conn, self.declared.record, namespace, wanted))
+        if self.id in path:
+            domain.remove(conn, domain.get(conn, self.record, namespace, path[self.id]))
+        else:
+            domain.remove_all(conn, self.record, namespace)
 
-    async def clear(self, call: Call, namespace: str) -> None:
-        await self.db.run(self._clear, call, namespace)
-
-    def _clear(self, conn: Connection, call: Call, name: str) -> None:
-        namespace = within(conn, call, name, lock=True)
-        namespaces.check_open(namespace)
-        domain.remove_all(conn, self.declared.record, namespace)
-
-    def _shown(self, conn: Connection, call: Call, row: D) -> Json:
-        return views(conn, call, self.declared, [row])[0]
-
-
-def views(conn: Connection, call: Call, declared: Declared[Any], rows: Sequence[Any]) -> list[Json]:
-    return resource.views(conn, call, declared.attributes, rows)
+    def _one(self, conn: Connection, call: Call, row: D) -> Json:
+        return self.views(conn, call, [row])[0]
 
 
 def within(conn: Connection, call: Call, name: str, *, lock: bool = False) -> Namespace:
@@ -314,7 +281,7 @@ PROPERTIES = Declared(
     record=PropertyDefinition,
     attributes=(Attribute("name", PropertyDefinition.name, Name, post=REQUIRED), *KEYWORDS),
     values=property_values,
-    listed=lambda views: {view["name"]: view for view in views},
+    joined=lambda views: {view["name"]: view for view in views},
 )
 
 OBJECTS = Declared(

@@ -26,7 +26,6 @@ from cloudctl.image.api.definitions import (
     Text,
     page_links,
     path_of,
-    views,
     within,
 )
 from cloudctl.image.definitions import NewDefinitions
@@ -55,8 +54,8 @@ def held(name: str) -> View:
 
     def view(conn: Connection, call: Call, rows: Sequence[Namespace]) -> list[Any]:
         found = definitions.of(conn, declared.record, [row.id for row in rows])
-        each = [[_within(view) for view in views(conn, call, declared, found[row.id])] for row in rows]
-        return [declared.listed(shown) if shown else MISSING for shown in each]
+        each = [[_within(view) for view in declared.views(conn, call, found[row.id])] for row in rows]
+        return [declared.joined(shown) if shown else MISSING for shown in each]
 
     return view
 
@@ -66,7 +65,7 @@ def _within(view: Json) -> Json:
 
 
 def _many(name: str) -> Any:
-    return GenericAlias(list, (HELD[name].body.type,))
+    return GenericAlias(list, (HELD[name].whole.type,))
 
 
 OWN = (

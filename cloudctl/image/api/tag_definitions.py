@@ -9,7 +9,7 @@ from attrs import frozen
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.image import definitions, namespaces
-from cloudctl.image.api.definitions import NAMESPACES, TAGS, Name, views, within
+from cloudctl.image.api.definitions import NAMESPACES, TAGS, Name, within
 from cloudctl.image.tables import TagDefinition
 from cloudctl.rest.body import Body, Items, structure, truth
 from cloudctl.rest.call import Call
@@ -41,7 +41,7 @@ def append(call: Call) -> bool:
 
 @frozen
 class TagDefinitions:
-    routes = Routes(TAGS.routes.tag)
+    routes = Routes(TAGS.title)
 
     db: Database
 
@@ -70,4 +70,4 @@ class TagDefinitions:
     def _create_one(self, conn: Connection, call: Call, name: str, wanted: str) -> Json:
         namespace = within(conn, call, name, lock=True)
         made = definitions.create(conn, TagDefinition, namespace, {"name": wanted}, call.now)
-        return views(conn, call, TAGS, [made])[0]
+        return TAGS.views(conn, call, [made])[0]
