@@ -56,7 +56,6 @@ _c = AddressGroup
 ADDRESS_GROUPS = Declared(
     name="address_group",
     path="/address-groups",
-    noun="an address group",
     record=AddressGroup,
     attributes=(
         Attribute("id", _c.id, filter=any_of, sort=True),

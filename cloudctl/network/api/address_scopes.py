@@ -38,7 +38,6 @@ _c = AddressScope
 ADDRESS_SCOPES = Declared(
     name="address_scope",
     path="/address-scopes",
-    noun="an address scope",
     record=AddressScope,
     attributes=(
         Attribute("id", _c.id, filter=any_of, sort=True),

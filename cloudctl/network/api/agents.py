@@ -126,7 +126,6 @@ def declared(driver: Any) -> Declared[Agent]:
 
     return Declared(
         name="agent",
-        noun="an agent",
         record=Agent,
         attributes=(
             Attribute("id", _c.id, filter=any_of, sort=True),

@@ -144,7 +144,6 @@ def remove_profile(conn: Connection, call: Call, row: ServiceProfile) -> None:
 _p = ServiceProfile
 SERVICE_PROFILES = Declared(
     name="service_profile",
-    noun="a service profile",
     title="Network flavors",
     sight="network:service_profiles:see",
     record=ServiceProfile,

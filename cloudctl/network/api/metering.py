@@ -34,7 +34,6 @@ _c = MeteringLabel
 LABELS_OF_METERS = Declared(
     name="metering_label",
     path="/metering/metering-labels",
-    noun="a metering label",
     sight="network:metering:see",
     record=MeteringLabel,
     needs=IMetering,

@@ -76,7 +76,6 @@ def remove(conn: Connection, call: Call, trunk: Trunk) -> None:
 _c = Trunk
 TRUNKS = Declared(
     name="trunk",
-    noun="a trunk",
     record=Trunk,
     needs=ITrunks,
     attributes=(
