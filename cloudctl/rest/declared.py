@@ -103,7 +103,14 @@ class Described(Generic[R]):
         return [self._operation(verb, rule(verb.name), options.get(verb.name, {})) for verb in offered]
 
     def _operation(self, verb: Verb, rule: str, options: Mapping[str, Any]) -> Operation:
-        names = {"path": self.path, "id": self.id, "kind": self.kind, "noun": self.noun, "several": _words(self.plural)}
+        names = {
+            "name": self.name,
+            "path": self.path,
+            "id": self.id,
+            "kind": self.kind,
+            "noun": self.noun,
+            "several": _words(self.plural),
+        }
         path, summary = verb.path.format(**names), self.says.get(verb.name, verb.summary.format(**names))
         usual: dict[str, Any] = {"status": verb.status, "since": self.span.since, "until": self.span.until}
         if "body" not in options:

@@ -43,7 +43,6 @@ from cloudctl.network.api.port_forwardings import PortForwardings
 from cloudctl.network.api.ports import PORTS
 from cloudctl.network.api.qos_policies import QOS_POLICIES
 from cloudctl.network.api.qos_rule_types import QosRuleTypes
-from cloudctl.network.api.qos_rules import QosRules
 from cloudctl.network.api.qos_tags import QosPolicyTags
 from cloudctl.network.api.quotas import ProjectQuotas
 from cloudctl.network.api.rbac_policies import RBAC_POLICIES
@@ -132,7 +131,7 @@ def resources(db: Database, driver: Any, driver_name: str, options: NetworkOptio
         Resource(db, ADDRESS_GROUPS),
         GroupAddresses(db),
         Resource(db, QOS_POLICIES),
-        *(QosRules(db, each) for each in of_rules),
+        *(Resource(db, each) for each in of_rules),
         Resource(db, AVAILABILITIES),
         QosRuleTypes(driver_name, of_rules),
         tags,
