@@ -132,7 +132,7 @@ def path_of(namespace: str) -> str:
 
 ALL = f"{NAMESPACES}/<namespace>"
 VERBS = (
-    Verb("list", "GET", SEVERAL, "List the {kind}s of a namespace."),
+    Verb("list", "GET", SEVERAL, "List the {several} of a namespace."),
     Verb("create", "POST", SEVERAL, "Define one {kind}.", status=201),
     Verb("show", "GET", ONE, "Show one {kind}."),
     Verb("update", "PUT", ONE, "Replace one {kind}."),
