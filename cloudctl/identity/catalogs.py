@@ -14,6 +14,7 @@ from attrs import frozen
 from cloudctl.db import Connection, Database
 from cloudctl.identity import catalog, endpoint_filters, epoch
 from cloudctl.identity.catalog import Viewer
+from cloudctl.rest.rendered import kept_json
 
 TABLES = (
     "identity_services",
@@ -90,7 +91,7 @@ class Catalogs:
         names = catalog.names(conn)
         by_project = "project_id" in names or endpoint_filters.is_used(conn)
         sight = Sight("user_id" in names, by_project, now)
-        return sight, Kept(orjson.dumps(catalog.read(conn, viewer)), now)
+        return sight, Kept(kept_json(catalog.read(conn, viewer)), now)
 
     def _keep(self, viewer: Viewer, sight: Sight, made: Kept) -> None:
         self._sight, key = sight, sight.of(viewer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -59,3 +60,16 @@ def test_what_is_kept_has_a_bound() -> None:
         shapes = sum(map(_shape_size, rendered._kept))
         assert rendered.size == sum(map(_size, entries)) + shapes <= 30_000
     assert entries
+
+
+def test_what_is_kept_takes_no_more_memory_than_was_counted() -> None:
+    records, rendered = Records(), Rendered()
+    editions: dict[str, Any] = {f"id-{number}": number for number in range(500)}
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        records.shown(rendered, "plain", **editions)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < rendered.size

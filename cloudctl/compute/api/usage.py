@@ -17,6 +17,7 @@ from cloudctl.errors import Invalid, NotFound
 from cloudctl.rest.call import Call
 from cloudctl.rest.formats import micros
 from cloudctl.rest.listing import next_link
+from cloudctl.rest.rendered import kept_json
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import ALWAYS, since
 
@@ -59,7 +60,7 @@ class Sums:
         self.memory_mb += used.hours * used.row.memory_mib
         self.local_gb += used.hours * used.disk_gib
         if self.usages is not None:
-            self.usages.append(orjson.Fragment(orjson.dumps(server(used))))
+            self.usages.append(orjson.Fragment(kept_json(server(used))))
 
     def shown(self, project_id: str, span: Span) -> dict[str, Any]:
         shown: dict[str, Any] = {
