@@ -145,6 +145,7 @@ def test_groups_are_kept_below_one_provider(placing: Placing, tree: dict[str, st
     root, left, right = tree.values()
     query = "resources_A=CUSTOM_A:1&resources_B=CUSTOM_B:1&group_policy=none&same_subtree=_A,_B"
     assert {frozenset(way) for way in ways(placing, query)} == {frozenset((root, left)), frozenset((root, right))}
+    assert ways(placing, query.replace("_A,_B", "_A,%20_B%20")) == ways(placing, query)
     apart = "resources_B=CUSTOM_B:3&resources_C=CUSTOM_B:3&group_policy=none&same_subtree=_B,_C"
     assert ways(placing, apart) == []
     assert placing.ask("GET", "/allocation_candidates?resources_A=CUSTOM_A:1&same_subtree=_X").status == 400

@@ -60,7 +60,7 @@ def asked(call: Call) -> Request:
     suffixes = _suffixes(call)
     groups = [queries.group(call)] if not suffixes or any(name in call.query for name in PLAIN) else []
     groups += [queries.group(call, suffix) for suffix in suffixes]
-    subtrees = tuple(frozenset(each.split(",")) for each in call.query.all("same_subtree"))
+    subtrees = tuple(frozenset(queries.words(each, "same_subtree")) for each in call.query.all("same_subtree"))
     free = frozenset().union(*subtrees)
     for group in groups:
         if not group.resources and not (group.suffix in free and group.required):

@@ -57,7 +57,7 @@ def resources(text: str) -> dict[str, int]:
     """`VCPU:1,MEMORY_MB:512`. Raises Invalid."""
     found: dict[str, int] = {}
     for part in text.split(","):
-        match = AMOUNT.fullmatch(part.rstrip())
+        match = AMOUNT.fullmatch(part.strip())
         if match is None or match[1] in found or int(match[2]) >= 2**31:
             raise Invalid(f"Badly formed resources parameter: {text[:255]!r}.", type=BAD_VALUE)
         found[match[1]] = int(match[2])
@@ -72,9 +72,9 @@ def traits(
     forbidden: set[str] = set()
     for value in values:
         if value.startswith("in:") and version in gates.ANY_TRAITS:
-            required.append(frozenset(_words(value.removeprefix("in:"), name)))
+            required.append(frozenset(words(value.removeprefix("in:"), name)))
             continue
-        for word in _words(value, name):
+        for word in words(value, name):
             if word.startswith("!") and version in gates.FORBIDDEN_TRAITS:
                 forbidden.add(word.removeprefix("!"))
             else:
@@ -92,8 +92,9 @@ def traits(
     return tuple(required), frozenset(forbidden)
 
 
-def _words(text: str, name: str) -> list[str]:
-    found = [word.rstrip() for word in text.split(",")]
+def words(text: str, name: str) -> list[str]:
+    """What commas separate; blanks around a word are not a part of it. Raises Invalid for an empty one."""
+    found = [word.strip() for word in text.split(",")]
     if not all(found):
         raise Invalid(f"Invalid query string parameters: {name!r} has an empty value.", type=BAD_VALUE)
     return found
@@ -111,7 +112,7 @@ def aggregates(
     for value in given:
         forbids = value.startswith("!") and version in gates.FORBIDDEN_AGGREGATES
         text = value.removeprefix("!") if forbids else value
-        ids = {_aggregate(each, name) for each in _words(text.removeprefix("in:"), name)}
+        ids = {_aggregate(each, name) for each in words(text.removeprefix("in:"), name)}
         if len(ids) > 1 and not text.startswith("in:"):
             message = f"Multiple values for {name!r} must be prefixed with 'in:'."
             raise Invalid(message, type=BAD_VALUE)
