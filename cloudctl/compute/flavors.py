@@ -12,6 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from cloudctl.compute.tables import Flavor, FlavorAccess
 from cloudctl.db import Connection
+from cloudctl.db.by_id import ById
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.rest.caller import Caller
@@ -55,8 +56,8 @@ class NewFlavor:
     description: str | None = None
 
 
-def not_found(flavor_id: str) -> NotFound:
-    return NotFound(f"Flavor {flavor_id[:255]} could not be found.")
+RECORDS = ById(Flavor, "Flavor {} could not be found.", longest=255)
+find, get, not_found = RECORDS.find, RECORDS.get, RECORDS.not_found
 
 
 def seen_by(caller: Caller) -> ColumnElement[bool]:
@@ -66,23 +67,9 @@ def seen_by(caller: Caller) -> ColumnElement[bool]:
 
 
 # Built once: building a statement costs more than running it.
-_by_id = select(Flavor).where(Flavor.id == bindparam("wanted"))
-_locked_by_id = _by_id.with_for_update()
 _granted = select(FlavorAccess.flavor_id).where(
     FlavorAccess.flavor_id == bindparam("flavor"), FlavorAccess.project_id == bindparam("project")
 )
-
-
-def find(conn: Connection, flavor_id: str) -> Flavor | None:
-    return conn.execute(_by_id, {"wanted": flavor_id}).first()
-
-
-def get(conn: Connection, flavor_id: str, *, lock: bool = False) -> Flavor:
-    """`lock`: nobody else changes it before the transaction ends. Raises NotFound."""
-    flavor = conn.execute(_locked_by_id if lock else _by_id, {"wanted": flavor_id}).first()
-    if flavor is None:
-        raise not_found(flavor_id)
-    return flavor
 
 
 def visible(conn: Connection, caller: Caller, flavor_id: str) -> Flavor:

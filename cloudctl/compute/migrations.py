@@ -20,9 +20,10 @@ from sqlalchemy import ColumnElement, Select, bindparam, func, insert, or_, sele
 from cloudctl.compute.states import STOPPED
 from cloudctl.compute.tables import Migration, Server
 from cloudctl.db import Connection
+from cloudctl.db.by_id import ById
 from cloudctl.db.columns import new_id
 from cloudctl.db.machine import Machine, Move, sources
-from cloudctl.errors import Conflict, NotFound
+from cloudctl.errors import Conflict
 from cloudctl.placement import claims
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Listing, equals
@@ -115,19 +116,8 @@ def create(conn: Connection, caller: Caller, wanted: NewMigration) -> Migration:
     return Migration(number=conn.execute(insert(Migration), values).key, **values)
 
 
-_by_id = select(Migration).where(Migration.id == bindparam("wanted"))
-
-
-def not_found(migration_id: str) -> NotFound:
-    return NotFound(f"Migration {migration_id} could not be found.")
-
-
-def get(conn: Connection, migration_id: str) -> Migration:
-    """Raises NotFound."""
-    row = conn.execute(_by_id, {"wanted": migration_id}).first()
-    if row is None:
-        raise not_found(migration_id)
-    return row
+RECORDS = ById(Migration, "Migration {} could not be found.")
+get, not_found = RECORDS.get, RECORDS.not_found
 
 
 REFUSAL = "Instance {server_id} is being confirmed or reverted."

@@ -15,6 +15,7 @@ from sqlalchemy.exc import IntegrityError
 
 from cloudctl import tasks
 from cloudctl.db import Connection
+from cloudctl.db.by_id import ById
 from cloudctl.db.columns import new_id
 from cloudctl.db.machine import Machine, Move, sources
 from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound
@@ -120,8 +121,6 @@ def seen_in(project_id: str) -> ColumnElement[bool]:
 
 
 # Built once: building a statement costs more than running it.
-_by_id = select(ImageRecord).where(ImageRecord.id == bindparam("wanted"))
-_locked_by_id = _by_id.with_for_update(of=ImageRecord.table)
 _membership = select(ImageMember.status).where(
     ImageMember.image_id == bindparam("image"), ImageMember.member_id == bindparam("member")
 )
@@ -138,8 +137,8 @@ def sees(conn: Connection, caller: Caller, row: ImageRecord) -> bool:
     return conn.scalar(_membership, mine) in (ACCEPTED, PENDING)
 
 
-def not_found(image_id: str) -> NotFound:
-    return NotFound(f"No image found with ID {image_id[:64]}")
+RECORDS = ById(ImageRecord, "No image found with ID {}")
+find, get, not_found = RECORDS.find, RECORDS.get, RECORDS.not_found
 
 
 MACHINE = Machine(ImageRecord, MOVES, not_found, "Image {id} is {status}.")
@@ -148,8 +147,8 @@ try_move = MACHINE.try_move
 
 def visible(conn: Connection, caller: Caller, image_id: str, *, lock: bool = False) -> ImageRecord:
     """The row of an image that the caller may see. `lock`: it will be changed. Raises NotFound."""
-    row = conn.execute(_locked_by_id if lock else _by_id, {"wanted": image_id}).first()
-    if row is None or not sees(conn, caller, row):
+    row = get(conn, image_id, lock=lock)
+    if not sees(conn, caller, row):
         raise not_found(image_id)
     return row
 
@@ -172,18 +171,6 @@ def own(conn: Connection, caller: Caller, image_id: str, rule: str) -> ImageReco
     return row
 
 
-def get(conn: Connection, image_id: str, *, lock: bool = False) -> ImageRecord:
-    """The row of an image, whoever asks. Raises NotFound."""
-    row = conn.execute(_locked_by_id if lock else _by_id, {"wanted": image_id}).first()
-    if row is None:
-        raise not_found(image_id)
-    return row
-
-
-def find(conn: Connection, image_id: str) -> ImageRecord | None:
-    return conn.execute(_by_id, {"wanted": image_id}).first()
-
-
 def formats(image: ImageRecord) -> tuple[str, str]:
     """Of its disk and of its container. Raises Invalid while one is not set."""
     if not (image.disk_format and image.container_format):
@@ -198,7 +185,7 @@ def is_usable(conn: Connection, image_id: str, project_id: str) -> bool:
 
 
 def exists(conn: Connection, image_id: str) -> bool:
-    return conn.execute(_by_id, {"wanted": image_id}).first() is not None
+    return find(conn, image_id) is not None
 
 
 def full(conn: Connection, rows: Sequence[ImageRecord]) -> list[Image]:

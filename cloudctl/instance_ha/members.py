@@ -12,15 +12,14 @@ from sqlalchemy.exc import IntegrityError
 
 from cloudctl import tasks
 from cloudctl.db import Connection
+from cloudctl.db.by_id import ById
 from cloudctl.db.columns import new_id
-from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.errors import Conflict, Invalid
 from cloudctl.instance_ha import kinds, segments
 from cloudctl.instance_ha.tables import OPEN, Member, Notification, Segment
 from cloudctl.placement import hosts
 from cloudctl.rest.caller import Caller
 
-_by_id = select(Member).where(Member.id == bindparam("wanted"))
-_by_id_locked = _by_id.with_for_update()
 _by_name = select(Member).where(Member.name == bindparam("wanted"))
 _by_name_locked = _by_name.with_for_update()
 
@@ -34,21 +33,14 @@ class NewMember:
     on_maintenance: bool = False
 
 
-def not_found(host_id: str) -> NotFound:
-    return NotFound(f"No host with id {host_id[:64]}.")
+# A notification locks its host: none comes while somebody else has.
+RECORDS = ById(Member, "No host with id {}.")
+get, not_found = RECORDS.get, RECORDS.not_found
 
 
 def find(conn: Connection, name: str, *, lock: bool = False) -> Member | None:
     """By its name. `lock`: notifications about it take turns."""
     return conn.execute(_by_name_locked if lock else _by_name, {"wanted": name}).first()
-
-
-def get(conn: Connection, host_id: str, *, lock: bool = False) -> Member:
-    """Raises NotFound. `lock`: no notification of it comes meanwhile."""
-    found = conn.execute(_by_id_locked if lock else _by_id, {"wanted": host_id}).first()
-    if found is None:
-        raise not_found(host_id)
-    return found
 
 
 def is_returning(conn: Connection, host_id: str) -> bool:

@@ -17,9 +17,10 @@ from sqlalchemy.exc import IntegrityError
 
 from cloudctl import tasks
 from cloudctl.db import Connection
+from cloudctl.db.by_id import ById
 from cloudctl.db.columns import new_id
 from cloudctl.db.machine import Machine, Move, sources
-from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.errors import Conflict, Invalid
 from cloudctl.instance_ha import members
 from cloudctl.instance_ha.kinds import NOTIFICATION, OF_HOST, OF_INSTANCE, OF_PROCESS, RECOVER
 from cloudctl.instance_ha.options import InstanceHaOptions
@@ -56,7 +57,6 @@ _old = (
     .where(Notification.status == NEW, Notification.created_at <= bindparam("before"))
     .order_by(Notification.number)
 )
-_by_id = select(Notification).where(Notification.id == bindparam("wanted"))
 
 
 @frozen
@@ -85,24 +85,12 @@ def _short(subject: str) -> str:
     return subject if len(subject) <= SUBJECT else f"{subject[:100]}… {sha256(subject.encode()).hexdigest()}"
 
 
-def not_found(notification_id: str) -> NotFound:
-    return NotFound(f"No notification with id {notification_id[:64]}.")
+RECORDS = ById(Notification, "No notification with id {}.")
+find, get, not_found = RECORDS.find, RECORDS.get, RECORDS.not_found
 
 
 MACHINE = Machine(Notification, MOVES, not_found, "Notification {id} is {status}.")
 try_move = MACHINE.try_move
-
-
-def find(conn: Connection, notification_id: str) -> Notification | None:
-    return conn.execute(_by_id, {"wanted": notification_id}).first()
-
-
-def get(conn: Connection, notification_id: str) -> Notification:
-    """Raises NotFound."""
-    found = find(conn, notification_id)
-    if found is None:
-        raise not_found(notification_id)
-    return found
 
 
 def create(

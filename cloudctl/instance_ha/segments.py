@@ -7,19 +7,18 @@ from datetime import datetime
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
+from cloudctl.db.by_id import ById
 from cloudctl.db.columns import new_id
-from cloudctl.errors import Conflict, NotFound
+from cloudctl.errors import Conflict
 from cloudctl.instance_ha.tables import OPEN, Member, Notification, Segment
 from cloudctl.rest.caller import Caller
 
 AUTO, RESERVED_HOST, AUTO_PRIORITY, RH_PRIORITY = "auto", "reserved_host", "auto_priority", "rh_priority"
 METHODS = (AUTO, RESERVED_HOST, AUTO_PRIORITY, RH_PRIORITY)
-
-_by_id = select(Segment).where(Segment.id == bindparam("wanted"))
 
 
 @frozen
@@ -31,20 +30,8 @@ class NewSegment:
     enabled: bool = True
 
 
-def not_found(segment_id: str) -> NotFound:
-    return NotFound(f"No failover segment with id {segment_id[:64]}.")
-
-
-def find(conn: Connection, segment_id: str, *, lock: bool = False) -> Segment | None:
-    return conn.execute(_by_id.with_for_update() if lock else _by_id, {"wanted": segment_id}).first()
-
-
-def get(conn: Connection, segment_id: str, *, lock: bool = False) -> Segment:
-    """Raises NotFound."""
-    found = find(conn, segment_id, lock=lock)
-    if found is None:
-        raise not_found(segment_id)
-    return found
+RECORDS = ById(Segment, "No failover segment with id {}.")
+find, get, not_found = RECORDS.find, RECORDS.get, RECORDS.not_found
 
 
 def create(conn: Connection, caller: Caller, new: NewSegment) -> Segment:

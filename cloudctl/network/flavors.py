@@ -85,12 +85,12 @@ def seen_by_all(conn: Connection, caller: Caller) -> Condition:
 
 def visible(conn: Connection, caller: Caller, id: str, lock: bool = False) -> Flavor:
     """Raises NotFound. `lock`: as for `Owned.find`."""
-    return FLAVORS.get(conn, id, lock)
+    return FLAVORS.get(conn, id, lock=lock)
 
 
 def visible_profile(conn: Connection, caller: Caller, id: str, lock: bool = False) -> ServiceProfile:
     """Raises NotFound. `lock`: as for `Owned.find`."""
-    return PROFILES.get(conn, id, lock)
+    return PROFILES.get(conn, id, lock=lock)
 
 
 def profiles_of(conn: Connection, flavor_ids: Sequence[str]) -> dict[str, list[str]]:

@@ -71,16 +71,16 @@ class NewNetwork:
 
 RECORDS = Owned(Network, "Network {} could not be found.", "NetworkNotFound", shared=shares.NETWORK)
 # While a network is locked, nobody else makes a port or a subnet on it, either.
-find, get, visible, visible_to, not_found = (
+find, get, pinned, visible, visible_to, not_found = (
     RECORDS.find,
     RECORDS.get,
+    RECORDS.pinned,
     RECORDS.visible,
     RECORDS.visible_to,
     RECORDS.not_found,
 )
 
 # Built once: building a statement costs more than running it.
-_pinned_by_id = select(Network).where(Network.id == bindparam("wanted")).with_for_update(read=True, key_share=True)
 _bootable = (
     select(Network, select(Subnet.id).where(Subnet.network_id == Network.id).exists())
     .where(Network.id == bindparam("wanted"))
@@ -162,14 +162,6 @@ def bootable(conn: Connection, caller: Caller, network_id: str) -> tuple[Network
     if found is None or not RECORDS.is_seen(conn, caller, found[0]):
         raise not_found(network_id)
     return found
-
-
-def pinned(conn: Connection, network_id: str) -> Network:
-    """The network, which cannot be deleted before this transaction ends. Raises NotFound."""
-    row = conn.execute(_pinned_by_id, {"wanted": network_id}).first()
-    if row is None:
-        raise not_found(network_id)
-    return row
 
 
 def subnets_of(conn: Connection, network_ids: Sequence[str]) -> dict[str, list[str]]:

@@ -17,8 +17,9 @@ from sqlalchemy import delete as delete_from
 
 from cloudctl import tasks
 from cloudctl.db import Connection
+from cloudctl.db.by_id import ById
 from cloudctl.drivers.specs import PortBinding as Plug
-from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.errors import Conflict, Invalid
 from cloudctl.network import (
     associations,
     dhcp_options,
@@ -50,12 +51,13 @@ from cloudctl.tasks import Origin, Unasked
 UNBOUND = "unbound"
 BINDING_FAILED = "binding_failed"
 
+RECORDS = ById(Port, "Port {} could not be found.", "PortNotFound")
+find, get, not_found = RECORDS.find, RECORDS.get, RECORDS.not_found
+
 # Built once, here and below: building a statement costs more than running it.
-_by_id = select(Port).where(Port.id == bindparam("wanted"))
-_locked_by_id = _by_id.with_for_update()
 _on_host = PortBinding.port_id == bindparam("wanted"), PortBinding.host == bindparam("on")
 # With whether it has another binding there: queried together, since each boot asks.
-_locked_for_host = _locked_by_id.add_columns(exists().where(*_on_host))
+_locked_for_host = select(Port, exists().where(*_on_host)).where(Port.id == bindparam("wanted")).with_for_update()
 _drop_binding = delete_from(PortBinding).where(*_on_host)
 _leaving = (
     update(Port)
@@ -118,7 +120,7 @@ def visible_to(conn: Connection, caller: Caller) -> Condition:
 
 def visible(conn: Connection, caller: Caller, port_id: str, lock: bool = False) -> Port:
     """The port, if the caller may see it. Raises NotFound. `lock`: nobody else changes it in this transaction."""
-    row = find(conn, port_id, lock)
+    row = find(conn, port_id, lock=lock)
     if row is None or not (is_on_ours(caller, row) or standard.sees_all(caller)):
         raise not_found(port_id)
     return row
@@ -139,25 +141,9 @@ def is_on_ours(caller: Caller, row: Port) -> bool:
     return bool(caller.project_id) and caller.project_id in (row.project_id, row.network_project_id)
 
 
-def find(conn: Connection, port_id: str, lock: bool = False) -> Port | None:
-    return conn.execute(_locked_by_id if lock else _by_id, {"wanted": port_id}).first()
-
-
-def get(conn: Connection, port_id: str, lock: bool = False) -> Port:
-    """Raises NotFound."""
-    row = find(conn, port_id, lock)
-    if row is None:
-        raise not_found(port_id)
-    return row
-
-
 def lock(conn: Connection, port_ids: Sequence[str]) -> None:
     """Lock these ports until the end of the transaction, always in the same order, to avoid deadlocks."""
     conn.execute(select(Port.id).where(Port.id.in_(port_ids)).order_by(Port.id).with_for_update())
-
-
-def not_found(port_id: str) -> NotFound:
-    return NotFound(f"Port {port_id[:64]} could not be found.", type="PortNotFound")
 
 
 def of_device(conn: Connection, device_id: str) -> list[Port]:

@@ -58,7 +58,7 @@ def visible_to(conn: Connection, caller: Caller) -> Condition:
 
 def visible(conn: Connection, caller: Caller, id: str, lock: bool = False) -> RuleTemplate:
     """Raises NotFound. `lock`: nobody else removes it in this transaction."""
-    return get(conn, id, lock)
+    return get(conn, id, lock=lock)
 
 
 def create(conn: Connection, new: NewTemplate, now: datetime) -> RuleTemplate:

@@ -39,7 +39,7 @@ class NewGroup:
 RECORDS = Owned(
     SecurityGroup, "Security group {} does not exist", "SecurityGroupNotFound", shared=shares.SECURITY_GROUP
 )
-visible, visible_to, not_found = RECORDS.visible, RECORDS.visible_to, RECORDS.not_found
+get, visible, visible_to, not_found = RECORDS.get, RECORDS.visible, RECORDS.visible_to, RECORDS.not_found
 RULES = Owned(SecurityGroupRuleRecord, "Security group rule {} does not exist", "SecurityGroupRuleNotFound")
 visible_rule, rules_visible_to, rule_not_found = RULES.visible, RULES.visible_to, RULES.not_found
 
@@ -55,7 +55,6 @@ def rule_in_turn(conn: Connection, caller: Caller, id: str) -> SecurityGroupRule
 
 
 # Built once: building a statement costs more than running it.
-_by_id = select(SecurityGroup).where(SecurityGroup.id == bindparam("wanted"))
 _with_rules = (
     select(SecurityGroup.stateful, SecurityGroupRuleRecord)
     .join_from(
@@ -204,7 +203,7 @@ def create(conn: Connection, project_id: str, wanted: NewGroup, now: datetime) -
     quota.take(conn, quotas.QUOTAS, project_id, {"security_group": 1, "security_group_rule": len(new_rules)})
     conn.execute(insert(SecurityGroup).values(**values, name=wanted.name, stateful=wanted.stateful))
     _insert_rules(conn, project_id, values["id"], new_rules, now)
-    return _get(conn, values["id"])
+    return get(conn, values["id"])
 
 
 def change(conn: Connection, row: SecurityGroup, changes: dict[str, Any], now: datetime, by: Origin) -> SecurityGroup:
@@ -220,7 +219,7 @@ def change(conn: Connection, row: SecurityGroup, changes: dict[str, Any], now: d
     if name != row.name:
         shown.group_changed(conn, row.id)
     _realise(conn, row.id, now, by)
-    return _get(conn, row.id)
+    return get(conn, row.id)
 
 
 def remove(conn: Connection, row: SecurityGroup, now: datetime, by: Origin, default_too: bool = False) -> None:
@@ -242,10 +241,6 @@ def remove(conn: Connection, row: SecurityGroup, now: datetime, by: Origin, defa
     rule_templates.forget_group(conn, row.id)
     RECORDS.delete(conn, row)
     tasks.supersede(conn, kinds.DELETE_SECURITY_GROUP, row.id, by)
-
-
-def _get(conn: Connection, group_id: str) -> SecurityGroup:
-    return conn.execute(_by_id, {"wanted": group_id}).one()
 
 
 def _is_used(conn: Connection, group_id: str) -> bool:

@@ -12,6 +12,7 @@ from sqlalchemy import bindparam, delete, or_, select, true
 
 from cloudctl import tasks
 from cloudctl.db import Connection
+from cloudctl.db.by_id import ById
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.network import (
     address_scopes,
@@ -66,9 +67,11 @@ class NewSubnet:
     dns_publish_fixed_ip: bool = False
 
 
+# Who takes an address of a subnet waits for who has locked it.
+RECORDS = ById(Subnet, "Subnet {} could not be found.", "SubnetNotFound")
+get, not_found = RECORDS.get, RECORDS.not_found
+
 # Built once: building a statement costs more than running it.
-_by_id = select(Subnet).where(Subnet.id == bindparam("wanted"))
-_locked_by_id = _by_id.with_for_update()
 _others = select(Subnet.cidr, Subnet.segment_id, Subnet.ip_version, Subnet.subnetpool_id).where(
     Subnet.network_id == bindparam("network")
 )
@@ -96,7 +99,7 @@ def visible_to(conn: Connection, caller: Caller) -> Condition:
 
 def visible(conn: Connection, caller: Caller, subnet_id: str, lock: bool = False) -> Subnet:
     """The subnet, if the caller may see it. Raises NotFound. `lock`: as for `get`."""
-    row = get(conn, subnet_id, lock)
+    row = get(conn, subnet_id, lock=lock)
     if row.project_id != caller.project_id and not standard.sees_all(caller):
         try:
             networks.visible(conn, caller, row.network_id)
@@ -112,18 +115,6 @@ def to_remove(conn: Connection, caller: Caller, subnet_id: str) -> Subnet:
 
 def _lock_network(conn: Connection, row: Subnet) -> None:
     networks.find(conn, row.network_id, lock=True)
-
-
-def get(conn: Connection, subnet_id: str, lock: bool = False) -> Subnet:
-    """Raises NotFound. `lock`: nobody else changes it, or takes an address of it, before this transaction ends."""
-    row = conn.execute(_locked_by_id if lock else _by_id, {"wanted": subnet_id}).first()
-    if row is None:
-        raise not_found(subnet_id)
-    return row
-
-
-def not_found(subnet_id: str) -> NotFound:
-    return NotFound(f"Subnet {subnet_id[:64]} could not be found.", type="SubnetNotFound")
 
 
 # -- changes

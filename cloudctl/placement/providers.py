@@ -15,6 +15,7 @@ from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
+from cloudctl.db.by_id import ById
 from cloudctl.db.columns import new_id
 from cloudctl.db.turns import take_turn
 from cloudctl.errors import Conflict, Invalid, NotFound
@@ -33,8 +34,6 @@ from cloudctl.placement.tables import (
 
 TREES = "placement/trees"  # the turn of who changes one: a tree is several rows, and more is looked at than written
 # Built once: building costs more than running it.
-_by_id = select(Provider).where(Provider.id == bindparam("wanted"))
-_locked_by_id = _by_id.with_for_update()
 _next = (
     update(Provider)
     .where(Provider.id == bindparam("wanted"), Provider.generation == bindparam("known"))
@@ -65,17 +64,8 @@ class InUse(Conflict):
     type = "placement.inventory.inuse"
 
 
-def not_found(provider_id: str) -> NotFound:
-    message = f"No resource provider with uuid {provider_id[:64]} found"
-    return NotFound(message, type="placement.resource_provider.not_found")
-
-
-def get(conn: Connection, provider_id: str, *, lock: bool = False) -> Provider:
-    """Raises NotFound."""
-    found = conn.execute(_locked_by_id if lock else _by_id, {"wanted": provider_id}).first()
-    if found is None:
-        raise not_found(provider_id)
-    return found
+RECORDS = ById(Provider, "No resource provider with uuid {} found", "placement.resource_provider.not_found")
+find, get, not_found = RECORDS.find, RECORDS.get, RECORDS.not_found
 
 
 def create(conn: Connection, new: NewProvider, now: datetime) -> Provider:
@@ -92,7 +82,7 @@ def create(conn: Connection, new: NewProvider, now: datetime) -> Provider:
             conn.execute(insert(Provider).values(**row, created_at=now, updated_at=now))
     except IntegrityError:
         # Of a name that is taken, too, the id is told: it is what a client that repeats its request looks for.
-        if conn.execute(_by_id, {"wanted": id}).first() is not None:
+        if find(conn, id) is not None:
             raise _taken("uuid", id) from None
         raise _taken("name", new.name) from None
     return get(conn, id)
@@ -145,7 +135,7 @@ def subtree(conn: Connection, provider: Provider) -> set[str]:
 
 
 def _parent(conn: Connection, parent_id: str) -> Provider:
-    found = conn.execute(_by_id, {"wanted": parent_id}).first()
+    found = find(conn, parent_id)
     if found is None:
         raise Invalid(f"parent provider UUID {parent_id[:64]} does not exist.")
     return found
@@ -177,7 +167,7 @@ def remove(conn: Connection, provider: Provider) -> None:
 def remove_tree(conn: Connection, provider_id: str) -> bool:
     """Remove a provider, and all below it. If consumers have a share of one of them: False, and all stay."""
     take_turn(conn, TREES)
-    found = conn.execute(_by_id, {"wanted": provider_id}).first()
+    found = find(conn, provider_id)
     ids = {provider_id} if found is None else subtree(conn, found)
     locked = select(Provider.shares).where(Provider.id.in_(ids)).order_by(Provider.id).with_for_update()
     if any(conn.scalars(locked)):

@@ -21,6 +21,7 @@ from cloudctl.placement import allocations
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Transient
 from cloudctl.volume import kinds, states, volumes
+from cloudctl.volume.owned import ATTACHMENTS
 from cloudctl.volume.tables import Attachment, Volume
 
 RESERVED, ATTACHING, ATTACHED, DETACHING = "reserved", "attaching", "attached", "detaching"
@@ -38,15 +39,13 @@ class Busy(Conflict, Transient):
     """No host, or not this one, can be connected to the volume for now: a client or a task tries again."""
 
 
-def not_found(attachment_id: str) -> NotFound:
-    return NotFound(f"Volume attachment could not be found with filter: attachment_id = {attachment_id[:64]}.")
+find, get, visible, not_found = ATTACHMENTS.find, ATTACHMENTS.get, ATTACHMENTS.visible, ATTACHMENTS.not_found
 
 
 # -- queries
 
 
-# Built once: building a statement costs more than running it.
-_by_id = select(Attachment).where(Attachment.id == bindparam("wanted"))
+# Built once, as all below: building a statement costs more than running it.
 # A user of this API may name any server without proof, so a server's attachments are only those that compute made.
 _of_servers, _of_volumes = (
     select(Attachment)
@@ -67,26 +66,6 @@ _followed = (
     .where(Volume.id == bindparam("followed"))
     .values(status=case((_follows, bindparam("strongest")), else_=Volume.status))
 )
-
-
-def find(conn: Connection, attachment_id: str) -> Attachment | None:
-    return conn.execute(_by_id, {"wanted": attachment_id}).first()
-
-
-def get(conn: Connection, attachment_id: str) -> Attachment:
-    """Raises NotFound."""
-    found = find(conn, attachment_id)
-    if found is None:
-        raise not_found(attachment_id)
-    return found
-
-
-def visible(conn: Connection, caller: Caller, attachment_id: str) -> Attachment:
-    """As `get`, if the caller may see it. Raises NotFound for those of other projects, unless the caller sees all."""
-    found = get(conn, attachment_id)
-    if found.project_id != caller.project_id and not caller.may("volume:all_projects"):
-        raise not_found(attachment_id)
-    return found
 
 
 def of_server(conn: Connection, server_ids: Iterable[str]) -> dict[str, list[Attachment]]:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import bindparam, delete, func, insert, select, update
+from sqlalchemy import delete, func, insert, select, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -22,6 +22,7 @@ from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Listing
 from cloudctl.volume import kinds, quotas, services, snapshots, states, volumes
 from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.owned import BACKUPS
 from cloudctl.volume.tables import Backup, Snapshot, Volume
 
 CONTAINER = "volumebackups"
@@ -63,32 +64,7 @@ class NewBackup:
 # -- queries
 
 
-not_found = states.no_backup
-
-# Built once: building a statement costs more than running it.
-_by_id = select(Backup).where(Backup.id == bindparam("wanted"))
-_locked = _by_id.with_for_update()
-
-
-def find(conn: Connection, backup_id: str, *, lock: bool = False) -> Backup | None:
-    """`lock`: nobody builds on it, deletes it or restores it before this transaction ends."""
-    return conn.execute(_locked if lock else _by_id, {"wanted": backup_id}).first()
-
-
-def get(conn: Connection, backup_id: str) -> Backup:
-    """Raises NotFound."""
-    found = find(conn, backup_id)
-    if found is None:
-        raise not_found(backup_id)
-    return found
-
-
-def visible(conn: Connection, caller: Caller, backup_id: str, *, lock: bool = False) -> Backup:
-    """As `get`, if the caller may see it. Raises NotFound for those of other projects, unless the caller sees all."""
-    found = find(conn, backup_id, lock=lock)
-    if found is None or not (found.project_id == caller.project_id or caller.may("volume:all_projects")):
-        raise not_found(backup_id)
-    return found
+find, get, visible, not_found = BACKUPS.find, BACKUPS.get, BACKUPS.visible, BACKUPS.not_found
 
 
 def having_dependents(conn: Connection, backup_ids: Sequence[str]) -> frozenset[str]:

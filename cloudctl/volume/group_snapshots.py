@@ -14,42 +14,24 @@ from sqlalchemy import bindparam, delete, insert, select, update
 from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
-from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.errors import Conflict, Invalid
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import creation, group_types, groups, kinds, snapshots, states
 from cloudctl.volume.creation import NewVolume
 from cloudctl.volume.groups import NewGroup
 from cloudctl.volume.options import VolumeOptions, backend_of
+from cloudctl.volume.owned import GROUP_SNAPSHOTS
 from cloudctl.volume.snapshots import NewSnapshot
 from cloudctl.volume.tables import Group, GroupSnapshot, Snapshot, Volume
 
 RESETTABLE = frozenset({"creating", "available", "error", "error_deleting", "deleting", "updating"})
 
 
-def not_found(id: str) -> NotFound:
-    return NotFound(f"GroupSnapshot {id[:64]} could not be found.")
+get, visible, not_found = GROUP_SNAPSHOTS.get, GROUP_SNAPSHOTS.visible, GROUP_SNAPSHOTS.not_found
 
 
 # Built once: building a statement costs more than running it.
-_by_id = select(GroupSnapshot).where(GroupSnapshot.id == bindparam("wanted"))
-_locked = _by_id.with_for_update()
 _members = select(Snapshot).where(Snapshot.group_snapshot_id == bindparam("wanted"))
-
-
-def get(conn: Connection, id: str, *, lock: bool = False) -> GroupSnapshot:
-    """Raises NotFound."""
-    found = conn.execute(_locked if lock else _by_id, {"wanted": id}).first()
-    if found is None:
-        raise not_found(id)
-    return found
-
-
-def visible(conn: Connection, caller: Caller, id: str) -> GroupSnapshot:
-    """As `get`, if the caller may see it. Raises NotFound for those of other projects, unless the caller sees all."""
-    found = get(conn, id)
-    if found.project_id != caller.project_id and not caller.may("volume:all_projects"):
-        raise not_found(id)
-    return found
 
 
 def members(conn: Connection, id: str) -> list[Snapshot]:

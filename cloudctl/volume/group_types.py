@@ -7,10 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from attrs import asdict, field, frozen
-from sqlalchemy import ColumnElement, bindparam, delete, insert, select, update
+from sqlalchemy import ColumnElement, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
+from cloudctl.db.by_id import ById
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.rest.caller import Caller
@@ -19,8 +20,8 @@ from cloudctl.volume.tables import Group, GroupType
 CONSISTENT, YES = "consistent_group_snapshot_enabled", "<is> True"
 
 
-def not_found(type_id: str) -> NotFound:
-    return NotFound(f"Group type {type_id[:64]} could not be found.")
+RECORDS = ById(GroupType, "Group type {} could not be found.")
+get, not_found = RECORDS.get, RECORDS.not_found
 
 
 def no_spec(type_id: str, key: str) -> NotFound:
@@ -28,22 +29,11 @@ def no_spec(type_id: str, key: str) -> NotFound:
 
 
 # Built once: building a statement costs more than running it.
-_by_id = select(GroupType).where(GroupType.id == bindparam("wanted"))
-_locked = _by_id.with_for_update()
-_pinned = _by_id.with_for_update(read=True, key_share=True)
 
 
 def is_consistent(type_: GroupType) -> bool:
     """Whether snapshots of its groups must be of one moment."""
     return type_.group_specs.get(CONSISTENT) == YES
-
-
-def get(conn: Connection, type_id: str, *, lock: bool = False) -> GroupType:
-    """Raises NotFound."""
-    found = conn.execute(_locked if lock else _by_id, {"wanted": type_id}).first()
-    if found is None:
-        raise not_found(type_id)
-    return found
 
 
 def seen_by(caller: Caller) -> list[ColumnElement[bool]]:
@@ -56,9 +46,7 @@ def visible(conn: Connection, caller: Caller, type_id: str, *, for_group: bool =
 
     `for_group`: it gets the type, which nobody removes before this transaction ends.
     """
-    found = conn.execute(_pinned if for_group else _by_id, {"wanted": type_id}).first()
-    if found is None:
-        raise not_found(type_id)
+    found = RECORDS.pinned(conn, type_id) if for_group else get(conn, type_id)
     if not found.is_public and not caller.may("volume:group_types:all"):
         raise not_found(type_id)
     return found

@@ -17,42 +17,24 @@ from sqlalchemy import bindparam, delete, insert, select, update
 from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
-from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.errors import Conflict, Invalid
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import group_types, kinds, placing, quotas, states, types, volumes
 from cloudctl.volume.options import VolumeOptions, is_same
+from cloudctl.volume.owned import GROUPS
 from cloudctl.volume.tables import Group, GroupSnapshot, GroupType, Volume, VolumeType
 
 # The statuses that an administrator may set.
 RESETTABLE = frozenset({"creating", "available", "error", "error_deleting", "deleting", "updating"})
 
 
-def not_found(group_id: str) -> NotFound:
-    return NotFound(f"Group {group_id[:64]} could not be found.")
+get, visible, not_found = GROUPS.get, GROUPS.visible, GROUPS.not_found
 
 
 # Built once: building a statement costs more than running it.
-_by_id = select(Group).where(Group.id == bindparam("wanted"))
-_locked = _by_id.with_for_update()
 _members = select(Volume).where(Volume.group_id == bindparam("wanted")).order_by(Volume.created_at, Volume.id)
 # All who lock several volumes lock them by their ids, after their group and before they count for a quota.
 _locked_members = select(Volume).where(Volume.group_id == bindparam("wanted")).order_by(Volume.id).with_for_update()
-
-
-def get(conn: Connection, group_id: str, *, lock: bool = False) -> Group:
-    """Raises NotFound."""
-    found = conn.execute(_locked if lock else _by_id, {"wanted": group_id}).first()
-    if found is None:
-        raise not_found(group_id)
-    return found
-
-
-def visible(conn: Connection, caller: Caller, group_id: str, *, lock: bool = False) -> Group:
-    """As `get`, if the caller may see it. Raises NotFound for those of other projects, unless the caller sees all."""
-    found = get(conn, group_id, lock=lock)
-    if found.project_id != caller.project_id and not caller.may("volume:all_projects"):
-        raise not_found(group_id)
-    return found
 
 
 def members(conn: Connection, group_id: str, *, lock: bool = False) -> list[Volume]:

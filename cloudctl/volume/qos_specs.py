@@ -11,6 +11,7 @@ from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
+from cloudctl.db.by_id import ById
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.volume.tables import QosSpecs, Volume, VolumeType
@@ -22,27 +23,17 @@ PACES = tuple(f"{what}_{unit}_sec" for what in ("read", "write", "total") for un
 MOST = 2**63 - 1  # that JSON of every client can tell
 
 
-def not_found(specs_id: str) -> NotFound:
-    return NotFound(f"No such QoS spec {specs_id[:64]}.")
+RECORDS = ById(QosSpecs, "No such QoS spec {}.")
+get, not_found = RECORDS.get, RECORDS.not_found
 
 
 # Built once: building a statement costs more than running it.
-_by_id = select(QosSpecs).where(QosSpecs.id == bindparam("wanted"))
-_locked = _by_id.with_for_update()
 _of_volume = (
     select(QosSpecs, Volume.size)
     .join(VolumeType.table, VolumeType.qos_specs_id == QosSpecs.id)
     .join(Volume.table, Volume.volume_type_id == VolumeType.id)
     .where(Volume.id == bindparam("volume"))
 )
-
-
-def get(conn: Connection, specs_id: str, *, lock: bool = False) -> QosSpecs:
-    """Raises NotFound."""
-    found = conn.execute(_locked if lock else _by_id, {"wanted": specs_id}).first()
-    if found is None:
-        raise not_found(specs_id)
-    return found
 
 
 @frozen

@@ -17,6 +17,7 @@ from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Listing
 from cloudctl.volume import kinds, quotas, states, types, volumes
 from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.owned import SNAPSHOTS
 from cloudctl.volume.tables import Snapshot
 
 LISTING = Listing(
@@ -48,37 +49,14 @@ class NewSnapshot:
 # -- queries
 
 
-not_found = states.no_snapshot
+find, get, visible, not_found = SNAPSHOTS.find, SNAPSHOTS.get, SNAPSHOTS.visible, SNAPSHOTS.not_found
 
 # Built once: building a statement costs more than running it.
-_by_id = select(Snapshot).where(Snapshot.id == bindparam("wanted"))
-_locked = _by_id.with_for_update()
 _of_volume = (
     select(Snapshot)
     .where(Snapshot.volume_id == bindparam("volume"))
     .order_by(Snapshot.created_at.desc(), Snapshot.id.desc())
 )
-
-
-def find(conn: Connection, snapshot_id: str, *, lock: bool = False) -> Snapshot | None:
-    """`lock`: nobody else changes it before this transaction ends."""
-    return conn.execute(_locked if lock else _by_id, {"wanted": snapshot_id}).first()
-
-
-def get(conn: Connection, snapshot_id: str, *, lock: bool = False) -> Snapshot:
-    """Raises NotFound."""
-    found = find(conn, snapshot_id, lock=lock)
-    if found is None:
-        raise not_found(snapshot_id)
-    return found
-
-
-def visible(conn: Connection, caller: Caller, snapshot_id: str) -> Snapshot:
-    """As `get`, if the caller may see it. Raises NotFound for those of other projects, unless the caller sees all."""
-    found = find(conn, snapshot_id)
-    if found is None or not (found.project_id == caller.project_id or caller.may("volume:all_projects")):
-        raise not_found(snapshot_id)
-    return found
 
 
 def of_volume(conn: Connection, volume_id: str) -> list[Snapshot]:

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, or_
 
 from cloudctl.db.machine import Machine, Move
 from cloudctl.db.machine import sources as _from
-from cloudctl.errors import NotFound
+from cloudctl.volume.owned import BACKUPS, SNAPSHOTS, VOLUMES
 from cloudctl.volume.tables import Backup, Snapshot, Volume
 
 CREATING, DOWNLOADING, AVAILABLE, IN_USE, ERROR = "creating", "downloading", "available", "in-use", "error"
@@ -223,21 +223,11 @@ BACKUP_MOVES = {
 BACKUP_RESETTABLE = frozenset({AVAILABLE, ERROR})
 
 
-def no_volume(volume_id: str) -> NotFound:
-    return NotFound(f"Volume {volume_id[:64]} could not be found.")
-
-
-def no_snapshot(snapshot_id: str) -> NotFound:
-    return NotFound(f"Snapshot {snapshot_id[:64]} could not be found.")
-
-
-def no_backup(backup_id: str) -> NotFound:
-    return NotFound(f"Backup {backup_id[:64]} could not be found.")
-
-
-VOLUME = Machine(Volume, MOVES, no_volume, "Invalid volume: Volume {id} is in status {status}.")
-SNAPSHOT = Machine(Snapshot, SNAPSHOT_MOVES, no_snapshot, "Invalid snapshot: Snapshot {id} is in status {status}.")
-BACKUP = Machine(Backup, BACKUP_MOVES, no_backup, "Invalid backup: Backup {id} is in status {status}.")
+VOLUME = Machine(Volume, MOVES, VOLUMES.not_found, "Invalid volume: Volume {id} is in status {status}.")
+SNAPSHOT = Machine(
+    Snapshot, SNAPSHOT_MOVES, SNAPSHOTS.not_found, "Invalid snapshot: Snapshot {id} is in status {status}."
+)
+BACKUP = Machine(Backup, BACKUP_MOVES, BACKUPS.not_found, "Invalid backup: Backup {id} is in status {status}.")
 
 move, try_move, refused = VOLUME.move, VOLUME.try_move, VOLUME.refused
 

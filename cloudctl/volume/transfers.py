@@ -7,39 +7,18 @@ import hmac
 import secrets
 
 from attrs import frozen
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import delete, insert, update
 
 from cloudctl.db import Connection, totals
 from cloudctl.db.columns import new_id
-from cloudctl.errors import Conflict, Invalid, NotFound
+from cloudctl.errors import Conflict, Invalid
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import quotas, snapshots, states, types, volumes
 from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.owned import TRANSFERS
 from cloudctl.volume.tables import Attachment, Snapshot, Transfer, Volume
 
-
-def not_found(transfer_id: str) -> NotFound:
-    return NotFound(f"Transfer {transfer_id[:64]} could not be found.")
-
-
-# Built once: building a statement costs more than running it.
-_by_id = select(Transfer).where(Transfer.id == bindparam("wanted"))
-
-
-def get(conn: Connection, transfer_id: str) -> Transfer:
-    """Raises NotFound."""
-    found = conn.execute(_by_id, {"wanted": transfer_id}).first()
-    if found is None:
-        raise not_found(transfer_id)
-    return found
-
-
-def visible(conn: Connection, caller: Caller, transfer_id: str) -> Transfer:
-    """As `get`, for the project that offers the volume, and for callers who see all. Raises NotFound."""
-    found = get(conn, transfer_id)
-    if found.project_id != caller.project_id and not caller.may("volume:all_projects"):
-        raise not_found(transfer_id)
-    return found
+get, visible, not_found = TRANSFERS.get, TRANSFERS.visible, TRANSFERS.not_found
 
 
 @frozen

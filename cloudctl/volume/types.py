@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, String, and_, bindparam, delete, func, ins
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
+from cloudctl.db.by_id import ById
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.rest.caller import Caller
@@ -24,8 +25,9 @@ SMALLEST, LARGEST = "provisioning:min_vol_size", "provisioning:max_vol_size"
 OPEN_SPECS = frozenset({ZONES, MULTIATTACH, "replication_enabled"})
 
 
-def not_found(type_id: str) -> NotFound:
-    return NotFound(f"Volume type {type_id[:64]} could not be found.")
+RECORDS = ById(VolumeType, "Volume type {} could not be found.")
+# A volume gets one that is `pinned`: who changes what its volumes are locks it.
+get, pinned, not_found = RECORDS.get, RECORDS.pinned, RECORDS.not_found
 
 
 def is_multiattach(type_: VolumeType) -> bool:
@@ -62,9 +64,6 @@ def usable_in(project_id: str) -> ColumnElement[bool]:
 
 
 # Built once: building a statement costs more than running it.
-_by_id = select(VolumeType).where(VolumeType.id == bindparam("wanted"))
-_locked = _by_id.with_for_update()
-_pinned = _by_id.with_for_update(read=True, key_share=True)
 _default = (
     select(VolumeType)
     .outerjoin(
@@ -81,28 +80,12 @@ _default = (
 _pinned_default = _default.with_for_update(read=True, key_share=True, of=VolumeType.table)
 
 
-def get(conn: Connection, type_id: str, *where: ColumnElement[bool], lock: bool = False) -> VolumeType:
-    """Raises NotFound. `lock`: nobody else changes it before this transaction ends."""
-    by_id = _locked if lock else _by_id
-    found = conn.execute(by_id.where(*where) if where else by_id, {"wanted": type_id}).first()
-    if found is None:
-        raise not_found(type_id)
-    return found
-
-
-def pinned(conn: Connection, type_id: str) -> VolumeType:
-    """As `get`, for a volume that gets it: nobody removes it, or changes what its volumes are, before this transaction
-    ends.
-    """
-    found = conn.execute(_pinned, {"wanted": type_id}).first()
-    if found is None:
-        raise not_found(type_id)
-    return found
-
-
 def visible(conn: Connection, caller: Caller, type_id: str) -> VolumeType:
     """As `get`, if the type is public, shared with the caller's project, or the caller sees all."""
-    return get(conn, type_id, *seen_by(caller))
+    found = conn.execute(select(VolumeType).where(VolumeType.id == type_id, *seen_by(caller))).first()
+    if found is None:
+        raise not_found(type_id)
+    return found
 
 
 def find_by_name_or_id(

@@ -16,11 +16,10 @@ from cloudctl.rest.caller import Caller
 from cloudctl.tasks.tables import TaskRow
 from cloudctl.volume import states
 from cloudctl.volume.kinds import VOLUME
+from cloudctl.volume.owned import VOLUMES
 from cloudctl.volume.tables import Attachment, Snapshot, Transfer, Volume, VolumeType
 
 # Built once: building a statement costs more than running it.
-_by_id = select(Volume).where(Volume.id == bindparam("wanted"))
-_locked = _by_id.with_for_update()
 _host = select(Volume.host).where(Volume.id == bindparam("wanted"))
 _spec = select(Volume, VolumeType.extra_specs).join(VolumeType).where(Volume.id == bindparam("wanted"))
 
@@ -39,28 +38,7 @@ _forget = (
 MOST_METADATA = 114_688
 
 
-not_found = states.no_volume
-
-
-def find(conn: Connection, volume_id: str, *, lock: bool = False) -> Volume | None:
-    """`lock`: nobody else changes it before this transaction ends."""
-    return conn.execute(_locked if lock else _by_id, {"wanted": volume_id}).first()
-
-
-def get(conn: Connection, volume_id: str, *, lock: bool = False) -> Volume:
-    """The volume, whoever owns it. Raises NotFound."""
-    found = find(conn, volume_id, lock=lock)
-    if found is None:
-        raise not_found(volume_id)
-    return found
-
-
-def visible(conn: Connection, caller: Caller, volume_id: str, *, lock: bool = False) -> Volume:
-    """As `get`, if the caller may see it. Raises NotFound for those of other projects, unless the caller sees all."""
-    found = find(conn, volume_id, lock=lock)
-    if found is None or not (found.project_id == caller.project_id or caller.may("volume:all_projects")):
-        raise not_found(volume_id)
-    return found
+find, get, visible, not_found = VOLUMES.find, VOLUMES.get, VOLUMES.visible, VOLUMES.not_found
 
 
 def driver_spec(conn: Connection, volume_id: str, image_path: Callable[[str], Path]) -> VolumeSpec:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from io import BytesIO
 from typing import Any
 
@@ -46,6 +47,7 @@ from cloudctl.volume.group_types import NewGroupType
 from cloudctl.volume.groups import NewGroup
 from cloudctl.volume.lifecycle import backup_create, restore, upload
 from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.owned import SNAPSHOTS, VOLUMES, Owned
 from cloudctl.volume.snapshots import NewSnapshot
 from cloudctl.volume.tables import Backup, Group, GroupType, Transfer, Volume
 from cloudctl.volume.transfers import NewTransfer
@@ -88,16 +90,17 @@ def before_the_lock(meanwhile: Others, monkeypatch: pytest.MonkeyPatch) -> Calla
     """`before_the_lock(fn, …)`: other transactions come before the next lock of a volume is taken."""
 
     def set_up(*fns: Callable[[Connection], Any]) -> None:
-        find = volumes.find
+        find = Owned.find
 
-        def late(conn: Connection, volume_id: str, *, lock: bool = False) -> Volume | None:
-            if lock:
+        def late(records: Owned[Any], conn: Connection, id: str, *, lock: bool = False) -> Any:
+            if lock and records is VOLUMES:
                 monkeypatch.undo()
                 for fn in fns:
                     meanwhile.begin(fn)
-            return find(conn, volume_id, lock=lock)
+            return find(records, conn, id, lock=lock)
 
-        monkeypatch.setattr(volumes, "find", late)
+        monkeypatch.setattr(Owned, "find", late)
+        monkeypatch.setattr(volumes, "find", partial(late, VOLUMES))
 
     return set_up
 
@@ -331,15 +334,16 @@ def test_a_snapshot_that_goes_meanwhile_is_not_reverted_to(
 ) -> None:
     run = meanwhile.db.transact
     id = run(False, snapshot, volume_id).id
-    find = snapshots.find
+    find = Owned.find
 
-    def late(conn: Connection, snapshot_id: str, *, lock: bool = False) -> Any:
-        found = find(conn, snapshot_id, lock=lock)
-        monkeypatch.undo()
-        meanwhile.begin(snapshots.forget, id)
+    def late(records: Owned[Any], conn: Connection, wanted: str, *, lock: bool = False) -> Any:
+        found = find(records, conn, wanted, lock=lock)
+        if records is SNAPSHOTS:
+            monkeypatch.undo()
+            meanwhile.begin(snapshots.forget, id)
         return found
 
-    monkeypatch.setattr(snapshots, "find", late)
+    monkeypatch.setattr(Owned, "find", late)
     with pytest.raises(NotFound):
         run(False, snapshots.revert, caller(), volume_id, id)
 

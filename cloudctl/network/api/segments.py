@@ -124,7 +124,7 @@ def declared(options: NetworkOptions, types: tuple[str, ...], several: bool) -> 
 
 
 def visible_range(conn: Connection, caller: Caller, id: str, lock: bool = False) -> SegmentRange:
-    return segment_ranges.RECORDS.get(conn, id, lock)
+    return segment_ranges.RECORDS.get(conn, id, lock=lock)
 
 
 def used(conn: Connection, call: Call, rows: Sequence[SegmentRange]) -> list[dict[str, str]]:

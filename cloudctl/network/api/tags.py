@@ -58,7 +58,7 @@ class Tagged:
 
 
 def _range(conn: Connection, caller: Caller, id: str, lock: bool = False) -> SegmentRange:
-    return segment_ranges.RECORDS.get(conn, id, lock)
+    return segment_ranges.RECORDS.get(conn, id, lock=lock)
 
 
 _RANGES = Tagged(SegmentRange.table, _range, "network:network_segment_ranges:see")
