@@ -21,7 +21,7 @@ from cloudctl.network.devices import PortAddress
 from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.options import NetworkOptions
 from cloudctl.network.ports import NewPort
-from cloudctl.network.standard import batches
+from cloudctl.network.standard import grouped, rows
 from cloudctl.network.tables import IpAllocation, Network, Port, Subnet
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Origin
@@ -217,19 +217,14 @@ def worded(wish: NewInterface) -> Iterator[None]:
 
 def ports_of(conn: Connection, server_ids: Sequence[str]) -> dict[str, list[str]]:
     """Server id → the ids of its ports, in the order of the guest's interfaces. Servers without any are missing."""
-    found: dict[str, list[str]] = {}
-    for some in batches(server_ids):
-        for server_id, port_id in conn.execute(_ports, {"of": list(some)}):
-            found.setdefault(server_id, []).append(port_id)
-    return found
+    return grouped(rows(conn, _ports, of=server_ids))
 
 
 def editions(conn: Connection, server_ids: Sequence[str]) -> dict[str, dict[str, int]]:
     """The same with the edition of each port."""
     found: dict[str, dict[str, int]] = {}
-    for some in batches(server_ids):
-        for server_id, port_id, edition in conn.execute(_editions, {"of": list(some)}):
-            found.setdefault(server_id, {})[port_id] = edition
+    for server_id, port_id, edition in rows(conn, _editions, of=server_ids):
+        found.setdefault(server_id, {})[port_id] = edition
     return found
 
 
@@ -311,9 +306,9 @@ def let_go(conn: Connection, row: ServerInterface, now: datetime, by: Origin, *,
 
 
 def let_all_go(conn: Connection, server_id: str, now: datetime, by: Origin, *, have_left: bool = False) -> None:
-    rows = of_server(conn, server_id)
-    if len(rows) > 1:
+    mine = of_server(conn, server_id)
+    if len(mine) > 1:
         # All of them before the first deletion takes the project's turn: see `network.quotas`.
-        ports.lock(conn, [row.port_id for row in rows])
-    for row in rows:
+        ports.lock(conn, [row.port_id for row in mine])
+    for row in mine:
         let_go(conn, row, now, by, has_left=have_left)

@@ -43,12 +43,8 @@ class NewAddressScope:
 
 def of_networks(conn: Connection, network_ids: Sequence[str]) -> dict[tuple[str, int], str]:
     """(network id, IP version) → the scope that its subnets of the family are in. Networks in none are missing."""
-    found: dict[tuple[str, int], str] = {}
-    for some in standard.batches(network_ids):
-        for network_id, version, scope_id in conn.execute(_of_networks, {"networks": some}):
-            if scope_id is not None:
-                found[network_id, version] = scope_id
-    return found
+    rows = standard.rows(conn, _of_networks, networks=network_ids)
+    return {(network_id, version): scope_id for network_id, version, scope_id in rows if scope_id is not None}
 
 
 def torn(network_id: str) -> Invalid:

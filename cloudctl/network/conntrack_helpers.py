@@ -57,11 +57,7 @@ def not_found(id: str) -> NotFound:
 
 def of_routers(conn: Connection, router_ids: Sequence[str]) -> dict[str, list[ConntrackHelper]]:
     """Router id → its helpers. Routers without any are missing."""
-    found: dict[str, list[ConntrackHelper]] = {}
-    for some in standard.batches(router_ids):
-        for row in conn.execute(_of_routers, {"routers": some}):
-            found.setdefault(row.router_id, []).append(row)
-    return found
+    return standard.grouped((row.router_id, row) for row in standard.rows(conn, _of_routers, routers=router_ids))
 
 
 # -- changes, each of a locked router

@@ -95,11 +95,8 @@ def visible_profile(conn: Connection, caller: Caller, id: str, lock: bool = Fals
 
 def profiles_of(conn: Connection, flavor_ids: Sequence[str]) -> dict[str, list[str]]:
     """Flavor id → the ids of its profiles. Flavors without any are missing."""
-    found: dict[str, list[str]] = {}
-    for some in standard.batches(flavor_ids):
-        for row in conn.execute(_of_flavors, {"flavors": some}):
-            found.setdefault(row.flavor_id, []).append(row.service_profile_id)
-    return found
+    rows = standard.rows(conn, _of_flavors, flavors=flavor_ids)
+    return standard.grouped((row.flavor_id, row.service_profile_id) for row in rows)
 
 
 def kind_of(conn: Connection, flavor_id: str) -> RouterKind:

@@ -70,10 +70,7 @@ def _lock_port(conn: Connection, row: FloatingIp) -> None:
 
 def ports_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, Port]:
     """Id → port, for details of the ports that floating IPs lead to."""
-    found: dict[str, Port] = {}
-    for some in standard.batches(port_ids):
-        found |= {row.id: row for row in conn.execute(_ports, {"ports": some})}
-    return found
+    return {row.id: row for row in standard.rows(conn, _ports, ports=port_ids)}
 
 
 def check_network(conn: Connection, network: Network) -> None:

@@ -16,7 +16,7 @@ from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.interfaces import IMetering
 from cloudctl.drivers.network_specs import Metered
 from cloudctl.network.extension_tables import MeteringLabel
-from cloudctl.network.standard import batches
+from cloudctl.network.standard import rows
 from cloudctl.network.tables import Router
 from cloudctl.trouble import Trouble
 
@@ -91,6 +91,4 @@ class Meters:
 def _names(conn: Connection, found: Sequence[Metered]) -> tuple[dict[str, str], dict[str, str]]:
     """The names of labels, and the projects of routers, by their ids."""
     labels, routers = {each.meter_id for each in found}, {each.router_id for each in found}
-    named = (row for some in batches(sorted(labels)) for row in conn.execute(_labels, {"ids": some}))
-    owned = (row for some in batches(sorted(routers)) for row in conn.execute(_routers, {"ids": some}))
-    return dict(named), dict(owned)
+    return dict(rows(conn, _labels, ids=sorted(labels))), dict(rows(conn, _routers, ids=sorted(routers)))

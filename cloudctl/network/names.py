@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from sqlalchemy import bindparam, literal_column, select
 
 from cloudctl.db import Connection
-from cloudctl.network.standard import batches
+from cloudctl.network.standard import rows
 from cloudctl.network.tables import Network, Port
 
 # Built once: building a statement costs more than running it. Its empty name is not a parameter: SQLite would plan it
@@ -49,10 +49,7 @@ def check_domain(text: str) -> str:
 
 def domains_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, str]:
     """Port id → the domain of its network. Ports of networks without one are missing."""
-    found: dict[str, str] = {}
-    for some in batches(port_ids):
-        found |= dict(conn.execute(_domains, {"ports": some}).all())
-    return found
+    return dict(rows(conn, _domains, ports=port_ids))
 
 
 def assignment(name: str, address: str, domain: str = "") -> dict[str, str]:

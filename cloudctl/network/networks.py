@@ -166,20 +166,13 @@ def bootable(conn: Connection, caller: Caller, network_id: str) -> tuple[Network
 
 def subnets_of(conn: Connection, network_ids: Sequence[str]) -> dict[str, list[str]]:
     """Network id → the ids of its subnets, the oldest first. Networks without any are missing."""
-    found: dict[str, list[str]] = {}
-    for some in standard.batches(network_ids):
-        for network_id, id in conn.execute(_subnet_ids, {"networks": some}):
-            found.setdefault(network_id, []).append(id)
-    return found
+    return standard.grouped(standard.rows(conn, _subnet_ids, networks=network_ids))
 
 
 def physical_of(conn: Connection, network_ids: Sequence[str]) -> dict[str, str]:
     """Network id → the physical network that it is on. Tunnels are missing."""
-    found: dict[str, str] = {}
-    for some in standard.batches(network_ids):
-        rows = conn.execute(_physical, {"networks": some})
-        found |= {id: physical for id, physical in rows if physical is not None}
-    return found
+    rows = standard.rows(conn, _physical, networks=network_ids)
+    return {id: physical for id, physical in rows if physical is not None}
 
 
 # -- changes

@@ -55,11 +55,7 @@ _locked_ips = select(FloatingIp).where(FloatingIp.id.in_(_to_port_of)).order_by(
 
 def of_ips(conn: Connection, ids: Sequence[str]) -> dict[str, list[PortForwarding]]:
     """Id of a floating IP → its forwardings. Those without any are missing."""
-    found: dict[str, list[PortForwarding]] = {}
-    for some in standard.batches(ids):
-        for row in conn.execute(_of_ips, {"ips": some}):
-            found.setdefault(row.floatingip_id, []).append(row)
-    return found
+    return standard.grouped((row.floatingip_id, row) for row in standard.rows(conn, _of_ips, ips=ids))
 
 
 def get(conn: Connection, ip: FloatingIp, id: str) -> PortForwarding:

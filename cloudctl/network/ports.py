@@ -178,11 +178,9 @@ _groups = (
 
 def groups_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
     """Port id → (id, name) of its security groups, sorted by id."""
-    found: dict[str, list[tuple[str, str]]] = {}
-    for some in standard.batches(port_ids):
-        for port_id, id, name in conn.execute(_groups, {"ports": some}):
-            found.setdefault(port_id, []).append((id, name))
-    return found
+    return standard.grouped(
+        (id, (group_id, name)) for id, group_id, name in standard.rows(conn, _groups, ports=port_ids)
+    )
 
 
 # -- create, change, delete

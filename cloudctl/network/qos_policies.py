@@ -52,10 +52,8 @@ _of_networks = select(Network.id, Network.qos_policy_id).where(
 
 def of_networks(conn: Connection, network_ids: Sequence[str]) -> dict[str, str]:
     """Network id → its policy. Networks without one are missing."""
-    found: dict[str, str] = {}
-    for some in standard.batches(sorted(set(network_ids))):
-        found |= {id: policy for id, policy in conn.execute(_of_networks, {"networks": some}) if policy is not None}
-    return found
+    rows = standard.rows(conn, _of_networks, networks=sorted(set(network_ids)))
+    return {id: policy for id, policy in rows if policy is not None}
 
 
 # -- on networks and ports

@@ -89,11 +89,7 @@ _floating = (
 
 def of_policies(conn: Connection, policy_ids: Sequence[str]) -> dict[str, list[QosRule]]:
     """Policy id → its rules, by type and direction. Policies without any are missing."""
-    found: dict[str, list[QosRule]] = {}
-    for some in standard.batches(policy_ids):
-        for row in conn.execute(_of_policies, {"policies": some}):
-            found.setdefault(row.policy_id, []).append(row)
-    return found
+    return standard.grouped((row.policy_id, row) for row in standard.rows(conn, _of_policies, policies=policy_ids))
 
 
 def get(conn: Connection, policy: QosPolicy, type: Type, rule_id: str) -> QosRule:

@@ -227,11 +227,8 @@ def _check(conn: Connection, router: Router, port_id: str) -> None:
 
 def policies_of(conn: Connection, gateways: Sequence[RouterPort]) -> dict[str, str]:
     """Id of a gateway's port → its QoS policy. Ports without one are missing."""
-    found: dict[str, str] = {}
-    for some in standard.batches([each.port_id for each in gateways]):
-        rows = conn.execute(_policies, {"ports": some})
-        found |= {id: policy for id, policy in rows if policy is not None}
-    return found
+    rows = standard.rows(conn, _policies, ports=[each.port_id for each in gateways])
+    return {id: policy for id, policy in rows if policy is not None}
 
 
 def addresses_of(conn: Connection, gateways: Sequence[RouterPort]) -> dict[str, list[dict[str, str]]]:

@@ -103,11 +103,7 @@ def gateways_of(conn: Connection, router_ids: Sequence[str]) -> dict[str, Router
 
 def all_gateways_of(conn: Connection, router_ids: Sequence[str]) -> dict[str, list[RouterPort]]:
     """Router id → the ports that are its gateways, that of `gateways_of` first. Routers without any are missing."""
-    found: dict[str, list[RouterPort]] = {}
-    for some in standard.batches(router_ids):
-        for row in conn.execute(_gateways, {"routers": some}):
-            found.setdefault(row.router_id, []).append(row)
-    return found
+    return standard.grouped((row.router_id, row) for row in standard.rows(conn, _gateways, routers=router_ids))
 
 
 def beside(conn: Connection, router_id: str, port_id: str) -> Sequence[str]:

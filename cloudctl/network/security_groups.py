@@ -108,11 +108,7 @@ def default_of(conn: Connection, project_id: str) -> str | None:
 
 def rules_of(conn: Connection, group_ids: Sequence[str]) -> dict[str, list[SecurityGroupRuleRecord]]:
     """Group id → its rules, the oldest first. Groups without rules are missing."""
-    found: dict[str, list[SecurityGroupRuleRecord]] = {}
-    for some in standard.batches(group_ids):
-        for row in conn.execute(_rules, {"groups": some}):
-            found.setdefault(row.security_group_id, []).append(row)
-    return found
+    return standard.grouped((row.security_group_id, row) for row in standard.rows(conn, _rules, groups=group_ids))
 
 
 def names(conn: Connection, ids: Iterable[str]) -> dict[str, str]:

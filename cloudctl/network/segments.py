@@ -180,11 +180,8 @@ def of_network(conn: Connection, network_id: str) -> Sequence[SegmentRecord]:
 
 def of_networks(conn: Connection, network_ids: Sequence[str]) -> dict[str, list[Segment]]:
     """Network id → the wires that it is on, in their order."""
-    found: dict[str, list[Segment]] = {}
-    for some in standard.batches(network_ids):
-        for row in conn.execute(_of_networks, {"networks": some}):
-            found.setdefault(row.network_id, []).append(wire(row))
-    return found
+    rows = standard.rows(conn, _of_networks, networks=network_ids)
+    return standard.grouped((row.network_id, wire(row)) for row in rows)
 
 
 def next_position(conn: Connection, network_id: str) -> int:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple, overload
 
 from sqlalchemy import Insert, Table, Update, bindparam, update
+from sqlalchemy.sql.selectable import TypedReturnsRows
 
-from cloudctl.db import Connection
+from cloudctl.db import Connection, Record
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Forbidden, Invalid
 from cloudctl.network.tables import Standard
 from cloudctl.rest.caller import Caller
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 R = TypeVar("R", bound=Standard)
+Row = TypeVar("Row", bound=Record)
 
 # SQLite takes 32,766 variables in a statement.
 BATCH = 500
@@ -98,6 +102,31 @@ def refuse_foreign(caller: Caller, record: Standard, rule: str) -> None:
     """Raises Forbidden unless the caller owns the record or passes `rule`."""
     if record.project_id != caller.project_id and not caller.may(rule):
         raise Forbidden(f"{rule} is disallowed by policy")
+
+
+@overload
+def rows(  # type: ignore[overload-overlap]  # a statement of one record is not one of a value
+    conn: Connection, statement: TypedReturnsRows[Row], **ids: Sequence[Any]
+) -> Iterator[Row]: ...
+
+
+@overload
+def rows(conn: Connection, statement: TypedReturnsRows[*Ts], **ids: Sequence[Any]) -> Iterator[tuple[*Ts]]: ...
+
+
+def rows(conn: Connection, statement: Any, **ids: Sequence[Any]) -> Iterator[Any]:
+    """The rows of a statement for any number of ids, which its one parameter takes: `rows(conn, _ports, ids=ids)`."""
+    ((name, wanted),) = ids.items()
+    for some in batches(wanted):
+        yield from conn.execute(statement, {name: some})
+
+
+def grouped(pairs: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
+    """Key → its values, in their order. Keys without any are missing."""
+    found: dict[K, list[T]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
 
 
 def batches(ids: Sequence[T]) -> Iterator[Sequence[T]]:

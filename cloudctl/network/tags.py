@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ from sqlalchemy import Column, Select, and_, bindparam, delete, exists, insert, 
 
 from cloudctl.db import Connection
 from cloudctl.errors import Invalid, NotFound
-from cloudctl.network.standard import batches
+from cloudctl.network.standard import grouped, rows
 from cloudctl.network.tables import NetworkTag
 from cloudctl.rest.listing import Condition, Filter, words
 from cloudctl.rest.ways import linked
@@ -29,11 +28,7 @@ _forget = delete(NetworkTag).where(NetworkTag.resource_id == bindparam("of"))
 
 def of(conn: Connection, ids: Sequence[str]) -> dict[str, list[str]]:
     """Record id → its tags, sorted. Ids without tags are missing."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for some in batches(ids):
-        for row in conn.execute(_of, {"ids": some}):
-            found[row.resource_id].append(row.tag)
-    return dict(found)
+    return grouped((row.resource_id, row.tag) for row in rows(conn, _of, ids=ids))
 
 
 def replace(conn: Connection, id: str, wanted: Iterable[str]) -> list[str]:

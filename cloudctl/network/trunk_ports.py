@@ -69,11 +69,7 @@ def of_trunk(conn: Connection, trunk_id: str) -> Sequence[SubPort]:
 
 def of_trunks(conn: Connection, trunk_ids: Sequence[str]) -> dict[str, list[SubPort]]:
     """Trunk id → its subports. Trunks without any are missing."""
-    found: dict[str, list[SubPort]] = {}
-    for some in standard.batches(trunk_ids):
-        for row in conn.execute(_subports, {"trunks": some}):
-            found.setdefault(row.trunk_id, []).append(row)
-    return found
+    return standard.grouped((row.trunk_id, row) for row in standard.rows(conn, _subports, trunks=trunk_ids))
 
 
 def details_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, dict[str, Any]]:

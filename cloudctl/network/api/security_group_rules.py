@@ -15,7 +15,7 @@ from cloudctl.network.api import lists
 from cloudctl.network.api.attributes import LATER_TAGS, Id, Text, standard
 from cloudctl.network.api.resource import Declared, Wanted
 from cloudctl.network.rules import NewRule
-from cloudctl.network.standard import batches, owner_of_new
+from cloudctl.network.standard import owner_of_new, rows
 from cloudctl.network.tables import SecurityGroup, SecurityGroupRule
 from cloudctl.rest.body import Length, Loose
 from cloudctl.rest.call import Call
@@ -33,9 +33,8 @@ _defaults = select(SecurityGroup.id).where(
 
 
 def of_default(conn: Connection, call: Call, records: Sequence[SecurityGroupRule]) -> list[bool]:
-    defaults: set[str] = set()
-    for some in batches(sorted({rule.security_group_id for rule in records})):
-        defaults |= set(conn.scalars(_defaults, {"groups": some}))
+    group_ids = sorted({rule.security_group_id for rule in records})
+    defaults = {id for (id,) in rows(conn, _defaults, groups=group_ids)}
     return [rule.security_group_id in defaults for rule in records]
 
 

@@ -16,7 +16,7 @@ from cloudctl.network.addresses import parse_cidr
 from cloudctl.network.api import lists, sharing
 from cloudctl.network.api.attributes import Flag, Id, IpText, Text, Version, standard
 from cloudctl.network.api.resource import Declared
-from cloudctl.network.standard import batches, owner_of_new, refuse_foreign
+from cloudctl.network.standard import owner_of_new, refuse_foreign, rows
 from cloudctl.network.subnets import NewSubnet
 from cloudctl.network.tables import Network, Subnet
 from cloudctl.rest.body import MISSING, Items, Length, Loose, Range
@@ -64,9 +64,8 @@ LISTS = ("dns_nameservers", "host_routes", "service_types")
 
 
 def external(conn: Connection, call: Call, records: Sequence[Subnet]) -> list[bool]:
-    found: set[str] = set()
-    for some in batches(sorted({subnet.network_id for subnet in records})):
-        found |= set(conn.scalars(_external, {"networks": some}))
+    network_ids = sorted({subnet.network_id for subnet in records})
+    found = {id for (id,) in rows(conn, _external, networks=network_ids)}
     return [subnet.network_id in found for subnet in records]
 
 
