@@ -112,33 +112,33 @@ class _Plan:
 def create(
     conn: Connection,
     caller: Caller,
-    wanted: NewServer,
+    new: NewServer,
     options: ComputeOptions,
     volume_options: VolumeOptions,
     network_options: NetworkOptions,
 ) -> Created:
     """Write the servers and submit their boots. Raises Invalid, Forbidden, Conflict, OverQuota."""
-    plan = _plan(conn, caller, wanted, options, volume_options, network_options)
+    plan = _plan(conn, caller, new, options, volume_options, network_options)
     number = quotas.take_servers(
         conn,
         caller.project_id,
         caller.user_id,
-        wanted.least,
-        wanted.most,
+        new.least,
+        new.most,
         plan.flavor.vcpus,
         plan.flavor.memory_mib,
     )
     number = min(number, MOST_AT_ONCE)
-    if number < wanted.least:
+    if number < new.least:
         raise Invalid(f"min_count must be <= {MOST_AT_ONCE}: no request creates more servers.")
-    if wanted.metadata:
-        quotas.check_metadata(conn, caller.project_id, len(wanted.metadata))
+    if new.metadata:
+        quotas.check_metadata(conn, caller.project_id, len(new.metadata))
     if plan.group_id is not None:
         groups.join(conn, caller, plan.group_id, number)
-    made = [_insert(conn, caller, wanted, plan, index) for index in range(number)]
+    made = [_insert(conn, caller, new, plan, index) for index in range(number)]
     for server in made:
         _equip(conn, caller, server, plan, options, volume_options)
-    groups_told = tuple(wanted.security_groups) or ("default",)
+    groups_told = tuple(new.security_groups) or ("default",)
     return Created(made[0].id, made[0].name, plan.reservation_id, plan.admin_password, groups_told)
 
 

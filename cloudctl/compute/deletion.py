@@ -21,7 +21,7 @@ DELETES = (kinds.DELETE, kinds.FORCE_DELETE)
 NOT_CUT_SHORT = (kinds.REVERT_RESIZE, kinds.REBUILD, kinds.EVACUATE)
 
 
-def delete(conn: Connection, caller: Caller, server_id: str, *, later: bool = False) -> None:
+def remove(conn: Connection, caller: Caller, server_id: str, *, later: bool = False) -> None:
     """Accepted in every state; a deletion that is under way is not begun again. Raises NotFound, Conflict (locked).
 
     `later`: the server can be restored for a while.

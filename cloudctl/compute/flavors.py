@@ -95,31 +95,31 @@ def embedded(flavor: Flavor) -> dict[str, Any]:
     }
 
 
-def create(conn: Connection, wanted: NewFlavor, now: datetime) -> Flavor:
+def create(conn: Connection, new: NewFlavor, now: datetime) -> Flavor:
     """Raises Conflict if the name or the id is taken."""
-    flavor_id = wanted.id or new_id()
+    flavor_id = new.id or new_id()
     if find(conn, flavor_id) is not None:
         raise Conflict(f"Flavor with ID {flavor_id} already exists.")
-    if conn.execute(select(Flavor.id).where(Flavor.name == wanted.name)).first() is not None:
-        raise Conflict(f"Flavor with name {wanted.name} already exists.")
+    if conn.execute(select(Flavor.id).where(Flavor.name == new.name)).first() is not None:
+        raise Conflict(f"Flavor with name {new.name} already exists.")
     flavor = Flavor(
         id=flavor_id,
-        name=wanted.name,
-        memory_mib=wanted.memory_mib,
-        vcpus=wanted.vcpus,
-        disk_gib=wanted.disk_gib,
-        ephemeral_gib=wanted.ephemeral_gib,
-        swap_mib=wanted.swap_mib,
-        rxtx_factor=wanted.rxtx_factor,
-        is_public=wanted.is_public,
-        description=wanted.description,
+        name=new.name,
+        memory_mib=new.memory_mib,
+        vcpus=new.vcpus,
+        disk_gib=new.disk_gib,
+        ephemeral_gib=new.ephemeral_gib,
+        swap_mib=new.swap_mib,
+        rxtx_factor=new.rxtx_factor,
+        is_public=new.is_public,
+        description=new.description,
         created_at=now,
     )
     try:
         with conn.begin_nested():
             conn.execute(insert(Flavor), flavor._asdict())
     except IntegrityError:
-        raise Conflict(f"Flavor with name {wanted.name} or ID {flavor_id} already exists.") from None
+        raise Conflict(f"Flavor with name {new.name} or ID {flavor_id} already exists.") from None
     return flavor
 
 

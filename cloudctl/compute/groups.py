@@ -54,16 +54,16 @@ class NewGroup:
     rules: Mapping[str, int]
 
 
-def create(conn: Connection, caller: Caller, wanted: NewGroup) -> ServerGroup:
+def create(conn: Connection, caller: Caller, new: NewGroup) -> ServerGroup:
     """Raises OverQuota."""
     quotas.take_group(conn, caller.project_id, caller.user_id)
     values: dict[str, Any] = {
         "id": new_id(),
         "project_id": caller.project_id,
         "user_id": caller.user_id,
-        "name": wanted.name,
-        "policy": wanted.policy,
-        "rules": dict(wanted.rules),
+        "name": new.name,
+        "policy": new.policy,
+        "rules": dict(new.rules),
         "created_at": caller.now,
     }
     return ServerGroup(number=conn.execute(insert(ServerGroup), values).key, **values)

@@ -45,13 +45,13 @@ class NewKeypair:
     fingerprint: str
 
 
-def create(conn: Connection, caller: Caller, wanted: NewKeypair) -> Keypair:
+def create(conn: Connection, caller: Caller, new: NewKeypair) -> Keypair:
     """Raises Conflict if the user has the name already, OverQuota if the caller's project allows the user no more."""
-    taken = Conflict(f"Key pair '{wanted.name}' already exists.")
-    if find(conn, wanted.user_id, wanted.name) is not None:
+    taken = Conflict(f"Key pair '{new.name}' already exists.")
+    if find(conn, new.user_id, new.name) is not None:
         raise taken
-    quotas.take_keypair(conn, caller.project_id, wanted.user_id)
-    values = {**asdict(wanted), "created_at": caller.now}
+    quotas.take_keypair(conn, caller.project_id, new.user_id)
+    values = {**asdict(new), "created_at": caller.now}
     try:
         with conn.begin_nested():
             number = conn.execute(insert(Keypair), values).key

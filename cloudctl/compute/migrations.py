@@ -93,20 +93,20 @@ class NewMigration:
     asked_host: str | None = None
 
 
-def create(conn: Connection, caller: Caller, wanted: NewMigration) -> Migration:
+def create(conn: Connection, caller: Caller, new: NewMigration) -> Migration:
     """An ACCEPTED migration from the server's present host."""
-    server = wanted.server
+    server = new.server
     values: dict[str, Any] = {
         "id": new_id(),
         "server_id": server.id,
-        "kind": wanted.kind,
+        "kind": new.kind,
         "status": ACCEPTED,
         "source_host": server.host,
-        "asked_host": wanted.asked_host,
+        "asked_host": new.asked_host,
         "old_flavor_id": server.flavor_id,
         "old_flavor": server.flavor,
-        "new_flavor_id": wanted.new_flavor_id,
-        "new_flavor": wanted.new_flavor,
+        "new_flavor_id": new.new_flavor_id,
+        "new_flavor": new.new_flavor,
         "was_stopped": server.vm_state == STOPPED,
         "user_id": caller.user_id,
         "project_id": server.project_id,

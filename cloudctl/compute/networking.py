@@ -296,10 +296,10 @@ def leave_host(conn: Connection, server_id: str, now: datetime) -> None:
 def let_go(conn: Connection, row: ServerInterface, now: datetime, by: Origin, *, has_left: bool = False) -> None:
     """Take a port from its server: one created for it is deleted, a given one is free again. May be repeated.
 
-    `has_left`: see `ports.delete`.
+    `has_left`: see `ports.discard`.
     """
     if row.made:
-        ports.delete(conn, row.port_id, now, by, has_left=has_left)
+        ports.discard(conn, row.port_id, now, by, has_left=has_left)
     else:
         ports.unbind(conn, row.port_id, now)
     conn.execute(_gone, {"of": row.port_id})

@@ -34,19 +34,19 @@ TEXTS = ("device_name", "disk_bus", "device_type", "guest_format", "tag")
 DESCRIBED = (*TEXTS, "boot_index", "delete_on_termination")
 
 
-def create(conn: Connection, caller: Caller, server: Server, wanted: NewImage, options: VolumeOptions) -> str:
+def create(conn: Connection, caller: Caller, server: Server, new: NewImage, options: VolumeOptions) -> str:
     """The id of the image, which a task makes active once the snapshots exist. Raises Conflict, OverQuota."""
     described, root = [], {}
     for device in block_devices.of_server(conn, server.id):
         volume = volumes.get(conn, device.volume_id)
         if device.boot_index == 0:
             root = uploads.properties(volume.image_metadata)
-        new = NewSnapshot(volume.id, name=f"snapshot for {wanted.name}"[:255], force=True)
-        snapshot = snapshots.create(conn, caller, new, options)
+        named = f"snapshot for {new.name}"[:255]
+        snapshot = snapshots.create(conn, caller, NewSnapshot(volume.id, name=named, force=True), options)
         described.append(_described(device, snapshot.id, volume.size))
     told = {MAPPING: json.dumps(described), IS_NEW_FORM: "True", "root_device_name": server.root_device_name}
-    own = {name: value for name, value in wanted.properties.items() if name != "base_image_ref"}
-    new_image = evolve(wanted, properties={**root, **own, **told}, min_disk=0, container_format="bare")
+    own = {name: value for name, value in new.properties.items() if name != "base_image_ref"}
+    new_image = evolve(new, properties={**root, **own, **told}, min_disk=0, container_format="bare")
     image_id = images.create(conn, new_image, caller.now, status=SAVING)
     args = {"image_id": image_id, "snapshot_ids": [each["snapshot_id"] for each in described]}
     tasks.submit(conn, kinds.FREEZE_VOLUMES, server.id, caller, args=args)

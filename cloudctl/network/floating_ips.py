@@ -85,44 +85,44 @@ def check_network(conn: Connection, network: Network) -> None:
 
 
 def create(
-    conn: Connection, project_id: str, wanted: NewFloatingIp, to: Target | None, now: datetime, by: Origin
+    conn: Connection, project_id: str, new: NewFloatingIp, to: Target | None, now: datetime, by: Origin
 ) -> FloatingIp:
     """Allocate an address that leads to `to` at once. The port of `to`, if any, is locked.
 
     Raises NotFound (network, subnet), Invalid, Conflict (taken, none left, the fixed address has one), OverQuota.
     """
-    network = networks.pinned(conn, wanted.network_id)
+    network = networks.pinned(conn, new.network_id)
     check_network(conn, network)
     if to is not None:
         associations.check_free(conn, to, network.id)
     quota.take(conn, quotas.QUOTAS, project_id, {"floatingip": 1})
-    request = FixedIpRequest(wanted.subnet_id, wanted.address)
-    if wanted.subnet_id is None and wanted.address is None:
+    request = FixedIpRequest(new.subnet_id, new.address)
+    if new.subnet_id is None and new.address is None:
         request = FixedIpRequest(ip_version=4)
     # The port belongs to no project, and to the floating IP once that exists.
-    new = NewPort(
+    new_port = NewPort(
         network,
         fixed_ips=(request,),
         device_id=PENDING,
         device_owner=ports.FLOATING,
         port_security_enabled=False,
     )
-    port = ports.create(conn, "", new, now, by)
+    port = ports.create(conn, "", new_port, now, by)
     # On a network with automatic IPv6 addresses, the port has one of these, too.
     found = [each["ip_address"] for each in ports.fixed_ips_of(conn, [port.id])[port.id]]
     address = next((each for each in found if ":" not in each), None)
     if address is None:
         raise bad(f"Floating IP address {found[0]} is not an IPv4 address")
-    values: dict[str, Any] = {**standard.new(project_id, now, description=wanted.description), **_leading(to)}
+    values: dict[str, Any] = {**standard.new(project_id, now, description=new.description), **_leading(to)}
     made = FloatingIp(
         **values,
         status=DOWN,
         floating_network_id=network.id,
         floating_ip_address=address,
         floating_port_id=port.id,
-        qos_policy_id=wanted.qos_policy_id,
-        dns_name=wanted.dns_name,
-        dns_domain=wanted.dns_domain,
+        qos_policy_id=new.qos_policy_id,
+        dns_name=new.dns_name,
+        dns_domain=new.dns_domain,
     )
     standard.insert(conn, made)
     conn.execute(_belongs, {"port": port.id, "device_id": made.id})
@@ -167,7 +167,7 @@ def remove(conn: Connection, row: FloatingIp, now: datetime, by: Origin) -> None
         port_forwardings.forget_ip(conn, row)
     shown.port_changed(conn, row.port_id)
     RECORDS.delete(conn, row)
-    ports.delete(conn, row.floating_port_id, now, by)
+    ports.discard(conn, row.floating_port_id, now, by)
     _ensure_routers(conn, {row.router_id}, row, now, by)
 
 

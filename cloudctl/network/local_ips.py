@@ -89,4 +89,4 @@ def remove(conn: Connection, row: LocalIp, now: datetime, by: Origin) -> None:
     port = ports.find(conn, row.local_port_id, lock=True)
     RECORDS.delete(conn, row)
     if port is not None and port.device_owner == local_ip_ports.OWNER and not local_ip_ports.has_one(conn, port.id):
-        ports.delete(conn, port.id, now, by)
+        ports.discard(conn, port.id, now, by)

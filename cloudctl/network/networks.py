@@ -179,19 +179,19 @@ def physical_of(conn: Connection, network_ids: Sequence[str]) -> dict[str, str]:
 
 
 def create(
-    conn: Connection, project_id: str, wanted: NewNetwork, now: datetime, options: NetworkOptions, by: Origin
+    conn: Connection, project_id: str, new: NewNetwork, now: datetime, options: NetworkOptions, by: Origin
 ) -> Network:
     """Raises OverQuota, Invalid, Conflict (a segment is taken), Unavailable (all are), NotFound (a zone)."""
-    check_zones(wanted.availability_zone_hints, options)
-    wires = [segments.check(each, options) for each in wanted.segments]
+    check_zones(new.availability_zone_hints, options)
+    wires = [segments.check(each, options) for each in new.segments]
     segments.check_differ(wires)
-    mtu = checked_mtu(wanted.mtu, wires, options)
-    private_vlans.check_network(wanted.pvlan, wanted.port_security_enabled)
+    mtu = checked_mtu(new.mtu, wires, options)
+    private_vlans.check_network(new.pvlan, new.port_security_enabled)
     quota.take(conn, quotas.QUOTAS, project_id, {"network": 1})
     security_groups.ensure_default(conn, project_id, now)
-    if wanted.is_default:
-        _check_default(conn, wanted.external)
-    values = standard.new(project_id, now, description=wanted.description)
+    if new.is_default:
+        _check_default(conn, new.external)
+    values = standard.new(project_id, now, description=new.description)
     first, *others = (
         segments.take(conn, each, options, Place(values["id"], project_id, position), now)
         for position, each in enumerate(wires)
@@ -199,24 +199,24 @@ def create(
     segment = segments.wire(first)
     made = Network(
         **values,
-        name=wanted.name,
+        name=new.name,
         status="ACTIVE",
-        admin_state_up=wanted.admin_state_up,
-        external=wanted.external,
-        is_default=wanted.is_default,
-        port_security_enabled=wanted.port_security_enabled,
+        admin_state_up=new.admin_state_up,
+        external=new.external,
+        is_default=new.is_default,
+        port_security_enabled=new.port_security_enabled,
         mtu=mtu,
-        availability_zone_hints=list(wanted.availability_zone_hints),
+        availability_zone_hints=list(new.availability_zone_hints),
         network_type=segment.network_type,
         physical_network=segment.physical_network,
         segmentation_id=segment.segmentation_id,
-        dns_domain=wanted.dns_domain,
-        pvlan=wanted.pvlan,
+        dns_domain=new.dns_domain,
+        pvlan=new.pvlan,
         more_segments=bool(others),
-        qos_policy_id=wanted.qos_policy_id or qos_policies.default_of(conn, project_id),
+        qos_policy_id=new.qos_policy_id or qos_policies.default_of(conn, project_id),
     )
     standard.insert(conn, made)
-    for action, everybodys in ((shares.SHARED, wanted.shared), (shares.EXTERNAL, wanted.external)):
+    for action, everybodys in ((shares.SHARED, new.shared), (shares.EXTERNAL, new.external)):
         if everybodys:
             shares.share(conn, shares.NETWORK, made, shares.EVERYBODY, now, action=action)
     tasks.submit(conn, kinds.ENSURE_NETWORK, made.id, by)

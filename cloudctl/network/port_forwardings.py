@@ -75,7 +75,7 @@ def not_found(id: str) -> NotFound:
 
 
 def create(
-    conn: Connection, ip: FloatingIp, to: Target, wanted: NewForwarding, now: datetime, by: Origin
+    conn: Connection, ip: FloatingIp, to: Target, new: NewForwarding, now: datetime, by: Origin
 ) -> PortForwarding:
     """Raises Invalid (it conflicts with another one), Conflict (either address is associated as a whole)."""
     made = PortForwarding(
@@ -83,11 +83,11 @@ def create(
         floatingip_id=ip.id,
         internal_port_id=to.port_id,
         internal_ip_address=to.fixed_ip_address,
-        protocol=wanted.protocol,
-        internal=wanted.internal,
-        external=wanted.external,
-        count=wanted.count,
-        description=wanted.description,
+        protocol=new.protocol,
+        internal=new.internal,
+        external=new.external,
+        count=new.count,
+        description=new.description,
     )
     _check(conn, ip, to, made)
     conn.execute(insert(PortForwarding).values(**made._asdict()))

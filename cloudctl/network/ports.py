@@ -12,8 +12,7 @@ from functools import partial
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import bindparam, case, exists, insert, or_, select, true, update
-from sqlalchemy import delete as delete_from
+from sqlalchemy import bindparam, case, delete, exists, insert, or_, select, true, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -58,15 +57,15 @@ find, get, not_found = RECORDS.find, RECORDS.get, RECORDS.not_found
 _on_host = PortBinding.port_id == bindparam("wanted"), PortBinding.host == bindparam("on")
 # With whether it has another binding there: queried together, since each boot asks.
 _locked_for_host = select(Port, exists().where(*_on_host)).where(Port.id == bindparam("wanted")).with_for_update()
-_drop_binding = delete_from(PortBinding).where(*_on_host)
+_drop_binding = delete(PortBinding).where(*_on_host)
 _leaving = (
     update(Port)
     .where(Port.id.in_(bindparam("ports", expanding=True)))
     .values(realised=False, status="DOWN", vif_type=UNBOUND, vif_details={})
 )
 _join = insert(PortSecurityGroup)
-_leave = delete_from(PortSecurityGroup).where(PortSecurityGroup.port_id == bindparam("port"))
-_drop = delete_from(Port).where(Port.id == bindparam("wanted"))
+_leave = delete(PortSecurityGroup).where(PortSecurityGroup.port_id == bindparam("port"))
+_drop = delete(Port).where(Port.id == bindparam("wanted"))
 _plugged = (
     update(Port)
     .where(Port.id == bindparam("wanted"), Port.host == bindparam("on"))
@@ -119,7 +118,7 @@ def visible_to(conn: Connection, caller: Caller) -> Condition:
 
 
 def visible(conn: Connection, caller: Caller, port_id: str, lock: bool = False) -> Port:
-    """The port, if the caller may see it. Raises NotFound. `lock`: nobody else changes it in this transaction."""
+    """The port, if the caller may see it. Raises NotFound. `lock`: as for `find`."""
     row = find(conn, port_id, lock=lock)
     if row is None or not (is_on_ours(caller, row) or standard.sees_all(caller)):
         raise not_found(port_id)
@@ -187,50 +186,50 @@ def groups_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, list[tuple
 
 
 def create(
-    conn: Connection, project_id: str, wanted: NewPort, now: datetime, by: Origin, everybodys_groups: bool = False
+    conn: Connection, project_id: str, new: NewPort, now: datetime, by: Origin, everybodys_groups: bool = False
 ) -> Port:
     """Create a port with its addresses. `everybodys_groups`: security groups of other projects are accepted, too.
 
     Raises NotFound (subnet, group), Invalid, Conflict (no address left; address or MAC taken), OverQuota.
     """
-    network = wanted.network
+    network = new.network
     if project_id:
         quota.take(conn, quotas.QUOTAS, project_id, {"port": 1})
-    mac = macs.parse(wanted.mac_address) if wanted.mac_address else None
-    secure = network.port_security_enabled if wanted.port_security_enabled is None else wanted.port_security_enabled
-    groups = _groups_of_new(conn, project_id, wanted, secure, now, everybodys_groups)
+    mac = macs.parse(new.mac_address) if new.mac_address else None
+    secure = network.port_security_enabled if new.port_security_enabled is None else new.port_security_enabled
+    groups = _groups_of_new(conn, project_id, new, secure, now, everybodys_groups)
 
     def port(mac: str) -> Port:
-        pairs = port_security.address_pairs(wanted.address_pairs, mac)
+        pairs = port_security.address_pairs(new.address_pairs, mac)
         port_security.check(secure, groups, pairs, True)
         return Port(
-            **standard.new(project_id, now, description=wanted.description),
+            **standard.new(project_id, now, description=new.description),
             network_id=network.id,
             network_project_id="" if network.project_id == project_id else network.project_id,
-            name=wanted.name,
-            status=NOT_APPLICABLE if wanted.device_owner == FLOATING and not project_id else "DOWN",
-            admin_state_up=wanted.admin_state_up,
+            name=new.name,
+            status=NOT_APPLICABLE if new.device_owner == FLOATING and not project_id else "DOWN",
+            admin_state_up=new.admin_state_up,
             mac_address=mac,
-            device_id=wanted.device_id,
-            device_owner=wanted.device_owner,
+            device_id=new.device_id,
+            device_owner=new.device_owner,
             port_security_enabled=secure,
             allowed_address_pairs=pairs,
-            host=wanted.host,
-            profile=dict(wanted.profile),
+            host=new.host,
+            profile=dict(new.profile),
             vif_type=UNBOUND,
             vif_details={},
-            qos_policy_id=wanted.qos_policy_id,
-            dhcp_options=dhcp_options.merged((), wanted.dhcp_options),
-            ip_allocation=fixed_ips.when(network, wanted.device_owner, wanted.host, wanted.fixed_ips),
-            **{**wanted.kept, **private_vlans.of_new(network.pvlan, wanted.kept, secure)},
+            qos_policy_id=new.qos_policy_id,
+            dhcp_options=dhcp_options.merged((), new.dhcp_options),
+            ip_allocation=fixed_ips.when(network, new.device_owner, new.host, new.fixed_ips),
+            **{**new.kept, **private_vlans.of_new(network.pvlan, new.kept, secure)},
         )
 
     made = macs.insert_port(conn, network.id, mac, port)
     if made.ip_allocation != fixed_ips.DEFERRED:
-        wish = wanted.fixed_ips
+        wish = new.fixed_ips
         fixed_ips.assign(conn, network.id, made.id, made.mac_address, made.device_owner, wish, is_new=True)
     _join_groups(conn, made.id, groups)
-    if wanted.host:
+    if new.host:
         tasks.submit_once(conn, kinds.ENSURE_PORT, made.id, by)
     return made
 
@@ -364,7 +363,7 @@ def _new_mac(conn: Connection, row: Port, owner: str, wanted: str) -> str:
     return mac
 
 
-def delete_by_user(conn: Connection, row: Port, now: datetime, by: Origin, privileged: bool = False) -> None:
+def remove(conn: Connection, row: Port, now: datetime, by: Origin, privileged: bool = False) -> None:
     """Delete a locked port. Raises Conflict for ports that belong to a router or a floating IP.
 
     `privileged`: also one that a floating IP of another project leads to.
@@ -378,22 +377,22 @@ def delete_by_user(conn: Connection, row: Port, now: datetime, by: Origin, privi
     if uses.is_of_trunk:
         trunk_ports.check_deletable(conn, row.id)
     gave_out = dhcp_ports.is_one(conn, row)
-    _delete(conn, row, uses, now, by)
+    _remove(conn, row, uses, now, by)
     if gave_out:
         dhcp_ports.changed(conn, row, by)
 
 
-def delete(conn: Connection, port_id: str, now: datetime, by: Origin, *, has_left: bool = False) -> None:
+def discard(conn: Connection, port_id: str, now: datetime, by: Origin, *, has_left: bool = False) -> None:
     """Delete the port and free its addresses; a task makes the driver release it. An unknown id is not an error.
 
     `has_left`: after `leaving` the driver has released it, so nothing is left to do unless it was plugged again.
     """
     row = find(conn, port_id, lock=True)
     if row is not None:
-        _delete(conn, row, port_uses.of(conn, port_id), now, by, has_left=has_left)
+        _remove(conn, row, port_uses.of(conn, port_id), now, by, has_left=has_left)
 
 
-def _delete(conn: Connection, row: Port, uses: Uses, now: datetime, by: Origin, *, has_left: bool = False) -> None:
+def _remove(conn: Connection, row: Port, uses: Uses, now: datetime, by: Origin, *, has_left: bool = False) -> None:
     quotas.gives_back(conn, row.project_id)
     port_uses.end(conn, row.id, uses, now, by)
     fixed_ips.release(conn, row.network_id, row.id)

@@ -82,13 +82,13 @@ def default_of(conn: Connection, project_id: str) -> str | None:
 # -- changes
 
 
-def create(conn: Connection, project_id: str, wanted: NewPolicy, now: datetime) -> QosPolicy:
+def create(conn: Connection, project_id: str, new: NewPolicy, now: datetime) -> QosPolicy:
     """Create a policy without rules. Raises Conflict for a second default of the project."""
-    if wanted.is_default:
+    if new.is_default:
         _check_default(conn, project_id)
-    new = standard.new(project_id, now, description=wanted.description)
-    made = standard.insert(conn, QosPolicy(**new, name=wanted.name, is_default=wanted.is_default))
-    if wanted.shared:
+    values = standard.new(project_id, now, description=new.description)
+    made = standard.insert(conn, QosPolicy(**values, name=new.name, is_default=new.is_default))
+    if new.shared:
         shares.share(conn, shares.QOS_POLICY, made, shares.EVERYBODY, now)
     return made
 

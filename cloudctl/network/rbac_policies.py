@@ -59,26 +59,24 @@ class NewRbacPolicy:
     target: str
 
 
-def create(conn: Connection, caller: Caller, project_id: str, wanted: NewRbacPolicy) -> RbacPolicy:
+def create(conn: Connection, caller: Caller, project_id: str, new: NewRbacPolicy) -> RbacPolicy:
     """Share an object of the caller's. Raises NotFound (the object), Invalid, Forbidden, Conflict, OverQuota."""
-    if (wanted.object_type, wanted.action) not in shares.USERS:
+    if (new.object_type, new.action) not in shares.USERS:
         raise Invalid(
-            f"Action '{wanted.action}' is not valid for object type '{wanted.object_type}'.", type="RbacPolicyInitError"
+            f"Action '{new.action}' is not valid for object type '{new.object_type}'.", type="RbacPolicyInitError"
         )
-    record = _to_share(conn, caller, wanted.object_type, wanted.object_id)
+    record = _to_share(conn, caller, new.object_type, new.object_id)
     if record.project_id != caller.project_id and not caller.may("network:rbac_policies:create:foreign"):
         raise Invalid(
             "Invalid input for operation: Only admins can manipulate policies on objects they do not own.",
             type="InvalidInput",
         )
-    _check_target(caller, wanted.action, wanted.target)
-    _check_scope(conn, record, wanted.target)
-    _check_new(conn, record, wanted.action, wanted.target)
+    _check_target(caller, new.action, new.target)
+    _check_scope(conn, record, new.target)
+    _check_new(conn, record, new.action, new.target)
     quota.take(conn, quotas.QUOTAS, project_id, {"rbac_policy": 1})
-    made = shares.share(
-        conn, wanted.object_type, record, wanted.target, caller.now, action=wanted.action, project_id=project_id
-    )
-    more = {"external": True} if wanted.action == EXTERNAL else {}
+    made = shares.share(conn, new.object_type, record, new.target, caller.now, action=new.action, project_id=project_id)
+    more = {"external": True} if new.action == EXTERNAL else {}
     standard.change(conn, type(record).table, record.id, caller.now, **more)
     if more:
         tasks.submit_once(conn, kinds.ENSURE_NETWORK, record.id, caller)

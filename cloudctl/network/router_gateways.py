@@ -213,7 +213,7 @@ def _remove(conn: Connection, router: Router, present: RouterPort, now: datetime
     if not left:
         ndp_proxies.check_gateway_unused(conn, router.id)
     conn.execute(delete(RouterPort).where(RouterPort.port_id == present.port_id))
-    ports.delete(conn, present.port_id, now, by)
+    ports.discard(conn, present.port_id, now, by)
 
 
 def _check(conn: Connection, router: Router, port_id: str) -> None:

@@ -140,7 +140,7 @@ def remove(
     else:
         trunk_ports.check_deletable(conn, port.id)
         conn.execute(delete(RouterPort).where(RouterPort.port_id == port.id))
-        ports.delete(conn, port.id, now, by)
+        ports.discard(conn, port.id, now, by)
     _changed(conn, router, now, by)
     return Interface(port.id, port.network_id, tuple(leaving))
 

@@ -76,26 +76,26 @@ find, get, visible, visible_to, not_found = (
 
 
 def create(
-    conn: Connection, project_id: str, wanted: NewRouter, now: datetime, options: NetworkOptions, by: Origin
+    conn: Connection, project_id: str, new: NewRouter, now: datetime, options: NetworkOptions, by: Origin
 ) -> Router:
     """Create a router without ports. Raises OverQuota, NotFound (a zone), Conflict (its EVPN number is taken)."""
-    networks.check_zones(wanted.availability_zone_hints, options)
-    vni = None if wanted.evpn_vni is None else evpn.take(conn, wanted.evpn_vni, options)
+    networks.check_zones(new.availability_zone_hints, options)
+    vni = None if new.evpn_vni is None else evpn.take(conn, new.evpn_vni, options)
     quota.take(conn, quotas.QUOTAS, project_id, {"router": 1})
-    values = standard.new(project_id, now, description=wanted.description)
+    values = standard.new(project_id, now, description=new.description)
     conn.execute(
         insert(Router).values(
             **values,
-            name=wanted.name,
+            name=new.name,
             status=ACTIVE,
-            admin_state_up=wanted.admin_state_up,
-            availability_zone_hints=list(wanted.availability_zone_hints),
+            admin_state_up=new.admin_state_up,
+            availability_zone_hints=list(new.availability_zone_hints),
             host="",
-            flavor_id=wanted.flavor_id,
-            distributed=wanted.distributed,
-            ha=wanted.ha,
-            enable_default_route_ecmp=wanted.enable_default_route_ecmp,
-            enable_default_route_bfd=wanted.enable_default_route_bfd,
+            flavor_id=new.flavor_id,
+            distributed=new.distributed,
+            ha=new.ha,
+            enable_default_route_ecmp=new.enable_default_route_ecmp,
+            enable_default_route_bfd=new.enable_default_route_bfd,
             evpn_vni=vni,
         )
     )

@@ -189,15 +189,15 @@ def ensure_default(conn: Connection, project_id: str, now: datetime) -> str:
     return own
 
 
-def create(conn: Connection, project_id: str, wanted: NewGroup, now: datetime) -> SecurityGroup:
+def create(conn: Connection, project_id: str, new: NewGroup, now: datetime) -> SecurityGroup:
     """Raises Conflict for the name `default`, OverQuota."""
     ensure_default(conn, project_id, now)
-    if wanted.name.lower() == DEFAULT:
+    if new.name.lower() == DEFAULT:
         raise Conflict("Default security group already exists.", type="SecurityGroupDefaultAlreadyExists")
-    values = standard.new(project_id, now, description=wanted.description)
+    values = standard.new(project_id, now, description=new.description)
     new_rules = rule_templates.rules_of_new(conn, values["id"], False)
     quota.take(conn, quotas.QUOTAS, project_id, {"security_group": 1, "security_group_rule": len(new_rules)})
-    conn.execute(insert(SecurityGroup).values(**values, name=wanted.name, stateful=wanted.stateful))
+    conn.execute(insert(SecurityGroup).values(**values, name=new.name, stateful=new.stateful))
     _insert_rules(conn, project_id, values["id"], new_rules, now)
     return get(conn, values["id"])
 

@@ -120,42 +120,42 @@ def _lock_network(conn: Connection, row: Subnet) -> None:
 # -- changes
 
 
-def create(conn: Connection, network: Network, project_id: str, wanted: NewSubnet, now: datetime, by: Origin) -> Subnet:
+def create(conn: Connection, network: Network, project_id: str, new: NewSubnet, now: datetime, by: Origin) -> Subnet:
     """Add a subnet to a locked network. Raises OverQuota, Invalid, Conflict."""
     others = conn.execute(_others, {"network": network.id}).all()
-    cidr = _checked_cidr(network, wanted, [each for each, _, _, _ in others])
-    network_segments.check_new_subnet(conn, network, [segment for _, segment, _, _ in others], wanted.segment_id)
+    cidr = _checked_cidr(network, new, [each for each, _, _, _ in others])
+    network_segments.check_new_subnet(conn, network, [segment for _, segment, _, _ in others], new.segment_id)
     pools_beside = [pool for _, _, version, pool in others if version == cidr.version]
-    _check_pool(conn, network, wanted.subnetpool_id, pools_beside)
-    addresses.check_modes(wanted.ipv6_ra_mode, wanted.ipv6_address_mode, cidr, wanted.enable_dhcp)
+    _check_pool(conn, network, new.subnetpool_id, pools_beside)
+    addresses.check_modes(new.ipv6_ra_mode, new.ipv6_address_mode, cidr, new.enable_dhcp)
     networks.check_mtu_of_family(network.mtu, cidr.version, network.id)
-    gateway = _gateway(wanted.gateway_ip, cidr)
-    if wanted.pools is None:
+    gateway = _gateway(new.gateway_ip, cidr)
+    if new.pools is None:
         pools = addresses.default_pools(cidr, gateway)
     else:
-        pools = addresses.check_pools(wanted.pools, cidr)
+        pools = addresses.check_pools(new.pools, cidr)
         addresses.check_gateway_outside(pools, gateway)
-    if addresses.is_automatic(wanted.ipv6_address_mode):
+    if addresses.is_automatic(new.ipv6_address_mode):
         fixed_ips.lock_everybody(conn, network.id)
     quota.take(conn, quotas.QUOTAS, project_id, {"subnet": 1})
-    values = standard.new(project_id, now, description=wanted.description)
+    values = standard.new(project_id, now, description=new.description)
     row = Subnet(
         **values,
         network_id=network.id,
-        name=wanted.name,
+        name=new.name,
         ip_version=cidr.version,
         cidr=str(cidr),
         gateway_ip=None if gateway is None else str(gateway),
-        enable_dhcp=wanted.enable_dhcp,
+        enable_dhcp=new.enable_dhcp,
         allocation_pools=shown_pools(pools, cidr.version),
-        dns_nameservers=checked_nameservers(wanted.dns_nameservers, cidr),
-        host_routes=checked_routes(wanted.host_routes, cidr),
-        ipv6_ra_mode=wanted.ipv6_ra_mode,
-        ipv6_address_mode=wanted.ipv6_address_mode,
-        subnetpool_id=wanted.subnetpool_id,
-        service_types=checked_types(wanted.service_types),
-        segment_id=wanted.segment_id,
-        dns_publish_fixed_ip=wanted.dns_publish_fixed_ip,
+        dns_nameservers=checked_nameservers(new.dns_nameservers, cidr),
+        host_routes=checked_routes(new.host_routes, cidr),
+        ipv6_ra_mode=new.ipv6_ra_mode,
+        ipv6_address_mode=new.ipv6_address_mode,
+        subnetpool_id=new.subnetpool_id,
+        service_types=checked_types(new.service_types),
+        segment_id=new.segment_id,
+        dns_publish_fixed_ip=new.dns_publish_fixed_ip,
         network_project_id="" if network.project_id == project_id else network.project_id,
     )
     standard.insert(conn, row)

@@ -107,30 +107,30 @@ def is_alone(conn: Connection, backup_id: str) -> bool:
 # -- actions
 
 
-def create(conn: Connection, caller: Caller, wanted: NewBackup, options: VolumeOptions) -> Backup:
+def create(conn: Connection, caller: Caller, new: NewBackup, options: VolumeOptions) -> Backup:
     """The backup, `creating`, and a task that makes it.
 
     Raises NotFound, Invalid, Conflict, OverQuota; Unavailable while backups are switched off.
     """
-    volume = volumes.visible(conn, caller, wanted.volume_id, lock=True)
+    volume = volumes.visible(conn, caller, new.volume_id, lock=True)
     if not services.takes_backups(conn, options):
         raise Unavailable(NO_SERVICE)
-    zone = wanted.availability_zone or volume.availability_zone
+    zone = new.availability_zone or volume.availability_zone
     if zone not in options.availability_zones:
         raise Invalid(f"Availability zone '{zone}' is invalid.")
     taken_at, size, frozen_copy = caller.now, volume.size, False
-    if wanted.snapshot_id is not None:
-        snapshot = _take_snapshot(conn, caller, wanted.snapshot_id, volume.id)
+    if new.snapshot_id is not None:
+        snapshot = _take_snapshot(conn, caller, new.snapshot_id, volume.id)
         taken_at, size = snapshot.created_at, snapshot.size
     else:
-        frozen_copy = _take_volume(conn, caller, volume.id, wanted.force)
+        frozen_copy = _take_volume(conn, caller, volume.id, new.force)
     # A backup of another project's volume belongs to the caller's project; a caller with system scope has none.
     owner = caller.project_id or volume.project_id
     # After the volume is locked, the order in which others take both; and for the size that is recorded.
     quotas.take_backup(conn, options, owner, size)
-    before = taken_at if wanted.snapshot_id else None
-    parent = _parent(conn, volume, owner, before) if wanted.incremental else None
-    made, container = new_id(), wanted.container or CONTAINER
+    before = taken_at if new.snapshot_id else None
+    parent = _parent(conn, volume, owner, before) if new.incremental else None
+    made, container = new_id(), new.container or CONTAINER
     # An incremental backup is kept where its parent is.
     as_objects = options.backup_store == "objects" if parent is None else get(conn, parent).kept_at is not None
     conn.execute(
@@ -139,10 +139,10 @@ def create(conn: Connection, caller: Caller, wanted: NewBackup, options: VolumeO
             project_id=owner,
             user_id=caller.user_id,
             volume_id=volume.id,
-            snapshot_id=wanted.snapshot_id,
+            snapshot_id=new.snapshot_id,
             parent_id=parent,
-            name=wanted.name,
-            description=wanted.description,
+            name=new.name,
+            description=new.description,
             container=container,
             availability_zone=zone,
             status=states.CREATING,
@@ -151,7 +151,7 @@ def create(conn: Connection, caller: Caller, wanted: NewBackup, options: VolumeO
             volume_metadata=volume.metadata,
             bootable=volume.bootable,
             image_metadata=volume.image_metadata,
-            metadata=dict(wanted.metadata),
+            metadata=dict(new.metadata),
             data_timestamp=taken_at,
             created_at=caller.now,
         )

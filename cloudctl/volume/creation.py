@@ -75,7 +75,7 @@ class Source:
 def create(
     conn: Connection,
     caller: Caller,
-    wanted: NewVolume,
+    new: NewVolume,
     options: VolumeOptions | None = None,
     *,
     volume_id: str | None = None,
@@ -90,10 +90,10 @@ def create(
     if volume_id is not None and (found := volumes.find(conn, volume_id)) is not None:
         return found
     # Before a volume of it that is to be copied.
-    group = None if wanted.group_id is None else groups.for_new(conn, caller, wanted.group_id)
-    source = _source(conn, caller, wanted)
-    size = _size(wanted, source)
-    type_ = _type(conn, caller, wanted, source, options)
+    group = None if new.group_id is None else groups.for_new(conn, caller, new.group_id)
+    source = _source(conn, caller, new)
+    size = _size(new, source)
+    type_ = _type(conn, caller, new, source, options)
     encryption.demand_plain(conn, type_.id)
     host = source.host or (options.pool if len(options.pools) == 1 else None)
     if group is not None:
@@ -101,15 +101,15 @@ def create(
         host = host or group.host
         groups.demand_pool(group, host)
     types.demand_size(type_, size)
-    zone = _zone(wanted, source, options)
+    zone = _zone(new, source, options)
     types.demand_zone(type_, zone)
     quotas.take(conn, options, caller.project_id, type_.name, {"volumes": 1, "gigabytes": size}, size)
     values = {
         "id": volume_id or new_id(),
         "project_id": caller.project_id,
         "user_id": caller.user_id,
-        "name": wanted.name,
-        "description": wanted.description,
+        "name": new.name,
+        "description": new.description,
         "status": states.CREATING,
         "attach_status": "detached",
         "size": size,
@@ -117,21 +117,21 @@ def create(
         "volume_type_id": type_.id,
         "availability_zone": zone,
         "snapshot_id": source.snapshot_id,
-        "source_volid": wanted.source_volid,
-        "backup_id": wanted.backup_id,
-        "group_id": wanted.group_id,
+        "source_volid": new.source_volid,
+        "backup_id": new.backup_id,
+        "group_id": new.group_id,
         "image_id": source.image_id,
         "image_format": source.image_format,
         "bootable": source.bootable,
         "multiattach": types.is_multiattach(type_),
-        "metadata": dict(wanted.metadata),
+        "metadata": dict(new.metadata),
         "image_metadata": dict(source.image_metadata),
         "created_at": caller.now,
     }
     made = conn.execute(_new, values).one()
-    if wanted.backup_id is not None:
-        backups.begin_restore(conn, caller, wanted.backup_id)
-        args = {"backup_id": wanted.backup_id, "new": True}
+    if new.backup_id is not None:
+        backups.begin_restore(conn, caller, new.backup_id)
+        args = {"backup_id": new.backup_id, "new": True}
         tasks.submit(conn, kinds.RESTORE_VOLUME, made.id, caller, args=args)
     elif submit:
         tasks.submit(conn, kinds.CREATE_VOLUME, made.id, caller)

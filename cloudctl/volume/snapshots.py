@@ -67,9 +67,9 @@ def of_volume(conn: Connection, volume_id: str) -> list[Snapshot]:
 # -- actions
 
 
-def create(conn: Connection, caller: Caller, wanted: NewSnapshot, options: VolumeOptions) -> Snapshot:
+def create(conn: Connection, caller: Caller, new: NewSnapshot, options: VolumeOptions) -> Snapshot:
     """The snapshot, `creating`, and a task that makes it. Raises NotFound, Conflict, OverQuota."""
-    made = begin(conn, caller, wanted, options)
+    made = begin(conn, caller, new, options)
     tasks.submit(conn, kinds.CREATE_SNAPSHOT, made.id, caller)
     return made
 

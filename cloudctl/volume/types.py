@@ -135,14 +135,14 @@ class NewType:
     is_public: bool = True
 
 
-def create(conn: Connection, wanted: NewType, now: datetime) -> VolumeType:
+def create(conn: Connection, new: NewType, now: datetime) -> VolumeType:
     """Raises Conflict if there is a type of this name."""
     type_id = new_id()
     try:
         with conn.begin_nested():
-            conn.execute(insert(VolumeType).values(id=type_id, created_at=now, **asdict(wanted)))
+            conn.execute(insert(VolumeType).values(id=type_id, created_at=now, **asdict(new)))
     except IntegrityError:
-        raise _taken(wanted.name) from None
+        raise _taken(new.name) from None
     return get(conn, type_id)
 
 

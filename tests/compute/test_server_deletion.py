@@ -39,7 +39,7 @@ def test_a_port_that_was_plugged_again_meanwhile_is_taken_away(demo: Asking, clo
         assert port is not None
         ports.leaving(conn, [port_id])
         assert ports.plugged(conn, port_id, port.host, {"vif_type": "fake"})
-        ports.delete(conn, port_id, utc(conn.now()), Unasked(), has_left=True)
+        ports.discard(conn, port_id, utc(conn.now()), Unasked(), has_left=True)
 
     cloud.db.transact(False, delete)
     assert cloud.db.transact(True, tasks_of_ports) == [port_id]

@@ -83,15 +83,23 @@ def _changes(function: Function) -> bool:
     return given.get("changes", "").startswith(("Mapping[", "dict[")) and function.args.kwarg is None
 
 
+def _is_given_new(function: Function) -> bool:
+    """What is requested is called `new`."""
+    return all(each.arg == "new" for each in parameters(function) if re.match("New[A-Z]", said(each.annotation)))
+
+
 # Verb → what a function of that name must look like.
 VERBS: dict[str, tuple[Callable[[Function], bool], ...]] = {
     "find": (_starts_with("conn"), lambda it: said(it.returns).endswith(" | None")),
     "get": (_starts_with("conn"), lambda it: "None" not in said(it.returns)),
     "visible": (_starts_with("conn", "caller"), lambda it: "None" not in said(it.returns)),
-    "create": (_starts_with("conn"), lambda it: said(it.returns) != "None"),
+    "create": (_starts_with("conn"), lambda it: said(it.returns) != "None", _is_given_new),
     "change": (_starts_with("conn"), _changes),
     "remove": (_starts_with("conn"),),
     "not_found": (lambda it: said(it.returns) == "NotFound",),
+    # The words of SQL and of HTTP for `remove` and `change`.
+    "delete": (lambda it: False,),
+    "update": (lambda it: False,),
 }
 # Functions named like a verb that are not about a record of their own.
 OTHER_VERBS = frozenset(
@@ -251,7 +259,9 @@ def test_every_exception_is_still_needed() -> None:
         (verbs, "def find(conn: Connection, id: str) -> Server: pass"),
         (verbs, "def get(conn: Connection, id: str) -> Server | None: pass"),
         (verbs, "def visible(conn: Connection, id: str) -> Server: pass"),
-        (verbs, "def create(conn: Connection, wanted: NewServer) -> None: pass"),
+        (verbs, "def create(conn: Connection, new: NewServer) -> None: pass"),
+        (verbs, "def create(conn: Connection, wanted: NewServer) -> Server: pass"),
+        (verbs, "def delete(conn: Connection, server: Server) -> None: pass"),
         (verbs, "def change(conn: Connection, server: Server, **values: str) -> Server: pass"),
         (verbs, "def remove(server: Server) -> None: pass"),
         (verbs, "def not_found(id: str) -> None: pass"),

@@ -169,7 +169,7 @@ def test_a_port_goes_while_its_network_gets_automatic_addresses(db: Database) ->
         )
         return list(conn.scalars(select(IpAllocation.port_id).where(IpAllocation.subnet_id == made.id)))
 
-    assert meanwhile(db, lambda conn: ports.delete(conn, port, NOW, BY), add) == [stays]
+    assert meanwhile(db, lambda conn: ports.discard(conn, port, NOW, BY), add) == [stays]
 
 
 @pytest.mark.parametrize("use", ["port", "floating IP", "gateway"])
@@ -261,7 +261,7 @@ def test_a_forwarding_goes_while_its_port_does(db: Database, monkeypatch: pytest
         port_forwardings.remove(conn, locked(conn), row, NOW, BY)
 
     monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
-    crossing(db, locked, lambda conn: ports.delete(conn, port, NOW, BY), remove)
+    crossing(db, locked, lambda conn: ports.discard(conn, port, NOW, BY), remove)
 
 
 def test_a_network_gets_a_subnet_while_its_dhcp_port_goes(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +274,7 @@ def test_a_network_gets_a_subnet_while_its_dhcp_port_goes(db: Database, monkeypa
     def remove(conn: Connection) -> None:
         port = dhcp_ports.find(conn, id)
         assert port is not None
-        ports.delete_by_user(conn, ports.get(conn, port.id, lock=True), NOW, BY)
+        ports.remove(conn, ports.get(conn, port.id, lock=True), NOW, BY)
 
     monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
     crossing(db, lambda conn: quota.turn(conn, quotas.QUOTAS, "p"), remove, make)
@@ -298,7 +298,7 @@ def test_a_floating_ip_leaves_the_port_that_goes(db: Database, monkeypatch: pyte
         change_floating_ip(conn, call("floatingips:update"), locked(conn), leads)
 
     monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
-    crossing(db, check, lambda conn: ports.delete(conn, port, NOW, BY), lead)
+    crossing(db, check, lambda conn: ports.discard(conn, port, NOW, BY), lead)
 
 
 @pytest.mark.parametrize(("of", "type"), [("resource_id", "ResourceNotFound"), ("target_id", "TargetResourceNotFound")])
@@ -310,7 +310,7 @@ def test_a_log_is_of_what_stays(db: Database, of: str, type: str) -> None:
 
     def goes(conn: Connection) -> None:
         if of == "target_id":
-            ports.delete(conn, port, NOW, BY)
+            ports.discard(conn, port, NOW, BY)
         else:
             security_groups.remove(conn, security_groups.in_turn(conn, ME, group), NOW, BY)
 

@@ -162,7 +162,7 @@ class TestServersPorts:
         bind(neutron, port, "h1")
         run(neutron, PLUG.kind, port, "h1")
         for _ in range(2):
-            neutron.transact(ports.delete, port["id"], utc(neutron.clock.seconds()), BY)
+            neutron.transact(ports.discard, port["id"], utc(neutron.clock.seconds()), BY)
         neutron.settle()
         assert neutron.held[1] == {}
         with pytest.raises(NotFound):
@@ -255,7 +255,7 @@ def world() -> World:
         ports.unbind(conn, second.id, now)
         row = ports.change(conn, made[0], {"host": "h2"}, now, BY)
         ports.change(conn, row, {"name": "x"}, now, BY)
-        ports.delete(conn, made[1].id, now, BY)
+        ports.discard(conn, made[1].id, now, BY)
         networks.remove(conn, gone, now, BY)
 
     def state() -> Any:

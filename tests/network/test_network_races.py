@@ -277,7 +277,7 @@ class TestRouters:
         def away(id: str) -> Callable[[Connection], None]:
             return lambda conn: floating_ips.remove(conn, floating_ips.to_remove(conn, ME, id), NOW, BY)
 
-        deletions = [lambda conn, id=id: ports.delete(conn, id, NOW, BY) for id in some]
+        deletions = [lambda conn, id=id: ports.discard(conn, id, NOW, BY) for id in some]
         at_once(db, *(act for pair in zip(deletions, map(away, ips), strict=True) for act in pair))
         assert db.transact(True, lambda conn: list(conn.scalars(select(Port.id).where(Port.id.in_(some))))) == []
 
@@ -296,7 +296,7 @@ class TestRouters:
             (subnet_id,) = networks.subnets_of(conn, [inside])[inside]
             return router_interfaces.remove(conn, self.locked(conn, way), None, subnet_id, NOW, BY).port_id
 
-        deletions = [lambda conn, id=id: ports.delete(conn, id, NOW, BY) for id in some[:2]]
+        deletions = [lambda conn, id=id: ports.discard(conn, id, NOW, BY) for id in some[:2]]
         at_once(db, *(self.lead(id, outside) for id in some), *deletions, part)
 
         def check(conn: Connection) -> None:
@@ -338,7 +338,7 @@ def test_who_makes_and_who_takes_away_do_not_wait_in_a_circle(db: Database, monk
 
     def port_comes_and_goes(conn: Connection, gone: list[str]) -> None:
         for each in gone:
-            ports.delete(conn, each, NOW, BY)
+            ports.discard(conn, each, NOW, BY)
         gone[:] = [new_port(id)(conn)]
 
     def address_comes_and_goes(conn: Connection, gone: list[str]) -> None:
@@ -371,7 +371,7 @@ def come_and_go(db: Database, *kinds: tuple[Callable[[Connection], str], Callabl
 
 
 def port_goes(conn: Connection, made: str) -> None:
-    ports.delete(conn, made, NOW, BY)
+    ports.discard(conn, made, NOW, BY)
 
 
 def test_ports_and_subnets_of_a_network_come_and_go_at_once(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:

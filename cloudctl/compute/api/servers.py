@@ -115,7 +115,7 @@ class Servers:
     async def delete(self, call: Call, server_id: str) -> None:
         """Delete a server."""
         later = self.options.reclaim_instance_interval > 0
-        await self.db.run(deletion.delete, call.caller, server_id, later=later)
+        await self.db.run(deletion.remove, call.caller, server_id, later=later)
 
 
 def _links(call: Call, page: Page) -> dict[str, Any]:

@@ -326,7 +326,7 @@ def may_remove(call: Call, port: Port) -> None:
 
 
 def remove(conn: Connection, call: Call, port: Port) -> None:
-    ports.delete_by_user(conn, port, call.now, call.caller, sees_all(call.caller))
+    ports.remove(conn, port, call.now, call.caller, sees_all(call.caller))
 
 
 def _check_fields(call: Call, network: Network, sent: dict[str, Any]) -> None:
