@@ -7,9 +7,9 @@
 
     Resource(db, RACKS)        # what `ApiApp` mounts
 
-`Described` is what a resource is called and what it has. `Verb`s are how an API writes its Operations. `Declared` is a
-plain resource of an API without habits of its own; an API that has some declares its resources as `Described`, too, and
-answers in its own way: a `Declaration`. An Operation without its function is not offered.
+`Named` is what a resource is called, `Described` also what it has. `Verb`s are how an API writes its Operations.
+`Declared` is a plain resource of an API without habits of its own; an API that has some declares its resources as
+`Described`, too, and answers in its own way: a `Declaration`. An Operation without its function is not offered.
 """
 
 from __future__ import annotations
@@ -63,17 +63,13 @@ R = TypeVar("R", bound=Record)
 
 
 @frozen(kw_only=True, eq=False)
-class Described(Generic[R]):
-    """What a resource is called, and what it has.
+class Named:
+    """What a resource is called, and the Operations that follow from it.
 
-    `extra`: clients may store attributes of their own. `says`: the summaries in docs/api.md of the Operations whose
-    name does not suffice.
+    `says`: the summaries in docs/api.md of the Operations whose name does not suffice.
     """
 
     name: str  # in bodies
-    record: type[R]
-    attributes: Attributes
-    extra: bool = False
     plural: str = field(default=Factory(lambda self: f"{self.name}s", takes_self=True))
     path: str = field(default=Factory(lambda self: f"/{self.plural}", takes_self=True))
     id: str = field(default=Factory(lambda self: f"{self.name}_id", takes_self=True))  # in paths
@@ -116,6 +112,19 @@ class Described(Generic[R]):
         if "body" not in options:
             usual["body"] = self.body(verb)
         return Operation(self.title, verb.method, path, verb.handler, rule, summary=summary, **(usual | {**options}))
+
+    def body(self, verb: Verb) -> Body | None:
+        """The body that a verb takes, unless its options say another one."""
+        return None
+
+
+@frozen(kw_only=True, eq=False)
+class Described(Named, Generic[R]):
+    """What a resource is called, and what it has. `extra`: clients may store attributes of their own."""
+
+    record: type[R]
+    attributes: Attributes
+    extra: bool = False
 
     def body(self, verb: Verb) -> Body | None:
         if verb.handler not in ("create", "update"):

@@ -6,7 +6,7 @@ From 3.15 an answer carries an ETag, and a change with `If-Match` is made only i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
@@ -18,6 +18,7 @@ from cloudctl.errors import Invalid, NotFound, PreconditionFailed
 from cloudctl.rest.body import Body
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.caller import Caller
+from cloudctl.rest.declared import ONE, Named, Verb
 from cloudctl.rest.route import Operation, Routes
 from cloudctl.volume import snapshots, volumes
 from cloudctl.volume.api import gates
@@ -69,37 +70,40 @@ def reply(call: Call, values: Values) -> Reply:
     return Reply({"metadata": dict(values)}, headers=headers)
 
 
-@frozen(eq=False)
-class Owner(Generic[R]):
+ALL = f"{ONE}/metadata"
+ENTRY = f"{ALL}/<key>"
+VERBS = (
+    Verb("list", "GET", ALL, "Show the metadata of {noun}."),
+    Verb("merge", "POST", ALL, "Add to the metadata of {noun}."),
+    Verb("replace", "PUT", ALL, "Replace the metadata of {noun}."),
+    Verb("show", "GET", ENTRY, "Show one entry."),
+    Verb("set", "PUT", ENTRY, "Set one entry."),
+    Verb("delete", "DELETE", ENTRY, "Delete one entry."),
+)
+
+
+@frozen(kw_only=True, eq=False)
+class Owner(Named, Generic[R]):
     """A kind of resource with metadata, volumes or snapshots, and the functions of its domain."""
 
-    name: str
     visible: Callable[[Connection, Caller, str], R]
     change: Callable[[Connection, Caller, str, Edit], Values]
     no_metadata: Callable[[str, str], NotFound]
 
     @cached_property
-    def routes(self) -> Routes:
-        """The Operations, named after the methods of Metadata that answer them."""
-        routes = Routes(f"{self.name.capitalize()}s")
-        every = f"/{self.name}s/<{self.name}_id>/metadata"
-        one = f"{every}/<key>"
+    def operations(self) -> Sequence[Operation]:
+        """Named after the methods of Metadata that answer them."""
+        every, one = {"body": Body(ReplaceMetadata)}, {"body": Body(OneEntry)}
+        return self.offer(VERBS, self._rule, {}, merge=every, replace=every, set=one)
 
-        def add(method: str, path: str, handler: str, rule: str, summary: str, **options: Any) -> None:
-            rule = f"volume:{self.name}s:{rule}"
-            routes.operations.append(Operation(routes.tag, method, path, handler, rule, summary=summary, **options))
-
-        add("GET", every, "list", "show", f"Show the metadata of a {self.name}.")
-        add("POST", every, "merge", "update", f"Add to the metadata of a {self.name}.", body=Body(ReplaceMetadata))
-        add("PUT", every, "replace", "update", f"Replace the metadata of a {self.name}.", body=Body(ReplaceMetadata))
-        add("GET", one, "show", "show", "Show one entry.")
-        add("PUT", one, "set", "update", "Set one entry.", body=Body(OneEntry))
-        add("DELETE", one, "delete", "update", "Delete one entry.", status=200)
-        return routes
+    def _rule(self, verb: str) -> str:
+        return f"volume:{self.plural}:{'show' if verb in ('list', 'show') else 'update'}"
 
 
-VOLUME = Owner("volume", volumes.visible, volumes.change_metadata, volumes.no_metadata)
-SNAPSHOT = Owner("snapshot", snapshots.visible, snapshots.change_metadata, snapshots.no_metadata)
+VOLUME = Owner(name="volume", visible=volumes.visible, change=volumes.change_metadata, no_metadata=volumes.no_metadata)
+SNAPSHOT = Owner(
+    name="snapshot", visible=snapshots.visible, change=snapshots.change_metadata, no_metadata=snapshots.no_metadata
+)
 
 
 @frozen
@@ -111,7 +115,7 @@ class Metadata(Generic[R]):
 
     @property
     def routes(self) -> Routes:
-        return self.owner.routes
+        return Routes(self.owner.title, self.owner.operations)
 
     async def list(self, call: Call, **path: str) -> Reply:
         return reply(call, await self._read(call, path))
@@ -138,7 +142,7 @@ class Metadata(Generic[R]):
         await self._change(call, path, without(key, self.owner.no_metadata(self._id(path), key)))
 
     def _id(self, path: Mapping[str, str]) -> str:
-        return path[f"{self.owner.name}_id"]
+        return path[self.owner.id]
 
     async def _read(self, call: Call, path: Mapping[str, str]) -> Values:
         return (await self.db.read(self.owner.visible, call.caller, self._id(path))).metadata
