@@ -243,12 +243,7 @@ def complete(
 
 def fail(conn: Connection, attachment_id: str, now: datetime, status: str = ERROR_ATTACHING) -> None:
     """Set `error_…`: the attachment no longer holds the volume. One that is gone, or does something else, stays so."""
-    attachment = find(conn, attachment_id)
-    if attachment is not None:
-        volumes.get(conn, attachment.volume_id, lock=True)
-        mine = (Attachment.id == attachment_id) & (Attachment.status == FAILING[status])
-        conn.execute(update(Attachment).where(mine).values(status=status))
-        follow(conn, attachment.volume_id, now)
+    _turn(conn, attachment_id, FAILING[status], status, now)
 
 
 def begin_detach(conn: Connection, attachment_id: str, now: datetime) -> None:
@@ -263,11 +258,16 @@ def begin_detach(conn: Connection, attachment_id: str, now: datetime) -> None:
 
 def roll_detach(conn: Connection, attachment_id: str, now: datetime) -> None:
     """Undo `begin_detach`: `attached` again. An attachment that is unknown, or not `detaching`, stays as it is."""
+    _turn(conn, attachment_id, DETACHING, ATTACHED, now)
+
+
+def _turn(conn: Connection, attachment_id: str, before: str, after: str, now: datetime) -> None:
+    """From one status to another, if it is there and has the first."""
     attachment = find(conn, attachment_id)
     if attachment is not None:
         volumes.get(conn, attachment.volume_id, lock=True)
-        mine = (Attachment.id == attachment_id) & (Attachment.status == DETACHING)
-        conn.execute(update(Attachment).where(mine).values(status=ATTACHED))
+        mine = (Attachment.id == attachment_id) & (Attachment.status == before)
+        conn.execute(update(Attachment).where(mine).values(status=after))
         follow(conn, attachment.volume_id, now)
 
 

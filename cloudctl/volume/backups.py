@@ -130,39 +130,35 @@ def create(conn: Connection, caller: Caller, new: NewBackup, options: VolumeOpti
     quotas.take_backup(conn, options, owner, size)
     before = taken_at if new.snapshot_id else None
     parent = _parent(conn, volume, owner, before) if new.incremental else None
-    made, container = new_id(), new.container or CONTAINER
     # An incremental backup is kept where its parent is.
     as_objects = options.backup_store == "objects" if parent is None else get(conn, parent).kept_at is not None
-    conn.execute(
-        insert(Backup).values(
-            id=made,
-            project_id=owner,
-            user_id=caller.user_id,
-            volume_id=volume.id,
-            snapshot_id=new.snapshot_id,
-            parent_id=parent,
-            name=new.name,
-            description=new.description,
-            container=container,
-            availability_zone=zone,
-            status=states.CREATING,
-            size=size,
-            volume_name=volume.name,
-            volume_metadata=volume.metadata,
-            bootable=volume.bootable,
-            image_metadata=volume.image_metadata,
-            metadata=dict(new.metadata),
-            data_timestamp=taken_at,
-            created_at=caller.now,
-        )
+    made = Backup(
+        id=new_id(),
+        project_id=owner,
+        user_id=caller.user_id,
+        volume_id=volume.id,
+        snapshot_id=new.snapshot_id,
+        parent_id=parent,
+        name=new.name,
+        description=new.description,
+        container=new.container or CONTAINER,
+        availability_zone=zone,
+        status=states.CREATING,
+        size=size,
+        volume_name=volume.name,
+        volume_metadata=volume.metadata,
+        bootable=volume.bootable,
+        image_metadata=volume.image_metadata,
+        metadata=dict(new.metadata),
+        data_timestamp=taken_at,
+        created_at=caller.now,
     )
-    tasks.submit(conn, kinds.CREATE_BACKUP, made, caller, args={"in_use": frozen_copy})
-    backup = get(conn, made)
-    if not as_objects:
-        return backup
-    ensure_container(conn, backup.project_id, container, caller.now)
-    conn.execute(update(Backup).where(Backup.id == made).values(kept_at=place(backup, caller.now)))
-    return get(conn, made)
+    if as_objects:
+        made = made._replace(kept_at=place(made, caller.now))
+        ensure_container(conn, owner, made.container, caller.now)
+    conn.execute(insert(Backup), made._asdict())
+    tasks.submit(conn, kinds.CREATE_BACKUP, made.id, caller, args={"in_use": frozen_copy})
+    return made
 
 
 def _take_snapshot(conn: Connection, caller: Caller, snapshot_id: str, volume_id: str) -> Snapshot:
