@@ -33,7 +33,7 @@ from cloudctl.errors import (
     Unauthorized,
     UnsupportedMediaType,
 )
-from cloudctl.rest import access_rules, decoding, files, pages, stream
+from cloudctl.rest import access_rules, decoding, files, logged, pages, stream
 from cloudctl.rest import body as bodies
 from cloudctl.rest.admission import Admission
 from cloudctl.rest.answers import Answer, Answers
@@ -492,7 +492,7 @@ class Pipeline:
             "{request_id} {method} {path} {status} {ms:.1f} ms user={user} project={project}",
             request_id=request_id,
             method=method,
-            path=request.path.decode("utf-8", "replace"),
+            path=logged.path(request.path),
             status=request.code,
             ms=1000 * seconds,
             user=identity.user_id,
