@@ -22,7 +22,6 @@ from typing import IO, Any, Literal, TypeVar, cast, overload
 from attrs import evolve, frozen
 from cryptography.fernet import Fernet
 from sqlalchemy import inspect
-from twisted.application import strports
 from twisted.internet.interfaces import IReactorTime
 
 import cloudctl.compute.service
@@ -55,7 +54,7 @@ from cloudctl.rest.admission import Admission
 from cloudctl.rest.answers import Answers
 from cloudctl.rest.app import ApiApp, ApiResource, Tree
 from cloudctl.rest.clients import plain
-from cloudctl.rest.connections import Answering, Connections
+from cloudctl.rest.connections import Answering, Connections, Listener
 from cloudctl.rest.health import Health, MetricsPage
 from cloudctl.rest.metrics import Metrics
 from cloudctl.rest.pipeline import Http
@@ -382,15 +381,14 @@ class Cloud(OrderedService):
                 self.addService(Peers(self.db, self.db.line, self.engine.owner))
             self.addService(self.engine)
             self.addService(self.audit)
-        sites = [(self.site, server.listen)]
+        sites = [(self.site, "listen", server.listen)]
         if any(each.apart is not None for each in self.served):
-            sites.append((self.ha_site, server.ha_listen))
+            sites.append((self.ha_site, "ha_listen", server.ha_listen))
         if listen:
             self.addService(Answering(self.connections))
-        for site, endpoints in sites if listen else ():
+        for site, option, endpoints in sites if listen else ():
             for text in endpoints:
-                # `strports` raises at once if it cannot listen; an endpoint's service only logs it.
-                self.addService(strports.service(text, site, reactor=reactor))
+                self.addService(Listener(f"server.{option}", text, site, reactor))
 
     # -- before the start
 

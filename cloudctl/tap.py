@@ -112,9 +112,17 @@ def check_endpoints(made: config.Config) -> None:
             if not 0 <= port <= 65535:
                 raise ValueError(f"{port} is not a port")
         except Exception as error:  # endpoint parsers are plugins and raise what they like
-            problems.append(f"{name}: {text!r} is not a valid endpoint: {error}")
+            problems.append(f"{name}: {text!r} is not a valid endpoint: {told_by(error)}")
     if problems:
         raise ConfigError(problems)
+
+
+def told_by(error: Exception) -> str:
+    """What a parser of endpoints says. OpenSSL says it in triples, and of which file it does not."""
+    if not (error.args and isinstance(error.args[0], list)):
+        return str(error)
+    reasons = ", ".join(str(each[-1]) for each in error.args[0])
+    return f"its private key or its certificate cannot be read ({reasons}): both must be PEM"
 
 
 def announce(made: config.Config) -> None:
@@ -161,11 +169,12 @@ def stop(why: str, status: int = os.EX_USAGE) -> NoReturn:
 
 
 def why_not(error: Exception) -> str:
-    """Why this process cannot listen, in one line."""
+    """Why this process cannot listen, in one line. A `Listener` has noted where."""
+    where = "; ".join(getattr(error, "__notes__", ["cannot listen"]))
     if isinstance(error, OSError) and error.filename is not None:
         # Of a link, such as the lock of a UNIX socket, the second name is the one that cannot be made.
-        return f"cannot listen: {os.fsdecode(error.filename2 or error.filename)}: {error.strerror}"
-    return str(error) if isinstance(error, CannotListenError) else f"cannot listen: {error}"
+        return f"{where}: {os.fsdecode(error.filename2 or error.filename)}: {error.strerror}"
+    return f"{where}: {error}"
 
 
 class CloudProcess(app.Cloud):

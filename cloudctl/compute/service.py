@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from twisted.application import strports
 from twisted.application.service import IService
 
 from cloudctl.composition import CatalogEntry, FirstStart, Part, Service, Surroundings
@@ -23,6 +22,7 @@ from cloudctl.drivers.interfaces import IGuestEvents, IGuestMetadata
 from cloudctl.image.store import ImageStore
 from cloudctl.network.options import chosen as network_options
 from cloudctl.rest.app import ApiApp
+from cloudctl.rest.connections import Listener
 from cloudctl.rest.pipeline import Http
 from cloudctl.volume.options import chosen as volume_options
 
@@ -77,7 +77,7 @@ def _for_guests(cloud: Surroundings, options: ComputeOptions) -> Iterator[IServi
         answering = ForwardedMetadata(cloud.db, cloud.made(ImageStore).path, options.metadata_secret)
         site = GuestSite(answering, cloud.clock, PROXY_IDLE_SECONDS)
         proxies = Limited(site, PROXY_CONNECTIONS, ALL_PROXY_CONNECTIONS)
-        yield strports.service(options.metadata_listen, proxies, reactor=cloud.reactor)
+        yield Listener("compute.metadata_listen", options.metadata_listen, proxies, cloud.reactor)
     if IGuestEvents.providedBy(cloud.hypervisor):
         yield GuestWatch(cloud.clock, cloud.db, cloud.hypervisor)
 
@@ -94,7 +94,7 @@ def _consoles(cloud: Surroundings, options: ComputeOptions) -> Iterator[ConsoleS
 def _listening(cloud: Surroundings, options: ComputeOptions, consoles: ConsoleServer) -> Iterator[IService]:
     yield consoles.rounds()
     if not cloud.in_memory:
-        yield strports.service(options.console_listen, consoles, reactor=cloud.reactor)
+        yield Listener("compute.console_listen", options.console_listen, consoles, cloud.reactor)
 
 
 SERVICE = Service(

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from attrs import define
-from twisted.application.service import Service
+from twisted.application import strports
+from twisted.application.service import MultiService, Service
 from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.protocol import connectionDone
@@ -136,6 +137,29 @@ class Answering(Service):
     def stopService(self) -> Deferred[None]:
         super().stopService()
         return ensureDeferred(self.connections.end())
+
+
+class Listener(MultiService):
+    """Serves a factory at an endpoint. If it cannot listen there, the error has a note that names the option."""
+
+    def __init__(self, option: str, endpoint: str, factory: Any, reactor: Any) -> None:
+        super().__init__()
+        self._named = f"{option}: {endpoint!r}"
+        # `strports` raises at once if it cannot listen; an endpoint's service only logs it.
+        self.addService(strports.service(endpoint, factory, reactor=reactor))
+
+    def privilegedStartService(self) -> None:
+        self._noted(super().privilegedStartService)
+
+    def startService(self) -> None:
+        self._noted(super().startService)
+
+    def _noted(self, start: Callable[[], None]) -> None:
+        try:
+            start()
+        except Exception as error:
+            error.add_note(self._named)
+            raise
 
 
 class Channel(TurnChannel):
