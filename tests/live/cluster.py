@@ -21,6 +21,7 @@ from attrs import define
 from cryptography.fernet import Fernet
 from openstack.exceptions import BadRequestException
 
+from tests.bounds import ending_within
 from tests.drivers.libvirt import daemon, pki
 from tests.drivers.netns.lab import run
 from tests.drivers.ovn import lab
@@ -33,6 +34,8 @@ from tests.live.process import PASSWORDS, LiveCloud
 
 HOSTS = ("east", "north", "west")
 GATEWAYS = ("north", "west", "east")  # in order of preference; the next one takes over if it still sees a third
+# Seconds after which a story is given up, whatever it waits for.
+ENDS = 1500.0
 # Nothing depends on a lease ending: a dead process is missed by its connection.
 TOML = """
 [database]
@@ -192,7 +195,7 @@ def a_cluster(
     of migrations. `ceph`: whether volumes are in a Ceph cluster, which is created. `metadata`: whether guests find
     theirs at 169.254.169.254, too.
     """
-    with ExitStack() as left:
+    with ExitStack() as left, ending_within(ENDS):
         # Paths of sockets must be short.
         short = Path(tempfile.mkdtemp(prefix="cc-"))
         left.callback(shutil.rmtree, short)

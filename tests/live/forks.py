@@ -8,6 +8,7 @@ imported yet.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import gc
 import json
 import os
@@ -24,6 +25,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 # Everything that a start and the first requests import, except the reactor, which the command's arguments choose.
 MODULES = (
     "twisted.application.twist._twist",
@@ -127,8 +129,12 @@ def run(command: Sequence[str], log: str, environment: Mapping[str, str], direct
     runpy.run_path(sys.argv[0], run_name="__main__")
 
 
-def child(*wanted: Any) -> None:
+def child(origin: int, *wanted: Any) -> None:
     """Never returns: the stack above it belongs to the parent."""
+    # It ends with the origin, as that does with the test run, even if that is killed.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != origin:
+        os._exit(1)
     status = 1
     try:
         run(*wanted)
@@ -149,12 +155,13 @@ def serve() -> None:
     assert "twisted.internet.reactor" not in sys.modules
     gc.collect()
     gc.freeze()
+    mine = os.getpid()
     for line in sys.stdin:
         kind, *words = json.loads(line)
         if kind == "ended":
             print(os.waitstatus_to_exitcode(os.waitpid(words[0], 0)[1]), flush=True)
         elif (pid := os.fork()) == 0:
-            child(*words)
+            child(mine, *words)
         else:
             print(pid, flush=True)
 

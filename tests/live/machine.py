@@ -16,6 +16,7 @@ from pathlib import Path
 from attrs import define, field
 
 from cloudctl.drivers.netns import inside
+from tests.bounds import WITH_ME
 from tests.drivers.libvirt.daemon import Libvirtd
 from tests.drivers.netns.lab import run
 from tests.drivers.ovn.lab import SOUTHBOUND, VSWITCH
@@ -220,7 +221,7 @@ class Central:
     def start_northd(self) -> None:
         own = [f"--unixctl={self.directory}/northd.ctl", f"--log-file={self.directory}/northd.log", "-vconsole:off"]
         remotes = [f"--ovnnb-db={self.northbound.remote}", f"--ovnsb-db={self.southbound.remote}"]
-        self.northd = subprocess.Popen(["ovn-northd", *remotes, *own], stdin=subprocess.DEVNULL)
+        self.northd = subprocess.Popen([*WITH_ME, "ovn-northd", *remotes, *own], stdin=subprocess.DEVNULL)
 
     def stop_northd(self) -> None:
         if self.northd is not None:

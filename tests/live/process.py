@@ -21,6 +21,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from cloudctl.state_dir import DATABASE
+from tests.bounds import WITH_ME
 from tests.live import forks
 from tests.live.client import StockClient
 
@@ -114,7 +115,9 @@ class LiveCloud:
         arguments += [f"--ha-listen=tcp:{self.ha_port}:interface=127.0.0.1"]
         if self._afresh:
             with self.log.open("ab") as log:
-                self.process = subprocess.Popen(arguments, stdout=log, stderr=log, env=environment, cwd=self.directory)
+                self.process = subprocess.Popen(
+                    [*WITH_ME, *arguments], stdout=log, stderr=log, env=environment, cwd=self.directory
+                )
         else:
             if "[database]" not in self.config.read_text() and not self.database.exists():
                 self.state_dir.mkdir(mode=0o700, exist_ok=True)

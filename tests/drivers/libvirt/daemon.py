@@ -14,6 +14,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from uuid import uuid4
 
+from tests.bounds import WITH_ME
 from tests.drivers.libvirt.pki import an_address
 from tests.live.process import free_port
 
@@ -115,7 +116,7 @@ class Libvirtd:
             (directory / name).write_text(f"{Path('/etc', name).read_text()}{line}\n")
         (directory / "start").write_text("\n".join([*self._mounts(), KEEP, *self.beside(), self._daemon(), ""]))
         # The end of `unshare` is a power cut: all that runs within is killed.
-        command = ["ip", "netns", "exec", self.namespace] if self.namespace else []
+        command = [*WITH_ME, *(("ip", "netns", "exec", self.namespace) if self.namespace else ())]
         command += ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
         with (directory / "output").open("wb") as output:
             self.process = subprocess.Popen(

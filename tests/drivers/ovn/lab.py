@@ -18,6 +18,7 @@ from attrs import define, field
 
 from cloudctl.drivers.netns import inside
 from cloudctl.drivers.specs import PortBinding, PortSpec
+from tests.bounds import WITH_ME
 from tests.drivers.netns.lab import Guest, run
 from tests.drivers.ovn import ovsdb
 from tests.drivers.ovn.ovsdb import Server, eventually
@@ -215,7 +216,7 @@ class Lab:
         own = [f"--log-file={self.directory}/{name}.log", "-vconsole:off"]
         if program != "ovn-controller":  # which has no such option, and obeys the directory
             own.append(f"--unixctl={self.directory}/{name}.ctl")
-        command = ["ip", "netns", "exec", self.chassis, program, *words, *own]
+        command = [*WITH_ME, "ip", "netns", "exec", self.chassis, program, *words, *own]
         place = dict.fromkeys(DIRECTORIES, str(self.directory))
         self._daemons.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, env={**os.environ, **place}))
 

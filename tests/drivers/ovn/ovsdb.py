@@ -15,6 +15,7 @@ import orjson
 
 from cloudctl.drivers.ovn.driver import Config, create
 from cloudctl.drivers.specs import DriverResources
+from tests.bounds import WITH_ME
 
 SCHEMA = Path("/usr/share/ovn/ovn-nb.ovsschema")
 PROGRAMS = ("ovsdb-server", "ovsdb-tool", "ovsdb-client")
@@ -53,7 +54,7 @@ class Server:
         command = ["ovsdb-server", str(self.file), f"--remote=punix:{self.socket}", "--no-chdir", *self.options]
         own = self.directory / self.name
         command += [f"--unixctl={own}.ctl", f"--log-file={own}.log", "-vconsole:off"]
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        self.process = subprocess.Popen([*WITH_ME, *command], stdin=subprocess.DEVNULL)
         eventually(self.socket.exists)
 
     def stop(self) -> None:

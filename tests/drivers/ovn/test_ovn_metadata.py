@@ -22,6 +22,7 @@ from cloudctl.drivers import forwarded
 from cloudctl.drivers.netns import inside
 from cloudctl.drivers.specs import FixedIp, NetworkSpec, PortSpec, SecurityGroupRule, SecurityGroupSpec, SubnetSpec
 from cloudctl.metadata_proxy.proxy import names
+from tests.bounds import WITH_ME
 from tests.drivers.netns.lab import Guest
 from tests.drivers.netns.wishes import eventually
 from tests.drivers.ovn.lab import CHASSIS, Lab, lab, lacking
@@ -104,7 +105,7 @@ class Proxy:
         with (self.directory / "proxy.log").open("ab") as log:
             # Nobody else's namespaces are its own.
             apart = ["unshare", "--mount", "sh", "-ec", 'mount -t tmpfs tmpfs /run/netns; exec "$@"', "sh"]
-            command = ["ip", "netns", "exec", self.ovn.chassis, *apart, *cloudctl]
+            command = [*WITH_ME, "ip", "netns", "exec", self.ovn.chassis, *apart, *cloudctl]
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log)
 
     def kill(self) -> None:

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import orjson
 
+from tests.bounds import WITH_ME
 from tests.live.process import free_port
 
 PROGRAMS = ("ceph", "rbd", "rados", "ceph-mon", "ceph-mgr", "ceph-osd", "monmaptool")
@@ -151,7 +152,7 @@ class Cluster:
 
     def _daemon(self, program: str, id: str) -> None:
         with (self.directory / f"{program}.output").open("wb") as output:
-            command = [program, "--conf", str(self.conf), "-i", id, "-f"]
+            command = [*WITH_ME, program, "--conf", str(self.conf), "-i", id, "-f"]
             self._daemons[program] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
     def freeze(self, program: str) -> None:
