@@ -74,6 +74,9 @@ def _value(value: Any, kind: Any, path: str, shown: Callable[[Any], str] = repr)
         if kind is float and abs(value) > MOST:
             # No date is so many seconds away; nothing else needs as many.
             raise Wrong(f"{path}: {shown(value)} is too large: {MOST:.0f} is the most")
+        if kind is int and value.bit_length() > 63:
+            # No column holds it, and no answer in JSON; TOML promises no more.
+            raise Wrong(f"{path}: {shown(value)} does not fit into 64 bits")
         return kind(value)
     if origin in (Union, UnionType):
         kinds = [each for each in arguments if each is not type(None)]

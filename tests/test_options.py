@@ -59,6 +59,7 @@ def test_all_problems_are_told_at_once_with_their_paths() -> None:
         ("count", "3", "'3' is not an integer"),
         ("count", True, "True is not an integer"),
         ("count", 3.0, "3.0 is not an integer"),
+        ("count", 2**63, "9223372036854775808 does not fit into 64 bits"),
         ("boot_delay", "1", "'1' is not a number"),
         ("boot_delay", float("nan"), "nan is not a finite number"),
         ("boot_delay", float("-inf"), "-inf is not a finite number"),
