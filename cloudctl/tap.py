@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from twisted.application.service import IService
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
-from twisted.logger import FilteringLogObserver, LogLevel, jsonFileLogObserver, textFileLogObserver
+from twisted.logger import FilteringLogObserver, Logger, LogLevel, jsonFileLogObserver, textFileLogObserver
 from twisted.python import usage
 
 from cloudctl import attrs_code
@@ -40,6 +41,8 @@ with kept(), attrs_code.kept():
     from cloudctl.db import schema
     from cloudctl.errors import ConfigError
     from cloudctl.log_levels import LogLevels
+
+log = Logger()
 
 
 class Options(usage.Options):
@@ -191,6 +194,33 @@ class CloudProcess(app.Cloud):
             os._exit(os.EX_UNAVAILABLE)
 
 
+# Files that a connection may keep open, itself and what it uploads or downloads; and those of all the rest.
+PER_CONNECTION, OTHERS = 2, 128
+
+
+def within_files(made: config.Config) -> config.Config:
+    """With as many connections as this process may have open files for, which is raised as far as it may be.
+
+    One connection more, and what fails is whatever opens a file next: the database, an image, an import.
+    """
+    wanted = PER_CONNECTION * made.admission.connections + OTHERS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return made
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    if allowed == wanted:
+        return made
+    connections = max((allowed - OTHERS) // PER_CONNECTION, allowed // 8, 1)
+    log.warn(
+        "no more than {connections} connections at once, instead of {wanted}: this process may have {files} files open",
+        connections=connections,
+        wanted=made.admission.connections,
+        files=allowed,
+    )
+    return attrs.evolve(made, admission=attrs.evolve(made.admission, connections=connections))
+
+
 def makeService(options: Options) -> IService:
     """The cloud, ready to start. If it cannot work: the reason in one line, and SystemExit with 64.
 
@@ -207,7 +237,7 @@ def makeService(options: Options) -> IService:
     # Until `collect_from_now_on`: what a start makes is there to stay.
     gc.disable()
     try:
-        cloud = CloudProcess(options.config, reactor, log_levels=levels)
+        cloud = CloudProcess(within_files(options.config), reactor, log_levels=levels)
         cloud.prepare(passwords)
         reactor.callWhenRunning(announce, options.config)
         reactor.callWhenRunning(collect_from_now_on)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from click.testing import CliRunner
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from sqlalchemy import make_url
+from twisted.logger import capturedLogs
 
 import cloudctl
 from cloudctl import bootstrap, cli, tap
@@ -382,3 +384,29 @@ def test_collections_begin_when_the_cloud_is_up() -> None:
     tap.collect_from_now_on()
     assert gc.isenabled()
     assert not gc.get_objects(generation=2)
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "raised", "connections"),
+    [
+        (1024, 524288, 4128, 2000),
+        (1024, -1, 4128, 2000),
+        (65536, 65536, 65536, 2000),
+        (-1, -1, -1, 2000),
+        (1024, 1024, 1024, 448),
+        (64, 64, 64, 8),
+        (3, 3, 3, 1),
+    ],
+)
+def test_there_are_no_more_connections_than_open_files_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, raised: int, connections: int
+) -> None:
+    limit = [(soft, hard)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limit[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, new: limit.append(new))
+    made = parse(f"--state-dir={tmp_path}").config
+    assert made is not None
+    with capturedLogs() as told:
+        found = tap.within_files(made)
+    assert (limit[-1], found.admission.connections) == ((raised, hard), connections)
+    assert len(told) == (connections < 2000)
