@@ -113,8 +113,10 @@ def detach_volume(conn: Connection, caller: Caller, server_id: str, volume_id: s
     _, device = attached(conn, caller, server_id, volume_id)
     if device.boot_index == 0:
         raise Invalid("Cannot detach a root device volume")
+    # An administrator may have declared the volume detached: then only the server still has it.
+    ended = device.attachment_id is not None and attachments.find(conn, device.attachment_id) is None
     # Without a host the volume is only reserved for the server.
-    if server.host is not None:
+    if server.host is not None and not ended:
         attachments.begin_detach(conn, device.attachment_id or "", caller.now)
     tasks.submit(conn, kinds.DETACH_VOLUME, server.id, caller, args={"device_id": device.id})
 

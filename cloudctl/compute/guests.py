@@ -17,6 +17,7 @@ from cloudctl.errors import NotFound
 from cloudctl.image import images, properties
 from cloudctl.network import networks, port_specs, ports
 from cloudctl.volume import attachments
+from cloudctl.volume.tables import Attachment
 
 
 def spec(
@@ -151,12 +152,16 @@ def _is_id(text: str) -> bool:
 
 def volume_connections(conn: Connection, server_id: str) -> tuple[VolumeConnection, ...]:
     """The server's volumes that are connected to its host, the root disk first."""
+    return tuple(connection(row, used.connection, used.mode) for row, used in volumes_of(conn, server_id))
+
+
+def volumes_of(conn: Connection, server_id: str) -> list[tuple[BlockDevice, Attachment]]:
+    """The server's volumes, the root disk first, without those that an administrator has declared detached."""
     mine = block_devices.of_server(conn, server_id)
     if not mine:
-        return ()
-    connected = {row.id: row for row in attachments.of_server(conn, [server_id]).get(server_id, [])}
-    using = ((row, connected[row.attachment_id]) for row in mine if row.attachment_id in connected)
-    return tuple(connection(row, used.connection, used.mode) for row, used in using)
+        return []
+    having = {row.id: row for row in attachments.of_server(conn, [server_id]).get(server_id, [])}
+    return [(row, having[row.attachment_id]) for row in mine if row.attachment_id in having]
 
 
 def connection(device: BlockDevice, info: Any, mode: str | None) -> VolumeConnection:

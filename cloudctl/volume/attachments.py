@@ -127,7 +127,7 @@ def reserve(
     if project_id not in (None, volume.project_id):
         raise volumes.not_found(volume_id)
     others = of_volume(conn, [volume_id]).get(volume_id, [])
-    _demand_reservable(volume, server_id, others, again=attachment_id is not None)
+    _demand_reservable(volume, server_id, others)
     mode = volumes.forced_mode(volume) or mode
     made = _insert(
         conn, volume, server_id, id=attachment_id, status=RESERVED, device=device, mode=mode, managed=managed, at=now
@@ -155,19 +155,16 @@ def _insert(
     return made
 
 
-def _demand_reservable(volume: Volume, server_id: str | None, others: list[Attachment], again: bool) -> None:
-    """`again`: a server that left its host keeps its volume, which is still in use while being moved."""
+def _demand_reservable(volume: Volume, server_id: str | None, others: list[Attachment]) -> None:
     allowed = {states.AVAILABLE}
     if not others:
         allowed.add(states.DOWNLOADING)
-        if again and states.is_migrating(volume):
-            allowed.add(states.IN_USE)
     if volume.multiattach:
         allowed.add(states.IN_USE)
     if server_id is not None and any(other.server_id == server_id for other in others):
         # A live migration attaches the volume a second time to the server that has it.
         allowed |= {states.IN_USE, states.RESERVED}
-    if states.is_migrating(volume) and not again:
+    if states.is_migrating(volume):
         # Only the guest that has it is led to where it goes: another would keep what is left behind.
         allowed.discard(states.IN_USE)
     if volume.status not in allowed:
@@ -200,7 +197,7 @@ def _demand_still_free(conn: Connection, attachment: Attachment) -> None:
     """Check that an attachment that failed, and no longer holds the volume, may have it again. Raises Conflict."""
     present = of_volume(conn, [attachment.volume_id]).get(attachment.volume_id, [])
     others = [other for other in present if other.id != attachment.id]
-    _demand_reservable(volumes.get(conn, attachment.volume_id), attachment.server_id, others, again=False)
+    _demand_reservable(volumes.get(conn, attachment.volume_id), attachment.server_id, others)
 
 
 def _demand_host(conn: Connection, volume_id: str, host: str) -> None:
@@ -281,6 +278,19 @@ def finish_detach(conn: Connection, attachment_id: str, now: datetime) -> None:
         return
     volumes.get(conn, attachment.volume_id, lock=True)
     conn.execute(delete(Attachment).where(Attachment.id == attachment_id))
+    follow(conn, attachment.volume_id, now)
+
+
+def leave_host(conn: Connection, attachment_id: str, now: datetime) -> None:
+    """`reserved` again, on no host, whatever the status of the volume: nobody else could take it for a moment.
+
+    One that is gone is not an error. Call it after the backend has disconnected the host.
+    """
+    attachment = find(conn, attachment_id)
+    if attachment is None:
+        return
+    volumes.get(conn, attachment.volume_id, lock=True)
+    _set(conn, attachment_id, status=RESERVED, host=None, connection={}, attached_at=None)
     follow(conn, attachment.volume_id, now)
 
 

@@ -101,7 +101,7 @@ class Trip:
 
 
 def trip(conn: Connection, server_id: str, migration_id: str) -> Trip:
-    devices = [each for each in block_devices.of_server(conn, server_id) if each.attachment_id is not None]
+    devices = [device for device, _ in guests.volumes_of(conn, server_id)]
     server = servers.get(conn, server_id)
     found = tuple(guests.plugged(conn, server_id))
     gone = frozenset(port_id for port_id in found if ports.find(conn, port_id) is None)
@@ -206,10 +206,10 @@ def arrived(conn: Connection, server_id: str, migration_id: str, told: Mapping[s
     networking.bind(conn, server, migration.new_host, zone or "", now)
     for port_id, binding in told["bindings"].items():
         ports.plugged(conn, port_id, migration.new_host, binding)
-    for device in block_devices.of_server(conn, server_id):
-        if device.attachment_id is not None and device.id in told["connections"]:
+    for device, attachment in guests.volumes_of(conn, server_id):
+        if device.id in told["connections"]:
             info = told["connections"][device.id]
-            attachments.complete(conn, device.attachment_id, info, migration.new_host, now, device.device_name)
+            attachments.complete(conn, attachment.id, info, migration.new_host, now, device.device_name)
 
 
 async def leave(ctx: Context) -> Memo:

@@ -7,10 +7,10 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from cloudctl.compute import block_devices, servers
+from cloudctl.compute import block_devices, guests, servers
 from cloudctl.compute.tables import BlockDevice
 from cloudctl.db import Connection
-from cloudctl.errors import CloudError, Conflict
+from cloudctl.errors import CloudError, NotFound
 from cloudctl.tasks import Context, Wait
 from cloudctl.tasks.tables import DONE, OPEN
 from cloudctl.tasks.workflow import Cancelled, Memo
@@ -57,8 +57,16 @@ def child_key(device: BlockDevice) -> str:
 def keep(conn: Connection, server_id: str, host: str, now: datetime) -> None:
     """Reserve the volumes that were made, and record that the host is about to use all of them. Raises Conflict."""
     for device in block_devices.of_server(conn, server_id):
-        # The device's own id: a repeat finds the same attachment.
-        attachment_id = _reserve(conn, server_id, device, device.attachment_id or device.id, now)
+        attachment_id = attachments.reserve(
+            conn,
+            device.volume_id,
+            server_id,
+            project_id=None,
+            now=now,
+            device=device.device_name,
+            # The device's own id: a repeat finds the same attachment.
+            attachment_id=device.attachment_id or device.id,
+        )
         attachments.connect(conn, attachment_id, host, now, device.device_name)
         if device.attachment_id is None:
             block_devices.change(conn, device, {"attachment_id": attachment_id})
@@ -94,12 +102,8 @@ async def disconnect(ctx: Context) -> Wait | None:
 
 
 def keep_for_another_host(conn: Connection, server_id: str, now: datetime) -> None:
-    """Reserve the volumes again, without a moment in which somebody else could take them."""
-    for device in block_devices.of_server(conn, server_id):
-        if device.attachment_id is not None and attachments.find(conn, device.attachment_id) is not None:
-            # Somebody else may have it, after a reset of its status: `keep` reports that, if the server boots again.
-            with suppress(Conflict):
-                _reserve_again(conn, server_id, device, now)
+    for _, attachment in guests.volumes_of(conn, server_id):
+        attachments.leave_host(conn, attachment.id, now)
 
 
 # -- servers that move
@@ -108,51 +112,30 @@ def keep_for_another_host(conn: Connection, server_id: str, now: datetime) -> No
 async def join(ctx: Context, host: str) -> None:
     """Let the host use the server's volumes. May be repeated. Raises Conflict, and the driver's errors."""
     await ctx.write(_joining, ctx.resource_id, host, ctx.now)
-    for device in await ctx.read(block_devices.of_server, ctx.resource_id):
-        if device.attachment_id is not None:
-            info = dict(await ctx.drivers.volume.connect(device.volume_id, host))
-            await ctx.write(_joined, device.attachment_id, device.device_name, info, host, ctx.now)
+    for device, attachment in await ctx.read(guests.volumes_of, ctx.resource_id):
+        info = dict(await ctx.drivers.volume.connect(device.volume_id, host))
+        await ctx.write(_joined, attachment.id, device.device_name, info, host, ctx.now)
 
 
 def _joining(conn: Connection, server_id: str, host: str, now: datetime) -> None:
-    for device in block_devices.of_server(conn, server_id):
-        attachment = attachments.find(conn, device.attachment_id) if device.attachment_id else None
-        if attachment is not None and attachment.status in (attachments.RESERVED, attachments.ATTACHING):
+    for device, attachment in guests.volumes_of(conn, server_id):
+        if attachment.status in (attachments.RESERVED, attachments.ATTACHING):
             attachments.connect(conn, attachment.id, host, now, device.device_name)
 
 
 def _joined(
     conn: Connection, attachment_id: str, name: str | None, info: dict[str, Any], host: str, now: datetime
 ) -> None:
-    attachments.complete(conn, attachment_id, info, host, now, name)
+    # An administrator may have declared the volume detached meanwhile.
+    with suppress(NotFound):
+        attachments.complete(conn, attachment_id, info, host, now, name)
 
 
 async def leave(ctx: Context, host: str) -> None:
     """Take the server's volumes from the host; they stay the server's. May be repeated."""
-    for device in await ctx.read(block_devices.of_server, ctx.resource_id):
-        if device.attachment_id is None:
+    for device, attachment in await ctx.read(guests.volumes_of, ctx.resource_id):
+        if attachment.host != host:
             continue
-        attachment = await ctx.read(attachments.find, device.attachment_id)
-        if attachment is None or attachment.host != host:
-            continue
-        if not await ctx.read(attachments.host_is_used, device.volume_id, host, device.attachment_id):
+        if not await ctx.read(attachments.host_is_used, device.volume_id, host, attachment.id):
             await ctx.drivers.volume.disconnect(device.volume_id, host)
-        await ctx.write(_reserve_again, ctx.resource_id, device, ctx.now)
-
-
-def _reserve_again(conn: Connection, server_id: str, device: BlockDevice, now: datetime) -> None:
-    assert device.attachment_id is not None, "the callers look"
-    attachments.finish_detach(conn, device.attachment_id, now)
-    _reserve(conn, server_id, device, device.attachment_id, now)
-
-
-def _reserve(conn: Connection, server_id: str, device: BlockDevice, attachment_id: str, now: datetime) -> str:
-    return attachments.reserve(
-        conn,
-        device.volume_id,
-        server_id,
-        project_id=None,
-        now=now,
-        device=device.device_name,
-        attachment_id=attachment_id,
-    )
+        await ctx.write(attachments.leave_host, attachment.id, ctx.now)
