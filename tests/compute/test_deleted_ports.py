@@ -18,8 +18,12 @@ BODIES: dict[str, Any] = {
     "evacuate": {"evacuate": {}},
     "unshelve": {"unshelve": None},
     "rebuild": {"rebuild": {}},
+    "reboot": {"reboot": {"type": "HARD"}},
+    "start": {"os-start": None},
 }
 MOVES = {**BODIES, "migrate": {"migrate": None}}
+FIRST: dict[str, Any] = {"unshelve": {"shelve": None}, "start": {"os-stop": None}}
+STAYS = ("rebuild", "reboot", "start")
 
 
 @frozen
@@ -35,8 +39,8 @@ class Plugged:
         body = MOVES[what]
         if what == "rebuild":
             body = {"rebuild": {"imageRef": self.demo.image}}
-        if what == "unshelve":
-            assert self.demo.act(self.id, {"shelve": None}).status == 202
+        if what in FIRST:
+            assert self.demo.act(self.id, FIRST[what]).status == 202
             self.demo.cloud.settle()
         if what == "evacuate":
             self.force_down()
@@ -106,10 +110,10 @@ def test_whatever_a_ports_owner_calls_its_device_the_server_keeps_it(
     assert server.port_id in guest.state.port_ids
     port = server.admin.client.get(path).json()["port"]
     assert port["binding:host_id"] == guest.spec.host == shown["OS-EXT-SRV-ATTR:host"]
-    assert port["device_id"] == ("somebody" if what == "rebuild" else server.id)
+    assert port["device_id"] == ("somebody" if what in STAYS else server.id)
 
 
-@pytest.mark.parametrize("what", ["live", "migrate"])
+@pytest.mark.parametrize("what", ["live", "migrate", "reboot", "start"])
 def test_a_port_that_its_owner_gave_to_a_router_stays_there_and_no_move_sticks(server: Plugged, what: str) -> None:
     path, client = f"/networking/v2.0/ports/{server.port_id}", server.demo.client
     assert client.put(path, {"port": {"device_id": "", "device_owner": ""}}).status == 200
@@ -118,5 +122,6 @@ def test_a_port_that_its_owner_gave_to_a_router_stays_there_and_no_move_sticks(s
     assert client.put(f"/networking/v2.0/routers/{router}/add_router_interface", join).status == 200
     server.begin(what)
     server.demo.cloud.settle()
-    assert server.admin.server(server.id)["OS-EXT-STS:task_state"] is None
+    shown = server.admin.server(server.id)
+    assert (shown["status"], shown["OS-EXT-STS:task_state"]) == ("ACTIVE", None)
     assert client.get(path).json()["port"]["device_id"] == router

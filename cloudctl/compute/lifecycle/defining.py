@@ -46,6 +46,15 @@ def plan(conn: Connection, server: Server, image_path: Any, *, is_made: bool = F
     return Plan(guest, tuple(found), tuple(gone))
 
 
+def plan_here(conn: Connection, server: Server, image_path: Any) -> Plan:
+    """As `plan` of a guest that is made, without the ports that their owner has bound elsewhere."""
+    found = plan(conn, server, image_path, is_made=True)
+    here = tuple(wiring for wiring in found.wirings if wiring.host == server.host)
+    ids = {wiring.port.id for wiring in here}
+    ports_here = tuple(port for port in found.guest.ports if port.id in ids)
+    return evolve(found, guest=evolve(found.guest, ports=ports_here), wirings=here)
+
+
 async def define(ctx: Context, plan: Plan) -> Bindings:
     """Define the guest and plug its ports. The bindings are to be stored with `plugged`."""
     host = plan.guest.host

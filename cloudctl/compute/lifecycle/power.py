@@ -2,19 +2,22 @@
 
 Reference: compute-states.md, sections 3, 4.3 and 4.5.
 
-Each is one step that ensures a result; a failure leaves the server in the state that it had, with a fault.
+Each ensures a result, nearly all in one step; a failure leaves the server in the state that it had, with a fault.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import datetime
 
 from cloudctl.compute import deletion, kinds, servers, shelving
+from cloudctl.compute.lifecycle import defining, storage
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.db import Connection
 from cloudctl.drivers.interfaces import IRescue
-from cloudctl.tasks import Context, Kind, Origin, Step, Workflow
+from cloudctl.errors import Conflict
+from cloudctl.tasks import Context, Kind, Origin, Step, Transient, Workflow
 from cloudctl.tasks.workflow import Memo, Task
 
 
@@ -30,7 +33,7 @@ def workflows(options: ComputeOptions) -> tuple[Workflow, ...]:
     return (
         _workflow(kinds.START, start, "started"),
         _workflow(kinds.STOP, stop, "stopped"),
-        _workflow(kinds.REBOOT, reboot, "rebooted"),
+        _workflow(kinds.REBOOT, reboot, "rebooted", Step("renew", cut)),
         _workflow(kinds.PAUSE, pause, "paused"),
         _workflow(kinds.UNPAUSE, run, "unpaused"),
         _workflow(kinds.SUSPEND, suspend, "suspended"),
@@ -41,7 +44,7 @@ def workflows(options: ComputeOptions) -> tuple[Workflow, ...]:
     )
 
 
-def _workflow(kind: Kind, ensure: Callable[[Context], Awaitable[None]], name: str) -> Workflow:
+def _workflow(kind: Kind, ensure: Callable[[Context], Awaitable[None]], name: str, *before: Step) -> Workflow:
     """`name`: the move once the guest is as it should be."""
 
     async def do(ctx: Context) -> Memo:
@@ -50,7 +53,7 @@ def _workflow(kind: Kind, ensure: Callable[[Context], Awaitable[None]], name: st
         return None
 
     step = kind.name.rpartition(".")[2]
-    return Workflow(kind, (Step(step, do),), on_failure=failed, on_cancel=cancelled)
+    return Workflow(kind, (*before, Step(step, do)), on_failure=failed, on_cancel=cancelled)
 
 
 async def crash(ctx: Context) -> Memo:
@@ -86,6 +89,7 @@ async def leave_rescue(ctx: Context) -> None:
 async def start(ctx: Context) -> None:
     # Stopped, it is no longer in error, whatever a rescue that failed has left it with.
     await leave_rescue(ctx)
+    await renew(ctx)
     await run(ctx)
 
 
@@ -93,13 +97,39 @@ async def run(ctx: Context) -> None:
     await ctx.drivers.hypervisor.ensure_running(ctx.resource_id)
 
 
-async def reboot(ctx: Context) -> None:
-    hard = bool(ctx.args.get("hard"))
-    if hard:
+async def cut(ctx: Context) -> Memo:
+    """The first half of a hard reboot, a step of its own: repeated later, it would be a second one."""
+    if ctx.args.get("hard"):
         # A rescue that failed may have left it with another image, and this leads out of every error.
         await leave_rescue(ctx)
+        await ctx.drivers.hypervisor.ensure_stopped(ctx.resource_id, 0.0)
+        await renew(ctx)
+    return None
+
+
+async def reboot(ctx: Context) -> None:
     # The task's id: a repeat after a crash is the same reboot.
-    await ctx.drivers.hypervisor.ensure_rebooted(ctx.resource_id, str(ctx.task.id), hard)
+    await ctx.drivers.hypervisor.ensure_rebooted(ctx.resource_id, str(ctx.task.id), bool(ctx.args.get("hard")))
+
+
+async def renew(ctx: Context) -> None:
+    """Give a guest that is off the volumes and ports that its server has: their owners may have taken some away.
+
+    One that is not where its server is said to be stays as it is: that is a matter of moves.
+    """
+    server = await ctx.read(servers.get, ctx.resource_id)
+    found = await ctx.drivers.hypervisor.observe(ctx.resource_id)
+    if found.host != server.host:
+        return
+    await storage.join(ctx, found.host)
+    plan = await ctx.read(defining.plan_here, server, ctx.drivers.image_path)
+    bindings = await defining.define(ctx, plan)
+    try:
+        await ctx.write(defining.plugged, bindings, found.host)
+    except Conflict:
+        with suppress(Conflict):
+            await defining.look_again(ctx, bindings, found.host)
+        raise Transient("a port was bound elsewhere meanwhile") from None
 
 
 async def pause(ctx: Context) -> None:
