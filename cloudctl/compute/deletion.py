@@ -14,7 +14,7 @@ from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Kind, Origin, Unasked
 from cloudctl.volume import attachments, volumes
-from cloudctl.volume.kinds import DELETE_VOLUME
+from cloudctl.volume.kinds import DELETE_VOLUME, LENT
 
 DELETES = (kinds.DELETE, kinds.FORCE_DELETE)
 # Cut short, these leave no guest where the server's record says it is: one that can be restored waits for their end.
@@ -118,7 +118,7 @@ def release_devices(conn: Connection, server_id: str, now: datetime, by: Origin,
 def _delete_volume(conn: Connection, volume_id: str, by: Origin) -> None:
     # Another server may have it too.
     if volumes.find(conn, volume_id) is not None and not volumes.is_held(conn, volume_id):
-        tasks.supersede(conn, DELETE_VOLUME, volume_id, by, keep=(DELETE_VOLUME,))
+        tasks.supersede(conn, DELETE_VOLUME, volume_id, by, keep=(DELETE_VOLUME, *LENT))
 
 
 def failed(conn: Connection, server_id: str, message: str, now: datetime) -> None:

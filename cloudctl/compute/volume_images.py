@@ -25,7 +25,7 @@ from cloudctl.rest.caller import Caller
 from cloudctl.rest.decoding import parse
 from cloudctl.tasks import Origin
 from cloudctl.volume import snapshots, states, uploads, volumes
-from cloudctl.volume.kinds import DELETE_SNAPSHOT
+from cloudctl.volume.kinds import DELETE_SNAPSHOT, LENT
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.snapshots import NewSnapshot
 
@@ -139,4 +139,4 @@ def drop(conn: Connection, snapshot_ids: Sequence[str], now: datetime, by: Origi
     """Delete the snapshots of an image that failed. May be repeated."""
     for snapshot_id in snapshot_ids:
         if states.SNAPSHOT.try_move(conn, snapshot_id, "force delete", now):
-            tasks.supersede(conn, DELETE_SNAPSHOT, snapshot_id, by)
+            tasks.supersede(conn, DELETE_SNAPSHOT, snapshot_id, by, keep=LENT)

@@ -129,6 +129,7 @@ def create(
         "created_at": caller.now,
     }
     made = conn.execute(_new, values).one()
+    _borrow(conn, caller, made)
     if new.backup_id is not None:
         backups.begin_restore(conn, caller, new.backup_id)
         args = {"backup_id": new.backup_id, "new": True}
@@ -136,6 +137,15 @@ def create(
     elif submit:
         tasks.submit(conn, kinds.CREATE_VOLUME, made.id, caller)
     return made
+
+
+def _borrow(conn: Connection, caller: Caller, made: Volume) -> None:
+    """Whatever is done to its source from now on, a deletion included, comes after it is made."""
+    args = {"to": made.id}
+    if made.source_volid is not None:
+        tasks.submit(conn, kinds.LEND_VOLUME, made.source_volid, caller, args=args)
+    if made.snapshot_id is not None:
+        tasks.submit(conn, kinds.LEND_SNAPSHOT, made.snapshot_id, caller, args=args)
 
 
 # -- what it is made from
@@ -194,7 +204,7 @@ def _volume_source(conn: Connection, caller: Caller, volume_id: str) -> Source:
 
 
 def _snapshot_source(conn: Connection, caller: Caller, snapshot_id: str) -> Source:
-    snapshot = snapshots.visible(conn, caller, snapshot_id)
+    snapshot = snapshots.as_source(conn, caller, snapshot_id)
     if snapshot.status != states.AVAILABLE:
         raise Conflict("Invalid snapshot: Originating snapshot status must be one of 'available' values")
     origin = volumes.get(conn, snapshot.volume_id)

@@ -108,7 +108,7 @@ def remove(conn: Connection, caller: Caller, record: GroupSnapshot) -> None:
         raise Conflict(f"Invalid group snapshot: {record.id} is still being made, whatever its status says.")
     for each in members(conn, record.id):
         states.SNAPSHOT.move(conn, each.id, "delete with its group", caller.now)
-        tasks.supersede(conn, kinds.DELETE_SNAPSHOT, each.id, caller)
+        tasks.supersede(conn, kinds.DELETE_SNAPSHOT, each.id, caller, keep=kinds.LENT)
     conn.execute(
         update(GroupSnapshot).where(GroupSnapshot.id == record.id).values(status=states.DELETING, updated_at=caller.now)
     )

@@ -191,7 +191,7 @@ def remove(conn: Connection, caller: Caller, group: Group, with_volumes: bool) -
     for volume in present:
         _join(conn, volume.id, None, caller.now)
         volumes.begin_delete(conn, volume.id, caller.now)
-        tasks.supersede(conn, kinds.DELETE_VOLUME, volume.id, caller)
+        tasks.supersede(conn, kinds.DELETE_VOLUME, volume.id, caller, keep=kinds.LENT)
     conn.execute(delete(Group).where(Group.id == group.id))
 
 

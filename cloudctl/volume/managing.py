@@ -67,7 +67,7 @@ def unmanage(conn: Connection, caller: Caller, volume_id: str) -> None:
     """Set `deleting`; its content stays on the backend. Raises NotFound, Conflict."""
     volume = volumes.visible(conn, caller, volume_id, lock=True)
     volumes.begin_delete(conn, volume.id, caller.now)
-    tasks.supersede(conn, kinds.UNMANAGE_VOLUME, volume.id, caller)
+    tasks.supersede(conn, kinds.UNMANAGE_VOLUME, volume.id, caller, keep=kinds.LENT)
 
 
 def manage_snapshot(
@@ -82,4 +82,4 @@ def manage_snapshot(
 def unmanage_snapshot(conn: Connection, caller: Caller, snapshot_id: str) -> None:
     """Set `deleting`; the snapshot itself stays in its volume. Raises NotFound, Conflict."""
     snapshots.begin_remove(conn, caller, snapshot_id, "delete")
-    tasks.supersede(conn, kinds.UNMANAGE_SNAPSHOT, snapshot_id, caller)
+    tasks.supersede(conn, kinds.UNMANAGE_SNAPSHOT, snapshot_id, caller, keep=kinds.LENT)

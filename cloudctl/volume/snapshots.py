@@ -52,11 +52,21 @@ class NewSnapshot:
 find, get, visible, not_found = SNAPSHOTS.find, SNAPSHOTS.get, SNAPSHOTS.visible, SNAPSHOTS.not_found
 
 # Built once: building a statement costs more than running it.
+_shared = select(Snapshot).where(Snapshot.id == bindparam("wanted")).with_for_update(read=True)
 _of_volume = (
     select(Snapshot)
     .where(Snapshot.volume_id == bindparam("volume"))
     .order_by(Snapshot.created_at.desc(), Snapshot.id.desc())
 )
+
+
+def as_source(conn: Connection, caller: Caller, snapshot_id: str) -> Snapshot:
+    """As `visible`; nobody changes it before this transaction ends, but others may make a volume of it, too."""
+    visible(conn, caller, snapshot_id)
+    found = conn.execute(_shared, {"wanted": snapshot_id}).first()
+    if found is None:
+        raise not_found(snapshot_id)
+    return found
 
 
 def of_volume(conn: Connection, volume_id: str) -> list[Snapshot]:
@@ -110,7 +120,7 @@ def begin_remove(conn: Connection, caller: Caller, snapshot_id: str, move: str) 
 def remove(conn: Connection, caller: Caller, snapshot_id: str, force: bool) -> None:
     """Set `deleting`; any work under way on it stops first. `force`: from any status. Raises NotFound, Conflict."""
     begin_remove(conn, caller, snapshot_id, "force delete" if force else "delete")
-    tasks.supersede(conn, kinds.DELETE_SNAPSHOT, snapshot_id, caller)
+    tasks.supersede(conn, kinds.DELETE_SNAPSHOT, snapshot_id, caller, keep=kinds.LENT)
 
 
 def remove_all(conn: Connection, caller: Caller, volume_id: str, force: bool) -> None:
@@ -123,7 +133,7 @@ def remove_all(conn: Connection, caller: Caller, volume_id: str, force: bool) ->
     for row in of_volume(conn, volume_id):
         if row.project_id != owner or not states.SNAPSHOT.try_move(conn, row.id, name, caller.now):
             raise states.refused(conn, volume_id, "delete")
-        tasks.cancel_open(conn, kinds.SNAPSHOT, row.id)
+        tasks.cancel_open(conn, kinds.SNAPSHOT, row.id, kinds.LENT)
 
 
 def forget(conn: Connection, snapshot_id: str) -> None:

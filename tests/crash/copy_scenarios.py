@@ -21,6 +21,8 @@ from cloudctl.volume import backups, moving_backups
 from cloudctl.volume.archive import Archive
 from cloudctl.volume.kinds import (
     DELETE_VOLUME,
+    LEND_SNAPSHOT,
+    LEND_VOLUME,
     MEND_VOLUME,
     REIMAGE_VOLUME,
     RESTORE_VOLUME,
@@ -221,6 +223,32 @@ def stays_where_it_is(stage: Stage, told: Told) -> None:
 
 def forces_moved_away(stage: Stage, told: Told) -> None:
     good(stage.admin.post(f"{V3}/backups/{told[1]}/action", {"os-force_delete": None}))
+
+
+# -- what volumes are made from: (source, volume); the source is deleted at once
+
+
+def lends_volume(stage: Stage) -> Told:
+    source = full_volume(stage)
+    made = str(make(stage, f"{V3}/volumes", "volume", source_volid=source)["id"])
+    good(stage.demo.delete(f"{V3}/volumes/{source}"))
+    return source, made
+
+
+def lends_snapshot(stage: Stage) -> Told:
+    source = str(make(stage, f"{V3}/snapshots", "snapshot", volume_id=full_volume(stage))["id"])
+    stage.settle()
+    made = str(make(stage, f"{V3}/volumes", "volume", snapshot_id=source)["id"])
+    good(stage.demo.delete(f"{V3}/snapshots/{source}"))
+    return source, made
+
+
+def has_lent(kind: str) -> Check:
+    def check(stage: Stage, told: Told) -> None:
+        assert (status(stage, kind, told[0]), status(stage, "volume", told[1])) == ("gone", "available")
+        assert stage.drivers.volume.volumes.get(told[1]).head == CONTENT.decode()
+
+    return check
 
 
 # -- restores: (volume, backup)
@@ -434,4 +462,6 @@ SCENARIOS = (
         later=(0.15, deletes_image),
     ),
     Scenario(MEND_VOLUME.name, "works", is_mended, is_whole),
+    Scenario(LEND_VOLUME.name, "works", lends_volume, has_lent("volume")),
+    Scenario(LEND_SNAPSHOT.name, "works", lends_snapshot, has_lent("snapshot")),
 )

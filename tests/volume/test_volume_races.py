@@ -348,6 +348,24 @@ def test_a_snapshot_that_goes_meanwhile_is_not_reverted_to(
         run(False, snapshots.revert, caller(), volume_id, id)
 
 
+def copy_of(conn: Connection, snapshot_id: str) -> Volume:
+    return creation.create(conn, caller(), NewVolume(snapshot_id=snapshot_id), VolumeOptions())
+
+
+def test_a_snapshot_that_goes_meanwhile_is_no_source(meanwhile: Others, volume_id: str) -> None:
+    def taken(conn: Connection) -> str:
+        made = snapshot(conn, volume_id).id
+        states.SNAPSHOT.move(conn, made, "created", NOW)
+        return str(made)
+
+    id = meanwhile.db.transact(False, taken)
+    going = Meanwhile(meanwhile.db, snapshots.remove, caller(), id, False)
+    meanwhile.begin(copy_of, id)
+    going.commit()
+    (error,) = meanwhile.errors
+    assert isinstance(error, Conflict)
+
+
 def new_group_type(conn: Connection) -> GroupType:
     return group_types.create(conn, NewGroupType("together"), NOW)
 

@@ -177,7 +177,7 @@ def _delete(conn: Connection, call: Call, volume_id: str) -> None:
         volumes.begin_delete(conn, volume_id, call.now)
     except Conflict as error:
         raise Invalid(error.message) from None
-    tasks.supersede(conn, kinds.DELETE_VOLUME, volume_id, call.caller)
+    tasks.supersede(conn, kinds.DELETE_VOLUME, volume_id, call.caller, keep=kinds.LENT)
 
 
 def _snapshots(conn: Connection, call: Call, limit: int, offset: int) -> list[dict[str, Any]]:

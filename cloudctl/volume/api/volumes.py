@@ -317,4 +317,4 @@ def delete(conn: Connection, call: Call, volume_id: str, force: bool, cascade: b
         return
     if cascade:
         snapshots.remove_all(conn, call.caller, volume_id, force)
-    tasks.supersede(conn, kinds.DELETE_VOLUME, volume_id, call.caller)
+    tasks.supersede(conn, kinds.DELETE_VOLUME, volume_id, call.caller, keep=kinds.LENT)

@@ -13,6 +13,7 @@ from cloudctl.volume.lifecycle.delete import DELETE
 from cloudctl.volume.lifecycle.detach import DETACH
 from cloudctl.volume.lifecycle.extend import EXTEND
 from cloudctl.volume.lifecycle.group_snapshot_create import GROUP_SNAPSHOT_CREATE
+from cloudctl.volume.lifecycle.lend import LEND, LEND_SNAPSHOT
 from cloudctl.volume.lifecycle.manage import MANAGE, MANAGE_SNAPSHOT, UNMANAGE, UNMANAGE_SNAPSHOT
 from cloudctl.volume.lifecycle.mend import MEND
 from cloudctl.volume.lifecycle.move import movement
@@ -30,6 +31,8 @@ WORKFLOWS: tuple[Workflow, ...] = (
     DELETE,
     EXTEND,
     DETACH,
+    LEND,
+    LEND_SNAPSHOT,
     SNAPSHOT_CREATE,
     SNAPSHOT_DELETE,
     GROUP_SNAPSHOT_CREATE,

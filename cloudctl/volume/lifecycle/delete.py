@@ -8,22 +8,33 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.drivers.errors import InUse, UnknownVolume
-from cloudctl.tasks import Context, Step, Transient, Workflow
+from cloudctl.tasks import Context, Step, Transient, Wait, Workflow
 from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import kinds, messages, snapshots, states, volumes
+from cloudctl.volume.tables import Volume
 
 
-async def everything(ctx: Context) -> Memo:
+async def everything(ctx: Context) -> Memo | Wait:
     """One step: everything in it is an ensure, and each boundary between steps costs a transaction."""
-    volume = await ctx.read(volumes.find, ctx.resource_id)
+    volume, lent = await ctx.read(look, ctx.resource_id)
+    if lent:
+        return Wait(poll=1.0)
     if volume is not None and volume.status != states.DELETING:
         await ctx.write(begin, ctx.resource_id, ctx.now)
     await disconnect(ctx)
     await remove_snapshots(ctx)
     await remove(ctx)
     return await forget(ctx)
+
+
+def look(conn: Connection, volume_id: str) -> tuple[Volume | None, bool]:
+    """The volume, and whether another one is being made from a snapshot of it."""
+    mine = snapshots.of_volume(conn, volume_id)
+    lent = any(tasks.has_open(conn, kinds.SNAPSHOT, row.id, kinds.LENT) for row in mine)
+    return volumes.find(conn, volume_id), lent
 
 
 def begin(conn: Connection, volume_id: str, now: datetime) -> None:
