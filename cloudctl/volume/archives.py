@@ -87,8 +87,9 @@ class Archives:
     async def store_at(
         self, ctx: Context, kept_at: str, backup: Backup, source: Path, changes: Changes | None = None
     ) -> Memo:
-        """The same, as objects at this place."""
-        parent = None if backup.parent_id is None else await ctx.read(backups.get, backup.parent_id)
+        """The same, as objects at this place. A parent without a record does not help to store the whole volume."""
+        find = backups.find if changes is None else backups.get
+        parent = None if backup.parent_id is None else await ctx.read(find, backup.parent_id)
         below = None if parent is None or parent.kept_at is None else (parent.kept_at, parent.kept_digest)
         archive = self._objects()
         made = await stoppable(ctx, lambda stop: archive.store(kept_at, source, below, changes, ctx.now, stop))

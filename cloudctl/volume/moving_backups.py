@@ -17,9 +17,10 @@ def move_all(conn: Connection, now: datetime) -> int:
 
     An imported one that shares its files with another stays where it is.
     """
-    inside = select(Backup).where(Backup.kept_at.is_(None), Backup.kept_as.is_(None))
+    own = Backup.kept_as.is_(None) | (Backup.kept_as == Backup.id)
+    inside = select(Backup).where(Backup.kept_at.is_(None), own)
     found = conn.execute(inside.where(Backup.status == states.AVAILABLE).order_by(Backup.created_at, Backup.id)).all()
-    shared = set(conn.scalars(select(Backup.kept_as).where(Backup.kept_as.is_not(None))))
+    shared = set(conn.scalars(select(Backup.kept_as).where(~own)))
     count = 0
     for backup in found:
         if backup.id in shared or tasks.has_open(conn, kinds.BACKUP, backup.id):
@@ -29,6 +30,14 @@ def move_all(conn: Connection, now: datetime) -> int:
         tasks.submit(conn, kinds.MOVE_BACKUP, backup.id, tasks.Unasked(backup.project_id), args={"kept_at": kept_at})
         count += 1
     return count
+
+
+def is_on_its_way(conn: Connection, backup_id: str) -> bool:
+    """Whether this backup has yet to arrive in the object store, and is to."""
+    backup = backups.find(conn, backup_id)
+    if backup is None or backup.kept_at is not None:
+        return False
+    return tasks.has_open(conn, kinds.BACKUP, backup_id, (kinds.MOVE_BACKUP,))
 
 
 def is_read(conn: Connection, backup_id: str) -> bool:
@@ -43,7 +52,9 @@ def left_over(conn: Connection, backup_id: str) -> list[str]:
     found: list[str] = []
     at: str | None = backup_id
     while at is not None:
-        backup = backups.get(conn, at)
+        backup = backups.find(conn, at)
+        if backup is None:
+            break  # its record was not imported; its files may be another cloud's
         builds = select(Backup.id).where((Backup.parent_id == at) | (Backup.kept_as == at), Backup.kept_at.is_(None))
         if backup.kept_at is None or conn.scalar(builds.limit(1)) is not None:
             break

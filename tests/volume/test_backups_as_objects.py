@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from cloudctl.db.columns import utc
 from cloudctl.testing.cloud import MemoryCloud
-from cloudctl.volume import moving_backups
+from cloudctl.volume import backups, moving_backups
 from tests.volume.asking import LATEST, V3, volume
 from tests.volume.backing_up import PIECE, changed, content, fill, held, in_small_pieces, kept, restore, shown
 
@@ -159,9 +159,10 @@ def older() -> Iterator[MemoryCloud]:
     made.close()
 
 
-def test_those_in_a_directory_can_be_moved(older: MemoryCloud) -> None:
-    demo, backend = older.client("demo"), older.cloud.drivers.volume
-    id = demo.post(f"{V3}/volumes", {"volume": {"size": 1}}).json()["volume"]["id"]
+def old_backups(older: MemoryCloud, user: str = "demo") -> tuple[str, Callable[..., str]]:
+    """A volume, and how to back it up with a content."""
+    demo, backend = older.client(user), older.cloud.drivers.volume
+    id = str(demo.post(f"{V3}/volumes", {"volume": {"size": 1}}).json()["volume"]["id"])
     older.settle()
 
     def make(text: str, *, incremental: bool) -> str:
@@ -171,6 +172,52 @@ def test_those_in_a_directory_can_be_moved(older: MemoryCloud) -> None:
         older.settle()
         return backup_id
 
+    return id, make
+
+
+def test_an_imported_one_is_moved_without_the_record_of_what_it_builds_on(older: MemoryCloud) -> None:
+    demo, admin, backend = older.client("demo"), older.client("admin"), older.cloud.drivers.volume
+    id, make = old_backups(older)
+    texts = [content("a", "b", "c"), content("a", "x", "c")]
+    made = [make(text, incremental=number > 0) for number, text in enumerate(texts)]
+    record = admin.get(f"{V3}/backups/{made[1]}/export_record").json()["backup-record"]
+    for each in made:
+        older.transact(backups.forget, each)
+    assert demo.get(f"{V3}/backups").json()["backups"] == []
+    assert admin.post(f"{V3}/backups/import_record", {"backup-record": record}).status == 201
+    older.settle()
+    now = utc(older.clock.seconds())
+    assert older.transact(lambda conn: moving_backups.move_all(conn, now)) == 1
+    older.settle()
+    # Those of the other one stay: they may be another cloud's.
+    assert sorted(f"_backup_{made[1]}" in name for name in kept(older)) == [False] * 3 + [True] * 3
+    assert restore(admin, made[1], volume_id=id).status == 202
+    older.settle()
+    assert (volume(demo, id)["status"], held(backend, id)) == ("available", texts[1])
+
+
+def test_one_is_moved_though_what_it_builds_on_stays(older: MemoryCloud) -> None:
+    admin, backend = older.client("admin"), older.cloud.drivers.volume
+    id, make = old_backups(older, "admin")
+    texts = [content("a", "b", "c"), content("a", "x", "c")]
+    first = make(texts[0], incremental=False)
+    record = admin.get(f"{V3}/backups/{first}/export_record").json()["backup-record"]
+    twin = changed(record, id="6f1d2c3b-0000-4000-8000-00000000000a")
+    assert admin.post(f"{V3}/backups/import_record", twin).status == 201
+    older.settle()
+    second = make(texts[1], incremental=True)
+    now = utc(older.clock.seconds())
+    assert older.transact(lambda conn: moving_backups.move_all(conn, now)) == 1
+    older.settle()
+    assert sum(f"_backup_{second}" in name for name in kept(older)) == 3
+    assert restore(admin, second, volume_id=id).status == 202
+    older.settle()
+    assert (volume(admin, id)["status"], held(backend, id)) == ("available", texts[1])
+
+
+def test_those_in_a_directory_can_be_moved(older: MemoryCloud) -> None:
+    demo, backend = older.client("demo"), older.cloud.drivers.volume
+    id, make = old_backups(older)
     texts = [content("a", "b", "c"), content("a", "x", "c"), content("a", "x", "c", "d")]
     made = [make(text, incremental=number > 0) for number, text in enumerate(texts[:2])]
     names = set(kept(older))

@@ -1,6 +1,6 @@
 """Move a backup from the directory into the object store: its data, not its record.
 
-`args`: `kept_at`, where it will be. Its parent moves first. Its files stay while others build on them or are
+`args`: `kept_at`, where it will be. Its parent moves first, if it does. Its files stay while others build on them or are
 reading them.
 """
 
@@ -25,7 +25,8 @@ ATTEMPTS = 1000
 
 async def wait(ctx: Context) -> Memo:
     backup = await ctx.read(backups.get, ctx.resource_id)
-    if backup.parent_id is not None and (await ctx.read(backups.get, backup.parent_id)).kept_at is None:
+    # What it builds on may stay, or have no record here: then it is stored whole.
+    if backup.parent_id is not None and await ctx.read(moving_backups.is_on_its_way, backup.parent_id):
         raise Transient("what it builds on has not been moved yet")
     return None
 
