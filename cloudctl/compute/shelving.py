@@ -39,7 +39,8 @@ def shelve(conn: Connection, caller: Caller, server_id: str) -> None:
     row = power.placed(servers.begin(conn, caller, server_id, "shelve"))
     image_id = None
     if row.image_id:
-        image_id = images.create(conn, snapshots.new(conn, caller, row, f"{row.name}-shelved"[:255], {}), caller.now)
+        new = snapshots.new(conn, caller, row, f"{row.name}-shelved"[:255], {})
+        image_id = images.create(conn, new, caller.now, status=images.SAVING)
     tasks.submit(conn, kinds.SHELVE, row.id, caller, args={"image_id": image_id, "was": row.vm_state})
 
 

@@ -15,7 +15,7 @@ from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
 from cloudctl.errors import Invalid, NotFound
 from cloudctl.image import images, patching, properties
-from cloudctl.image.images import NewImage
+from cloudctl.image.images import SAVING, NewImage
 from cloudctl.image.kinds import DELETE_IMAGE
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Origin
@@ -51,7 +51,7 @@ def create_image(
     check_metadata(conn, row, metadata)
     if not row.image_id:
         return volume_images.create(conn, caller, row, new(conn, caller, row, name, metadata), options)
-    image_id = images.create(conn, new(conn, caller, row, name, metadata), caller.now)
+    image_id = images.create(conn, new(conn, caller, row, name, metadata), caller.now, status=SAVING)
     tasks.submit(conn, kinds.CREATE_IMAGE, row.id, caller, args={"image_id": image_id})
     return image_id
 
@@ -66,7 +66,7 @@ def create_backup(conn: Connection, caller: Caller, server_id: str, wanted: NewB
         raise Invalid("Backup is not supported for volume-backed instances.")
     check_metadata(conn, row, wanted.metadata)
     told = {"image_type": "backup", "backup_type": wanted.type, **wanted.metadata}
-    image_id = images.create(conn, new(conn, caller, row, wanted.name, told), caller.now)
+    image_id = images.create(conn, new(conn, caller, row, wanted.name, told), caller.now, status=SAVING)
     args = {"image_id": image_id, "backup_type": wanted.type, "rotation": wanted.rotation}
     tasks.submit(conn, kinds.CREATE_BACKUP, row.id, caller, args=args)
     return image_id

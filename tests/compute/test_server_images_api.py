@@ -62,7 +62,7 @@ def test_what_the_image_service_keeps_for_itself_is_no_metadata(
 
 def test_an_image_is_made_while_the_server_goes_on(demo: Asking, server_id: str) -> None:
     made = snapshot(demo, server_id, metadata={"mine": "yes"})
-    assert image(demo, made)["status"] == "queued"
+    assert image(demo, made)["status"] == "saving"
     found = demo.server(server_id)
     assert (found["status"], found["OS-EXT-STS:task_state"]) == ("ACTIVE", "image_snapshot_pending")
     demo.cloud.settle()

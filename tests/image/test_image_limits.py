@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,8 @@ from cloudctl.testing.cloud import Client, MemoryCloud
 from tests.image.asking import DATA, IMAGES, create, project_of, stored, upload
 
 MIB = 2**20
+SERVERS = "/compute/v2.1/servers"
+BACKUP = {"name": "x", "backup_type": "daily", "rotation": 2}
 NAMES = ("image_size_total", "image_stage_total", "image_count_total", "image_count_uploading")
 
 
@@ -127,6 +130,24 @@ def test_uploads_at_once_are_limited(cloud: MemoryCloud, admin: Client, demo: Cl
     action = {"os-volume_upload_image": {"image_name": "of a volume"}}
     assert demo.post(f"/volume/v3/volumes/{volume['id']}/action", action).status == 413
     assert demo.get(f"/volume/v3/volumes/{volume['id']}").json()["volume"]["status"] == "available"
+
+
+@pytest.mark.parametrize("action", [{"createImage": {"name": "x"}}, {"createBackup": BACKUP}, {"shelve": None}])
+def test_the_image_of_a_server_counts_as_an_upload(
+    cloud: MemoryCloud, admin: Client, demo: Client, action: dict[str, Any]
+) -> None:
+    (found,) = demo.get(f"{IMAGES}?name=tiny").json()["images"]
+    wish = {"name": "vm", "flavorRef": "1", "imageRef": found["id"], "networks": "none"}
+    headers = {"OpenStack-API-Version": "compute 2.37"}
+    ids = [demo.post(f"{SERVERS}", {"server": wish}, headers=headers).json()["server"]["id"] for _ in range(2)]
+    cloud.settle()
+    register(admin, "image_count_uploading", 1)
+    # They are accepted before the work on one of them begins.
+    answers = [demo.post(f"{SERVERS}/{server_id}/action", action) for server_id in ids]
+    assert [each.status for each in answers] == [202, 413]
+    cloud.settle()
+    assert demo.get(f"{SERVERS}/{ids[1]}").json()["server"]["status"] == "ACTIVE"
+    assert demo.post(f"{SERVERS}/{ids[1]}/action", action).status == 202
 
 
 # -- signatures
