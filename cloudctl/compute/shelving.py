@@ -114,8 +114,9 @@ def offloaded(conn: Connection, server_id: str, now: datetime) -> None:
     server = servers.get(conn, server_id)
     claims.release(conn, server_id)
     networking.leave_host(conn, server_id, now)
-    zone = server.scheduling.get("zone")
-    servers.try_move(conn, server_id, "offloaded", now, zone=zone, waiting_since=None)
+    changes = {"zone": server.scheduling.get("zone"), "waiting_since": None}
+    if not servers.try_move(conn, server_id, "offloaded", now, **changes):
+        servers.try_move(conn, server_id, "shelved after all", now, **changes)
 
 
 def unshelved(conn: Connection, server_id: str, now: datetime, by: Origin) -> bool:

@@ -242,6 +242,46 @@ def test_a_guest_that_does_not_leave_stays_shelved(demo: Asking, server_id: str,
     assert demo.status(server_id) == "ACTIVE"
 
 
+def test_a_server_whose_state_is_reset_while_it_leaves_its_host_is_still_shelved(
+    demo: Asking, admin: Asking, server_id: str, hypervisor: FakeHypervisor
+) -> None:
+    """It was active on a host where it had neither a guest nor a share, and its next shelving was held."""
+    hypervisor.behaviour.delay("ensure_absent", 5.0)
+    assert demo.act(server_id, {"shelve": None}).status == 202
+    for _ in range(2):
+        demo.cloud.advance(1)
+    assert demo.server(server_id)["OS-EXT-STS:task_state"] == "shelving_offloading"
+    assert admin.act(server_id, {"os-resetState": {"state": "active"}}).status == 202
+    demo.cloud.settle()
+    found = admin.server(server_id)
+    assert (found["status"], found["OS-EXT-SRV-ATTR:host"], used(admin)) == ("SHELVED_OFFLOADED", None, 0)
+    unshelve(demo, server_id)
+    assert (demo.status(server_id), used(admin), images(demo)) == ("ACTIVE", 1, [])
+
+
+def test_a_server_without_a_guest_is_not_shelved(demo: Asking, server_id: str, hypervisor: FakeHypervisor) -> None:
+    hypervisor.guests.delete(server_id)
+    shelve(demo, server_id)
+    found = demo.server(server_id)
+    assert (found["status"], found["OS-EXT-STS:task_state"], images(demo)) == ("ACTIVE", None, [])
+
+
+def test_a_server_that_left_its_host_in_part_is_unshelved_once_it_has_left(
+    demo: Asking, admin: Asking, server_id: str, network: FakeNetworkBackend
+) -> None:
+    network.behaviour.fail("ensure_port_absent", times=None, error=DriverError("it is broken"))
+    shelve(demo, server_id)
+    for _ in range(2):
+        unshelve(demo, server_id)
+        found = demo.server(server_id)
+        assert (found["status"], found["OS-EXT-STS:task_state"]) == ("SHELVED", None)
+    network.behaviour.clear()
+    assert admin.act(server_id, {"shelveOffload": None}).status == 202
+    demo.cloud.settle()
+    unshelve(demo, server_id)
+    assert demo.status(server_id) == "ACTIVE"
+
+
 def test_a_server_that_finds_no_host_stays_shelved(
     demo: Asking, admin: Asking, server_id: str, hypervisor: FakeHypervisor
 ) -> None:

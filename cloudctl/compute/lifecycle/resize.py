@@ -8,6 +8,7 @@ it was, as it was. `args`: `migration_id`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -19,6 +20,7 @@ from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.states import DELETING, SHUTDOWN
 from cloudctl.compute.tables import Migration
 from cloudctl.db import Connection
+from cloudctl.drivers.errors import UnknownGuest
 from cloudctl.drivers.hypervisors import out_of_reach
 from cloudctl.errors import CloudError, Conflict
 from cloudctl.network import plugging
@@ -194,7 +196,8 @@ def resized(conn: Connection, server_id: str, migration: Migration, bindings: de
 
 async def unfinish(ctx: Context) -> None:
     migration = await ctx.read(migrations.get, ctx.args["migration_id"])
-    await ctx.drivers.hypervisor.ensure_stopped(ctx.resource_id, 0.0)
+    with suppress(UnknownGuest):
+        await ctx.drivers.hypervisor.ensure_stopped(ctx.resource_id, 0.0)
     await leave(ctx, migration, migration.new_host)
 
 

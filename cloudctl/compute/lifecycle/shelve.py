@@ -7,6 +7,7 @@ Reference: compute-states.md, section 4.9.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 
 from cloudctl.compute import guests, kinds, servers, shelving, snapshots
@@ -14,6 +15,7 @@ from cloudctl.compute.lifecycle import create_image, storage
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.states import ACTIVE, STOPPED
 from cloudctl.db import Connection
+from cloudctl.drivers.errors import UnknownGuest
 from cloudctl.errors import CloudError
 from cloudctl.image.kinds import ACTIVATE_IMAGE
 from cloudctl.network import plugging
@@ -58,7 +60,9 @@ def _leaving(kind: Kind) -> Workflow:
 
 async def on_again(ctx: Context) -> None:
     if ctx.args["was"] == ACTIVE:
-        await ctx.drivers.hypervisor.ensure_running(ctx.resource_id)
+        # One that is gone is not brought back by this.
+        with suppress(UnknownGuest):
+            await ctx.drivers.hypervisor.ensure_running(ctx.resource_id)
     elif ctx.args["was"] != STOPPED:
         await ctx.commit(servers.try_move, ctx.resource_id, "shelve undone", ctx.now)
 

@@ -7,6 +7,7 @@ Reference: compute-states.md, section 4.9.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime
 
 from attrs import evolve
@@ -16,6 +17,7 @@ from cloudctl.compute.lifecycle import boot, defining, power, storage
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.states import UNSHELVING
 from cloudctl.db import Connection
+from cloudctl.drivers.errors import UnknownGuest
 from cloudctl.errors import Conflict
 from cloudctl.network import plugging
 from cloudctl.placement import claims
@@ -131,7 +133,9 @@ def running(
 
 async def unspawn(ctx: Context) -> None:
     if ctx.args["here"]:
-        await ctx.drivers.hypervisor.ensure_stopped(ctx.resource_id, 0.0)
+        # It may have begun to leave its host, which then failed.
+        with suppress(UnknownGuest):
+            await ctx.drivers.hypervisor.ensure_stopped(ctx.resource_id, 0.0)
         return
     await ctx.drivers.hypervisor.ensure_absent(ctx.resource_id)
     for port_id in await ctx.read(guests.plugged, ctx.resource_id):
