@@ -258,7 +258,7 @@ def change(
     by: Origin,
     everybodys_groups: bool = False,
 ) -> Port:
-    """Change a locked port.
+    """Change a locked port. So is its router, or the port that carries it, before it.
 
     `changes`: columns of `ports`, and `fixed_ips` (FixedIpRequests), `security_groups` (ids), `address_pairs`
     ((address, MAC) pairs). Raises as `create`.

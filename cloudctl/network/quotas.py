@@ -1,8 +1,8 @@
 """Limits of a project. Reference: network.md, section 12.
 
-Code that needs several rows locks them in this order, to avoid deadlocks: routers, ports and networks; the project's
-turn (`rest.quota.turn`); and then subnets, floating IPs, security groups with their rules and address groups, to which
-creation comes last.
+Code that needs several rows locks them in this order, to avoid deadlocks: routers; networks; ports, of which those that
+carry others come first, then their trunks, and then what they carry; the project's turn (`rest.quota.turn`); and then
+subnets, floating IPs, security groups with their rules and address groups, to which creation comes last.
 """
 
 from __future__ import annotations

@@ -62,7 +62,6 @@ _gateways = (
     .where(RouterPort.router_id.in_(bindparam("routers", expanding=True)), RouterPort.is_gateway.is_(True))
     .order_by(RouterPort.router_id, RouterPort.position)
 )
-_held = select(Router.id).where(Router.id == bindparam("router")).with_for_update()
 _joined = (
     select(IpAllocation.subnet_id)
     .join_from(IpAllocation, RouterPort, RouterPort.port_id == IpAllocation.port_id)
@@ -73,6 +72,7 @@ _not_joined = select(Subnet.id).where(
     Subnet.id.not_in(_joined),
 )
 _router_of = select(RouterPort.router_id).where(RouterPort.port_id == bindparam("port"))
+_held_of = select(Router.id).where(Router.id.in_(_router_of)).with_for_update()
 _ports = (
     select(Port, RouterPort.is_gateway)
     .join_from(RouterPort, Port, Port.id == RouterPort.port_id)
@@ -84,6 +84,11 @@ _ports = (
 def router_of(conn: Connection, port_id: str) -> str | None:
     """The id of the router whose own port this is."""
     return conn.scalar(_router_of, {"port": port_id})
+
+
+def hold_router_of(conn: Connection, port_id: str) -> None:
+    """Lock the router whose own port this is, if there is one, before the port."""
+    conn.execute(_held_of, {"port": port_id})
 
 
 def of_router(conn: Connection, router_id: str) -> Sequence[tuple[Port, bool]]:
@@ -107,8 +112,7 @@ def all_gateways_of(conn: Connection, router_ids: Sequence[str]) -> dict[str, li
 
 
 def beside(conn: Connection, router_id: str, port_id: str) -> Sequence[str]:
-    """The subnets beside a router's port that the router has no interface on. The router is locked."""
-    conn.execute(_held, {"router": router_id})
+    """The subnets beside a port of a locked router that the router has no interface on."""
     return conn.scalars(_not_joined, {"router": router_id, "port": port_id}).all()
 
 
@@ -207,8 +211,7 @@ def check_change(conn: Connection, row: Port, changes: dict[str, Any]) -> None:
 
 
 def changed(conn: Connection, row: Port, router_id: str, now: datetime, by: Origin) -> None:
-    """Update the router after a change of its own port. Raises Invalid if the port no longer fits."""
-    # First, so that nobody else changes the router meanwhile.
+    """Update the locked router after a change of its own port. Raises Invalid if the port no longer fits."""
     standard.change(conn, Router.table, router_id, now)
     wanted = subnets_of_port(conn, row.id)
     if row.device_owner == INTERFACE:

@@ -39,6 +39,7 @@ _parent = (
     .join_from(SubPort, Trunk, Trunk.id == SubPort.trunk_id)
     .where(SubPort.port_id == bindparam("port"))
 )
+_held_parent = select(Port.id).where(Port.id.in_(_parent)).with_for_update()
 _details = (
     select(Trunk.port_id, Trunk.id, SubPort, Port.mac_address)
     .join_from(Trunk, SubPort, SubPort.trunk_id == Trunk.id)
@@ -60,6 +61,11 @@ def of_parent(conn: Connection, port_id: str) -> Trunk | None:
 def find(conn: Connection, port_id: str) -> SubPort | None:
     """How another port carries this one, if one does."""
     return conn.execute(_subport, {"port": port_id}).first()
+
+
+def hold_parent_of(conn: Connection, port_id: str) -> None:
+    """Lock the port that carries this one, if there is one, before this one."""
+    conn.execute(_held_parent, {"port": port_id})
 
 
 def of_trunk(conn: Connection, trunk_id: str) -> Sequence[SubPort]:

@@ -53,10 +53,18 @@ class NewTrunk:
     sub_ports: Sequence[NewSubPort] = ()
 
 
+def to_change(conn: Connection, caller: Caller, trunk_id: str) -> Trunk:
+    """The trunk, locked after the port that carries: that one's binding and deletion change it. Raises NotFound."""
+    seen = visible(conn, caller, trunk_id)
+    ports.find(conn, seen.port_id, lock=True)
+    return visible(conn, caller, trunk_id, lock=True)
+
+
 def create(conn: Connection, caller: Caller, project_id: str, new: NewTrunk) -> Trunk:
     """Raises NotFound (a port), Invalid, Conflict (a port is in use, an id is taken, an MTU too large), OverQuota."""
     _check_form(new.sub_ports)
-    parent = ports.usable(conn, caller, new.port_id, lock=True)
+    ports.lock(conn, [new.port_id, *(each.port_id for each in new.sub_ports)])
+    parent = ports.usable(conn, caller, new.port_id)
     if trunk_ports.of_parent(conn, parent.id) is not None:
         raise _parent_in_use(parent.id)
     if trunk_ports.find(conn, parent.id) is not None:
@@ -75,7 +83,7 @@ def create(conn: Connection, caller: Caller, project_id: str, new: NewTrunk) -> 
 
 
 def change(conn: Connection, caller: Caller, trunk: Trunk, changes: Mapping[str, Any]) -> Trunk:
-    """Set name, description, admin_state_up of a locked trunk."""
+    """Set name, description, admin_state_up of a trunk from `to_change`."""
     parent = ports.get(conn, trunk.port_id)
     changed = standard.changed(conn, trunk, caller.now, **changes)
     if changed.admin_state_up != trunk.admin_state_up:
@@ -87,9 +95,9 @@ def change(conn: Connection, caller: Caller, trunk: Trunk, changes: Mapping[str,
 
 
 def remove(conn: Connection, caller: Caller, trunk: Trunk) -> None:
-    """Delete a locked trunk; its subports are ordinary ports again. Raises Conflict while a device uses it."""
+    """Delete a trunk from `to_change`; its subports are ordinary ports again. Raises Conflict while it is in use."""
     _check_up(trunk)
-    parent = ports.get(conn, trunk.port_id, lock=True)
+    parent = ports.get(conn, trunk.port_id)
     if parent.host:
         raise Conflict(f"Trunk {trunk.id} is currently in use.", type="TrunkInUse")
     for row in trunk_ports.of_trunk(conn, trunk.id):
@@ -99,16 +107,20 @@ def remove(conn: Connection, caller: Caller, trunk: Trunk) -> None:
 
 
 def add_subports(conn: Connection, caller: Caller, trunk: Trunk, wanted: Sequence[NewSubPort]) -> Trunk:
-    """Let a locked trunk carry more ports. Raises as `create`, and Conflict for one that is administratively down."""
+    """Let a trunk from `to_change` carry more ports.
+
+    Raises as `create`, and Conflict for one that is administratively down.
+    """
     _check_form(wanted)
     _check_up(trunk)
-    parent = ports.get(conn, trunk.port_id, lock=True)
+    parent = ports.get(conn, trunk.port_id)
+    ports.lock(conn, [each.port_id for each in wanted])
     _add(conn, caller, trunk, parent, wanted)
     return standard.changed(conn, trunk, caller.now)
 
 
 def remove_subports(conn: Connection, caller: Caller, trunk: Trunk, port_ids: Sequence[str]) -> Trunk:
-    """Let a locked trunk carry fewer ports. Raises NotFound for one that it does not carry, Invalid, Conflict."""
+    """Let a trunk from `to_change` carry fewer ports. Raises NotFound for one that it does not, Invalid, Conflict."""
     _check_up(trunk)
     _check_each_once(port_ids)
     present = {row.port_id: row for row in trunk_ports.of_trunk(conn, trunk.id)}
@@ -122,10 +134,11 @@ def remove_subports(conn: Connection, caller: Caller, trunk: Trunk, port_ids: Se
 
 
 def _add(conn: Connection, caller: Caller, trunk: Trunk, parent: Port, wanted: Sequence[NewSubPort]) -> None:
+    """The ports are locked."""
     taken = {row.segmentation_id for row in trunk_ports.of_trunk(conn, trunk.id)}
     mtu = _network_of(conn, parent).mtu
     for each in wanted:
-        port = ports.usable(conn, caller, each.port_id, lock=True)
+        port = ports.usable(conn, caller, each.port_id)
         _check_port(conn, trunk, parent, port)
         network = _network_of(conn, port)
         if network.mtu > mtu:

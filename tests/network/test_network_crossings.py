@@ -21,22 +21,27 @@ from cloudctl.network import (
     ports,
     quotas,
     rbac_policies,
+    router_interfaces,
+    routers,
     security_groups,
     shares,
     subnets,
     tags,
+    trunks,
 )
 from cloudctl.network.api import security_group_rules
 from cloudctl.network.api.floating_ips import change as change_floating_ip
 from cloudctl.network.api.floating_ips import check as check_floating_ip
 from cloudctl.network.api.floating_ips import create as new_floating_ip
 from cloudctl.network.api.logs import create as new_log
+from cloudctl.network.api.ports import PORTS
 from cloudctl.network.api.ports import change as change_port
 from cloudctl.network.api.ports import check as check_port
 from cloudctl.network.api.resource import Wanted
 from cloudctl.network.api.routers import GatewayInfo, _gateway
 from cloudctl.network.api.subnets import SUBNETS
 from cloudctl.network.api.tags import ResourceTags
+from cloudctl.network.api.trunks import TRUNKS
 from cloudctl.network.associations import Target
 from cloudctl.network.floating_ips import NewFloatingIp
 from cloudctl.network.networks import NewNetwork
@@ -44,10 +49,12 @@ from cloudctl.network.options import NetworkOptions
 from cloudctl.network.port_forwardings import NewForwarding
 from cloudctl.network.ports import NewPort
 from cloudctl.network.rbac_policies import NewRbacPolicy
+from cloudctl.network.routers import NewRouter
 from cloudctl.network.rules import NewRule
 from cloudctl.network.security_groups import NewGroup
 from cloudctl.network.subnets import NewSubnet
 from cloudctl.network.tables import FloatingIp, IpAllocation, PortForwarding, SecurityGroup
+from cloudctl.network.trunks import NewSubPort, NewTrunk
 from cloudctl.rest import policy, quota
 from cloudctl.rest.call import Call, Query
 from cloudctl.rest.caller import Caller
@@ -315,3 +322,127 @@ def test_a_log_is_of_what_stays(db: Database, of: str, type: str) -> None:
             security_groups.remove(conn, security_groups.in_turn(conn, ME, group), NOW, BY)
 
     assert meanwhile(db, goes, lambda conn: new_log(conn, call("logs:create"), None, body)) == type
+
+
+def test_an_interface_leaves_its_router_while_its_port_is_changed(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = db.transact(False, network)
+    router = db.transact(False, routers.create, "p", NewRouter(), NOW, NetworkOptions(), BY)
+
+    def join(conn: Connection) -> str:
+        (subnet,) = networks.subnets_of(conn, [id])[id]
+        locked = routers.get(conn, router.id, lock=True)
+        return router_interfaces.add_subnet(conn, locked, subnets.get(conn, subnet), NOW, BY).port_id
+
+    port = db.transact(False, join)
+
+    def rename(conn: Connection) -> None:
+        PORTS.alter(conn, call("ports:update"), port, {"name": "new"})
+
+    def leave(conn: Connection) -> None:
+        router_interfaces.remove(conn, routers.get(conn, router.id), port, None, NOW, BY)
+
+    monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+    with pytest.raises(CloudError, match="could not be found"):
+        crossing(db, lambda conn: routers.get(conn, router.id, lock=True), rename, leave)
+
+
+def test_a_port_becomes_a_routers_while_it_is_changed(db: Database) -> None:
+    port = db.transact(False, new_port(db.transact(False, network)))
+    router = db.transact(False, routers.create, "p", NewRouter(), NOW, NetworkOptions(), BY)
+
+    def join(conn: Connection) -> None:
+        locked = routers.get(conn, router.id, lock=True)
+        router_interfaces.add_port(conn, locked, ports.get(conn, port, lock=True), NOW, BY)
+
+    def rename(conn: Connection) -> None:
+        PORTS.alter(conn, call("ports:update"), port, {"name": "new"})
+
+    # It would lock the router after the port.
+    assert meanwhile(db, join, rename) == "Conflict"
+
+
+class TestTrunks:
+    @pytest.fixture
+    def some(self, db: Database) -> list[str]:
+        id = db.transact(False, network)
+        return [db.transact(False, new_port(id)) for _ in range(3)]
+
+    @staticmethod
+    def new(*some: str, **fields: Any) -> Callable[[Connection], str]:
+        """A trunk of the first of the ports, which carries the others."""
+        carried = [NewSubPort(each, "vlan", vlan) for vlan, each in enumerate(some[1:], 1)]
+        return lambda conn: str(trunks.create(conn, ME, "p", NewTrunk(some[0], sub_ports=carried, **fields)).id)
+
+    def test_one_is_enabled_while_its_parent_is_plugged(self, db: Database, some: list[str]) -> None:
+        id = db.transact(False, self.new(*some, admin_state_up=False))
+
+        def plug(conn: Connection) -> None:
+            ports.bind(conn, some[0], "server", "h1", "compute:nova", NOW)
+            ports.plugged(conn, some[0], "h1", {"vif_type": "tap"})
+
+        def enable(conn: Connection) -> None:
+            TRUNKS.alter(conn, call("trunks:update"), id, {"admin_state_up": True})
+
+        assert meanwhile(db, plug, enable) is None
+        assert db.transact(True, trunks.get, id).status == "ACTIVE"
+
+    def test_one_is_changed_while_its_parent_goes(self, db: Database, some: list[str]) -> None:
+        id = db.transact(False, self.new(*some))
+
+        def rename(conn: Connection) -> None:
+            TRUNKS.alter(conn, call("trunks:update"), id, {"name": "new"})
+
+        assert meanwhile(db, lambda conn: ports.delete(conn, some[0], NOW, BY), rename) == "TrunkNotFound"
+
+    def test_its_parent_goes_while_it_does(
+        self, db: Database, some: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        id = db.transact(False, self.new(*some))
+
+        def remove(conn: Connection) -> None:
+            trunks.remove(conn, ME, trunks.get(conn, id))
+
+        monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+        crossing(
+            db,
+            lambda conn: trunks.to_change(conn, ME, id),
+            lambda conn: ports.delete(conn, some[0], NOW, BY),
+            remove,
+        )
+
+    def test_a_subport_gets_a_mac_while_its_parent_is_plugged(
+        self, db: Database, some: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        db.transact(False, self.new(*some))
+
+        def change(conn: Connection) -> None:
+            PORTS.alter(conn, call("ports:update"), some[1], {"mac_address": "fa:16:3e:00:00:01"})
+
+        monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+        with beside(db) as others:
+
+            def plug(conn: Connection) -> None:
+                ports.bind(conn, some[0], "server", "h1", "compute:nova", NOW)
+                others.begin(change)
+                ports.plugged(conn, some[0], "h1", {"vif_type": "tap"})
+
+            db.transact(False, plug)
+        (refusal,) = others.errors
+        assert isinstance(refusal, CloudError) and refusal.type == "PortBound"
+
+    def test_a_port_goes_while_a_trunk_is_to_carry_it(
+        self, db: Database, some: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+        with beside(db) as others:
+
+            def remove(conn: Connection) -> None:
+                ports.get(conn, some[1], lock=True)
+                others.begin(self.new(*some[:2]))
+                ports.delete(conn, some[1], NOW, BY)
+
+            db.transact(False, remove)
+        (refusal,) = others.errors
+        assert isinstance(refusal, CloudError) and refusal.type == "PortNotFound"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -13,7 +13,7 @@ from sqlalchemy import Column, select
 
 from cloudctl.db import Connection
 from cloudctl.drivers.interfaces import IDhcpOptions, IPrivateVlans, ITrunks
-from cloudctl.errors import Invalid
+from cloudctl.errors import Conflict, Invalid
 from cloudctl.network import (
     macs,
     names,
@@ -30,12 +30,13 @@ from cloudctl.network.addresses import parse_address
 from cloudctl.network.api import lists
 from cloudctl.network.api.attributes import Family, Flag, Id, IpText, MacText, Text, each_once, standard
 from cloudctl.network.api.resource import Declared
-from cloudctl.network.fixed_ips import FixedIpRequest
+from cloudctl.network.fixed_ips import ROUTERS, FixedIpRequest
 from cloudctl.network.ports import NewPort
 from cloudctl.network.standard import owner_of_new, sees_all
 from cloudctl.network.tables import IpAllocation, Network, Port, PortSecurityGroup, QosRule
 from cloudctl.rest.body import MISSING, Check, Items, Length, ValueProblem
 from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Condition, Filter, any_of
 from cloudctl.rest.resource import REQUIRED, Attribute, Beside
 from cloudctl.rest.ways import linked, referred
@@ -297,6 +298,30 @@ def create(conn: Connection, call: Call, owner: str | None, values: dict[str, An
     return ports.create(conn, project, NewPort(network, **said, kept=kept), call.now, call.caller, everybodys)
 
 
+def to_change(conn: Connection, caller: Caller, port_id: str) -> Port:
+    """The port, locked: after the router whose own it is, or the port that carries it.
+
+    Raises NotFound, Conflict.
+    """
+    # SQLite has one writer, who needs no order.
+    if conn.dialect.name == "sqlite":
+        return ports.visible(conn, caller, port_id, lock=True)
+    hold = _holder(ports.visible(conn, caller, port_id))
+    if hold is not None:
+        hold(conn, port_id)
+    row = ports.visible(conn, caller, port_id, lock=True)
+    if _holder(row) not in (None, hold):
+        raise Conflict(f"Port {port_id} was changed at the same time.")
+    return row
+
+
+def _holder(port: Port) -> Callable[[Connection, str], None] | None:
+    """What locks the record that comes before the port, if there may be one."""
+    if port.device_owner.startswith(ROUTERS):
+        return router_ports.hold_router_of
+    return trunk_ports.hold_parent_of if port.device_owner == trunk_ports.OWNER else None
+
+
 def check(conn: Connection, call: Call, port: Port, changes: dict[str, Any]) -> dict[str, Any]:
     # Not pinned, since the port is locked already and comes last: the network stays while it has ports.
     _check_fields(call, networks.get(conn, port.network_id), changes)
@@ -452,6 +477,7 @@ PORTS = Declared(
     not_found=ports.not_found,
     create=create,
     check=check,
+    to_change=to_change,
     change=change,
     may_remove=may_remove,
     remove=remove,

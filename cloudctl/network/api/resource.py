@@ -72,7 +72,7 @@ class Declared(Described[R]):
     project that the body names, if any; `create_all` makes those of one request, where they depend on each other.
     `check` runs before the revision is compared: it refuses changes, or converts them to what the domain takes;
     `locks_first`: it takes the locks that must precede the record's. `change` and `remove` get a locked record.
-    `to_remove(conn, caller, id)`: `visible` for a deletion that takes other locks before the record's.
+    `to_change(conn, caller, id)`, `to_remove`: `visible` where other locks are taken before the record's.
     `may_remove` decides who may delete. `before_list` makes what a list creates.
     """
 
@@ -83,6 +83,7 @@ class Declared(Described[R]):
     create_all: Callable[[Connection, Call, Sequence[Wanted]], Sequence[R]] | None = None
     check: Callable[[Connection, Call, R, dict[str, Any]], dict[str, Any]] | None = None
     locks_first: bool = False
+    to_change: Callable[[Connection, Caller, str], R] | None = None
     change: Callable[[Connection, Call, R, dict[str, Any]], R] | None = None
     to_remove: Callable[[Connection, Caller, str], R] | None = None
     may_remove: Callable[[Call, R], None] = _require_owner
@@ -235,7 +236,10 @@ class Declared(Described[R]):
 
     def alter(self, conn: Connection, call: Call, id: str, changes: dict[str, Any]) -> R:
         """The record, changed. Raises NotFound, Forbidden, and that its revision is another one."""
-        record = self.visible(conn, call.caller, id, lock=not self.locks_first)
+        if self.to_change is not None:
+            record = self.to_change(conn, call.caller, id)
+        else:
+            record = self.visible(conn, call.caller, id, lock=not self.locks_first)
         _require_owner(call, record)
         if self.check is not None:
             changes = self.check(conn, call, record, changes)

@@ -91,7 +91,9 @@ TRUNKS = Declared(
     visible_to=trunks.visible_to,
     not_found=trunks.not_found,
     create=create,
+    to_change=trunks.to_change,
     change=change,
+    to_remove=trunks.to_change,
     remove=remove,
     says={"delete": "Delete a trunk that no device uses; its subports stay."},
 )
@@ -135,7 +137,7 @@ class TrunkSubPorts:
 
 def _changeable(conn: Connection, call: Call, id: str) -> Trunk:
     """The trunk, locked, if the caller may change it and its revision is the expected one."""
-    trunk = trunks.visible(conn, call.caller, id, lock=True)
+    trunk = trunks.to_change(conn, call.caller, id)
     call.require(project_id=trunk.project_id)
     check_match(call, trunk)
     return trunk
