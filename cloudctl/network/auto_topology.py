@@ -22,7 +22,7 @@ PREFIX = "auto_allocated"
 
 # Built once: building a statement costs more than running it.
 _of_project = select(AutoTopology).where(AutoTopology.project_id == bindparam("project"))
-_outside = select(Network.id).where(Network.is_default.is_(True))
+_outside = select(Network).where(Network.is_default.is_(True))
 _forget = delete(AutoTopology).where(AutoTopology.project_id == bindparam("project"))
 
 
@@ -31,15 +31,16 @@ class Needed(NamedTuple):
     pools: tuple[SubnetPool, ...]
 
 
-def check(conn: Connection) -> Needed:
-    """What a topology is made of. Raises Conflict if an administrator has not prepared it."""
-    pools = tuple(pool for pool in (subnet_pools.default_of(conn, version) for version in (4, 6)) if pool is not None)
+def check(conn: Connection, caller: Caller) -> Needed:
+    """What a topology is made of. Raises Conflict if an administrator has not prepared it for the caller."""
+    found = (subnet_pools.default_for(conn, caller, version) for version in (4, 6))
+    pools = tuple(pool for pool in found if pool is not None)
     if not pools:
         raise _failure("No default subnetpools defined.")
-    outside = conn.scalar(_outside)
-    if outside is None:
+    outside = conn.execute(_outside).first()
+    if outside is None or not networks.RECORDS.is_seen(conn, caller, outside):
         raise _failure("No default router:external network.")
-    return Needed(outside, pools)
+    return Needed(outside.id, pools)
 
 
 def ensure(conn: Connection, caller: Caller, project_id: str, options: NetworkOptions) -> str:
@@ -53,13 +54,15 @@ def ensure(conn: Connection, caller: Caller, project_id: str, options: NetworkOp
     if present is not None and networks.find(conn, present.network_id) is not None:
         return present.network_id
     conn.execute(_forget, {"project": project_id})
-    needed, by = check(conn), (caller.now, caller)
+    needed, by = check(conn, caller), (caller.now, caller)
+    # Before the project's turn, as for subnets that are made one by one.
+    networks.pinned(conn, needed.external_network_id)
+    pools = [subnet_pools.get(conn, pool.id, lock=True) for pool in needed.pools]
     network = networks.create(conn, project_id, NewNetwork(name=f"{PREFIX}_network"), caller.now, options, caller)
     network = networks.get(conn, network.id, lock=True)
     router = routers.create(conn, project_id, NewRouter(f"{PREFIX}_router"), caller.now, options, caller)
     router_gateways.set(conn, router, Gateway(needed.external_network_id), *by)
-    for pool in needed.pools:
-        pool = subnet_pools.get(conn, pool.id, lock=True)
+    for pool in pools:
         cidr = subnet_pools.allocate(conn, pool, project_id, None, None)
         name = f"{PREFIX}_subnet_v{pool.ip_version}"
         new = NewSubnet(str(cidr), pool.ip_version, name, subnetpool_id=pool.id)

@@ -70,8 +70,13 @@ class NewSubnetPool:
 
 
 def default_of(conn: Connection, ip_version: int) -> SubnetPool | None:
-    """The pool used where none is named."""
     return conn.execute(_default, {"version": ip_version}).first()
+
+
+def default_for(conn: Connection, caller: Caller, ip_version: int) -> SubnetPool | None:
+    """The pool used where none is named, if the caller may use it."""
+    found = default_of(conn, ip_version)
+    return found if found is not None and RECORDS.is_seen(conn, caller, found) else None
 
 
 # -- changes

@@ -57,6 +57,29 @@ def test_it_needs_a_pool_and_a_way_out(neutron: Neutron) -> None:
     neutron.expect(403, "GET", f"{PATH}/null", user="reader")
 
 
+def test_it_needs_what_is_shared_with_the_project(neutron: Neutron) -> None:
+    external = prepare(neutron)
+    for pool in neutron.get("/subnetpools", "admin")["subnetpools"]:
+        (share,) = neutron.get(f"/rbac-policies?object_id={pool['id']}", "admin")["rbac_policies"]
+        neutron.expect(204, "DELETE", f"/rbac-policies/{share['id']}", user="admin")
+    for query in ("", "?fields=dry-run"):
+        neutron.refused(409, "AutoAllocationFailure", "GET", f"{PATH}/null{query}")
+    body = {"subnet": {"network_id": neutron.network(None)["id"], "ip_version": 4, "use_default_subnetpool": True}}
+    neutron.refused(400, "BadRequest", "POST", "/subnets", body)
+    (pool,) = neutron.get("/subnetpools?ip_version=4", "admin")["subnetpools"]
+    fields = {"object_type": "subnetpool", "object_id": pool["id"], "action": "access_as_shared"}
+    share = {"rbac_policy": {**fields, "target_tenant": "demo"}}
+    neutron.expect(201, "POST", "/rbac-policies", share, "admin")
+    made = neutron.get(f"{PATH}/null")["auto_allocated_topology"]["id"]
+    assert len(neutron.get(f"/subnets?network_id={made}")["subnets"]) == 1
+    neutron.expect(204, "DELETE", f"{PATH}/null")
+    query = f"/rbac-policies?object_id={external['id']}&action=access_as_external"
+    (share,) = neutron.get(query, "admin")["rbac_policies"]
+    neutron.expect(200, "PUT", f"/rbac-policies/{share['id']}", {"rbac_policy": {"target_tenant": "other"}}, "admin")
+    neutron.refused(409, "AutoAllocationFailure", "GET", f"{PATH}/null?fields=dry-run")
+    neutron.refused(409, "AutoAllocationFailure", "GET", f"{PATH}/null")
+
+
 def test_no_project_has_a_longer_id_than_can_be_stored(neutron: Neutron) -> None:
     prepare(neutron)
     neutron.expect(200, "GET", f"{PATH}/{'x' * 64}", user="admin")

@@ -33,7 +33,7 @@ class AutoTopologies:
         """
         project = _project(call, project_id)
         if "dry-run" in call.query.all("fields"):
-            await self.db.read(auto_topology.check)
+            await self.db.read(auto_topology.check, call.caller)
             id = "dry-run=pass"
         else:
             id = await self.db.run(self._ensure, call, project)

@@ -98,7 +98,7 @@ def _given_cidr(conn: Connection, call: Call, network: Network, project: str, va
     if values.pop("use_default_subnetpool", False):
         if pool_id is not None:
             raise _bad("subnetpool_id and use_default_subnetpool cannot both be specified")
-        default = subnet_pools.default_of(conn, values.get("ip_version", 4))
+        default = subnet_pools.default_for(conn, call.caller, values.get("ip_version", 4))
         if default is None:
             raise _bad(f"no default subnetpool found for IPv{values.get('ip_version', 4)}")
         pool_id = default.id
