@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from attrs import frozen
-from sqlalchemy import bindparam, case, exists, select, update
+from sqlalchemy import bindparam, case, exists, or_, select, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -59,10 +59,18 @@ _locked_routers = (
     .order_by(Router.id)
     .with_for_update(read=True)
 )
-_same_way = select(FloatingIp).where(
-    FloatingIp.port_id == bindparam("port"),
-    FloatingIp.fixed_ip_address == bindparam("address"),
-    FloatingIp.floating_network_id == bindparam("outside"),
+_held_router = select(Router.id).where(Router.id == bindparam("router")).with_for_update()
+_leads_out = select(RouterPort.port_id).where(
+    RouterPort.router_id == bindparam("router"),
+    RouterPort.network_id == bindparam("outside"),
+    RouterPort.is_gateway.is_(True),
+)
+# A router knows a fixed address by itself: without an interface on its subnet, it may be that of several ports.
+_same_way = (
+    select(FloatingIp)
+    .where(FloatingIp.fixed_ip_address == bindparam("address"), FloatingIp.floating_network_id == bindparam("outside"))
+    .where(or_(FloatingIp.port_id == bindparam("port"), FloatingIp.router_id == bindparam("router")))
+    .order_by(FloatingIp.id)
 )
 _otherwise = (
     select(FloatingIp.id, FloatingIp.port_id, FloatingIp.fixed_ip_address)
@@ -126,11 +134,18 @@ def check_interface_unused(conn: Connection, router_id: str, subnet_id: str) -> 
 
 
 def target(
-    conn: Connection, port: Port, project_id: str, floating_network_id: str, fixed_ip_address: str | None
+    conn: Connection,
+    port: Port,
+    project_id: str,
+    floating_network_id: str,
+    fixed_ip_address: str | None,
+    through: str | None = None,
 ) -> Target:
     """Where a floating IP of `project_id` on that network would lead if associated with `port`. Locks the router.
 
-    `fixed_ip_address` None: the port's only IPv4 address. Raises Invalid, NotFound (no router leads there).
+    `fixed_ip_address` None: the port's only IPv4 address. `through`: by this router, which need not be on the subnet
+    of that address: it has routes. Raises Invalid, NotFound (no router leads there), Conflict (that one does not lead
+    out).
     """
     if port.project_id != project_id:
         raise bad(
@@ -140,6 +155,9 @@ def target(
     if port.device_owner == "network:dhcp":
         raise bad(f"Cannot process floating IP association with Port {port.id}, since it serves DHCP")
     address, subnet_id = _fixed_address(conn, port, fixed_ip_address)
+    if through is not None:
+        _check_leads_out(conn, through, floating_network_id)
+        return Target(port.id, address, through)
     router_id = _router(conn, port.network_id, subnet_id, floating_network_id)
     if router_id is None:
         raise NotFound(
@@ -178,11 +196,20 @@ def _router(conn: Connection, network_id: str, subnet_id: str, floating_network_
     return next((each for each in conn.scalars(_between, between) if each in found), None)
 
 
+def _check_leads_out(conn: Connection, router_id: str, floating_network_id: str) -> None:
+    """Locks the router, of which nobody else may decide meanwhile what it knows. Raises Conflict."""
+    conn.execute(_held_router, {"router": router_id})
+    if conn.execute(_leads_out, {"router": router_id, "outside": floating_network_id}).first() is None:
+        message = f"Router {router_id} has no external gateway on network {floating_network_id}."
+        raise Conflict(message, type="RouterNotOnFloatingNetwork")
+
+
 def check_free(conn: Connection, wanted: Target, floating_network_id: str, but: str | None = None) -> None:
     """Raises Conflict if a floating IP (other than `but`) of that network leads there already. The port is locked."""
-    way = {"port": wanted.port_id, "address": wanted.fixed_ip_address, "outside": floating_network_id}
-    row = conn.execute(_same_way, way).first()
-    if row is not None and row.id != but:
+    way = {"port": wanted.port_id, "address": wanted.fixed_ip_address, "router": wanted.router_id}
+    rows = conn.execute(_same_way, {**way, "outside": floating_network_id}).all()
+    row = next((each for each in rows if each.id != but), None)
+    if row is not None:
         raise Conflict(
             f"Cannot associate floating IP {row.floating_ip_address} ({row.id}) with port {wanted.port_id} using fixed "
             f"IP {wanted.fixed_ip_address}, as that fixed IP already has a floating IP on external network "

@@ -285,6 +285,63 @@ class TestAssociation:
             neutron.expect(412, method, f"/floatingips/{made['id']}", body, If_Match="revision_number=99")
 
 
+class TestThroughARouterFurtherOut:
+    """The subnet is behind another router: the one that has the gateway has no interface on it."""
+
+    @pytest.fixture
+    def outer(self, neutron: Neutron, external: Any) -> Any:
+        return neutron.router(external=external)
+
+    @pytest.fixture
+    def far(self, neutron: Neutron, outer: Any, network: Any) -> Any:
+        inner, transit = neutron.router(network), neutron.network("192.168.200.0/24")
+        for each in (inner, outer):
+            neutron.join(each, port_id=neutron.create("port", network_id=transit["id"])["id"])
+        return neutron.create("port", network_id=network["id"])
+
+    def test_one_that_is_named_leads(self, neutron: Neutron, external: Any, outer: Any, far: Any) -> None:
+        refused(neutron, 404, "ExternalGatewayForFloatingIPNotFound", external, port_id=far["id"])
+        made = floating(neutron, external, port_id=far["id"], router_id=outer["id"])
+        fixed = far["fixed_ips"][0]["ip_address"]
+        assert (made["router_id"], made["fixed_ip_address"]) == (outer["id"], fixed)
+        assert held(neutron, outer) == [(made["floating_ip_address"], fixed)]
+        assert put(neutron, made, description="x", router_id=None)["router_id"] == outer["id"]
+        body = {"router": {"external_gateway_info": None}}
+        path = f"/routers/{outer['id']}"
+        neutron.refused(409, "RouterExternalGatewayInUseByFloatingIp", "PUT", path, body)
+        assert put(neutron, made, port_id=None)["router_id"] is None
+        assert put(neutron, made, port_id=far["id"], router_id=outer["id"])["router_id"] == outer["id"]
+
+    def test_another_one_may_be_named_later(self, neutron: Neutron, external: Any, outer: Any, far: Any) -> None:
+        second = neutron.router(external=external)
+        made = floating(neutron, external, port_id=far["id"], router_id=outer["id"])
+        assert put(neutron, made, router_id=second["id"])["router_id"] == second["id"]
+        assert held(neutron, outer) == [] and len(held(neutron, second)) == 1
+        alone = floating(neutron, external)
+        body = {"floatingip": {"router_id": second["id"]}}
+        neutron.refused(400, "BadRequest", "PUT", f"/floatingips/{alone['id']}", body)
+        refused(neutron, 400, "BadRequest", external, router_id=second["id"])
+
+    def test_it_leads_out_and_is_ones_own(self, neutron: Neutron, external: Any, far: Any) -> None:
+        inside, theirs = neutron.router(), neutron.router(user="other", external=external)
+        elsewhere = neutron.router(external=neutron.external("198.51.100.0/24"))
+        for each in (inside, elsewhere):
+            refused(neutron, 409, "RouterNotOnFloatingNetwork", external, port_id=far["id"], router_id=each["id"])
+        refused(neutron, 404, "RouterNotFound", external, port_id=far["id"], router_id=theirs["id"])
+
+    def test_it_knows_a_fixed_address_once(self, neutron: Neutron, external: Any, outer: Any, far: Any) -> None:
+        same = neutron.create("port", network_id=neutron.network()["id"], fixed_ips=[far_address(far)])
+        floating(neutron, external, port_id=far["id"], router_id=outer["id"])
+        taken = "FloatingIPPortAlreadyAssociated"
+        refused(neutron, 409, taken, external, port_id=same["id"], router_id=outer["id"])
+        other = neutron.router(external=external)
+        floating(neutron, external, port_id=same["id"], router_id=other["id"])
+
+
+def far_address(port: Any) -> dict[str, str]:
+    return {"ip_address": port["fixed_ips"][0]["ip_address"]}
+
+
 class TestEnds:
     @pytest.fixture
     def led(self, neutron: Neutron, external: Any, port: Any) -> Any:

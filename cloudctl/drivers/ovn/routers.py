@@ -149,8 +149,12 @@ def _translated(spec: RouterSpec, leg: RouterInterface, on_hosts: Container[str]
             "external_mac": (),
             "logical_port": (),
         }
-        # An address that guests hand on to each other belongs to a port on no host: the gateway serves it.
-        if each.port_id is not None and each.port_id in on_hosts and ip_address(each.floating_address).version == 4:
+        # An address that guests hand on to each other belongs to a port on no host: the gateway serves it. So it does
+        # one behind another router, whose host sees none of what comes through this one.
+        fixed = ip_address(each.fixed_address)
+        is_near = any(fixed in own.network for inner in spec.interfaces for own in _own(inner, 4))
+        is_mapped = is_near and ip_address(each.floating_address).version == 4
+        if is_mapped and each.port_id is not None and each.port_id in on_hosts:
             columns |= {"external_mac": (networks.derived_mac(each.id),), "logical_port": (each.port_id,)}
         yield _nat(spec, f"floating {each.id}", columns)
 

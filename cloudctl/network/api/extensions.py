@@ -244,6 +244,9 @@ KNOWN = {
     "ext-gw-mode": Extension("External Gateway Mode", "A router's gateway with or without source NAT.", IRouters),
     "extraroute": Extension("Extra Routes", "Static routes of routers.", IRouters),
     "extraroute-atomic": Extension("Extra Routes (atomic)", "Adds and removes some of a router's routes.", IRouters),
+    "floating-ip-router-writable": Extension(
+        "Floating IP Router", "Floating IPs that lead through a router without an interface on the subnet.", IRouters
+    ),
     "fip-port-details": Extension("Floating IP Port Details", "Shows the port that a floating IP leads to.", IRouters),
     "router": Extension("Routers", "Routers between networks, and floating IPs.", IRouters),
     "router_availability_zone": Extension("Router Availability Zone", "Availability zone hints of routers.", IRouters),

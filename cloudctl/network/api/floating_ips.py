@@ -10,7 +10,7 @@ from sqlalchemy import Column, ColumnElement, func
 from cloudctl.db import Connection
 from cloudctl.drivers.interfaces import IGatewayLimits, IPortForwarding
 from cloudctl.errors import Conflict
-from cloudctl.network import associations, floating_ips, names, networks, ports, qos_policies, subnets
+from cloudctl.network import associations, floating_ips, names, networks, ports, qos_policies, routers, subnets
 from cloudctl.network.api.attributes import Id, IpText, Json, standard
 from cloudctl.network.api.port_forwardings import within
 from cloudctl.network.api.ports import Domain
@@ -26,6 +26,7 @@ from cloudctl.rest.resource import REQUIRED, Attribute
 
 # A domain of a letter, with dots before and after it, fits in behind it.
 RelativeName = Annotated[str, Length(0, 252), Check(names.check_relative)]
+WAY = ("port_id", "fixed_ip_address", "router_id")
 # What is shown of the port that one leads to.
 DETAILS = ("name", "network_id", "mac_address", "admin_state_up", "status", "device_id", "device_owner")
 
@@ -49,7 +50,8 @@ def create(conn: Connection, call: Call, owner: str | None, values: dict[str, An
     floating_ips.check_network(conn, network)
     if values["subnet_id"] is not None:
         subnets.visible(conn, call.caller, values["subnet_id"])
-    to = _target(conn, call, project, network.id, values["port_id"], values["fixed_ip_address"])
+    way = values["port_id"], values["fixed_ip_address"], values["router_id"]
+    to = _target(conn, call, project, network.id, *way)
     kept = {name: values[name] for name in ("qos_policy_id", "dns_name", "dns_domain") if name in values}
     qos_policies.check_set(conn, call.caller, None, kept.get("qos_policy_id"))
     new = NewFloatingIp(network.id, values["description"], values["floating_ip_address"], values["subnet_id"], **kept)
@@ -63,11 +65,13 @@ def check(conn: Connection, call: Call, record: FloatingIp, changes: dict[str, A
     """
     # An empty request makes it lead nowhere.
     moves = "port_id" in changes or not changes
-    port_id, fixed = changes.get("port_id"), changes.get("fixed_ip_address")
+    port_id, fixed, through = (changes.get(name) for name in WAY)
+    if through is not None and not moves and record.port_id is not None:
+        moves, port_id, fixed = True, record.port_id, fixed or record.fixed_ip_address
     present = record.port_id if moves else None
-    to = _target(conn, call, record.project_id, record.floating_network_id, port_id, fixed, present)
+    to = _target(conn, call, record.project_id, record.floating_network_id, port_id, fixed, through, present)
     led = {"to": to} if moves else {}
-    return {name: value for name, value in changes.items() if name not in ("port_id", "fixed_ip_address")} | led
+    return {name: value for name, value in changes.items() if name not in WAY} | led
 
 
 def change(conn: Connection, call: Call, record: FloatingIp, changes: dict[str, Any]) -> FloatingIp:
@@ -89,6 +93,7 @@ def _target(
     network_id: str,
     port_id: str | None,
     fixed: str | None,
+    through: str | None,
     present: str | None = None,
 ) -> Target | None:
     """Where a body wants a floating IP of `owner` to lead. Locks the router, the port and the one that is left.
@@ -98,16 +103,20 @@ def _target(
     if port_id is None:
         if fixed is not None:
             raise associations.bad("fixed_ip_address cannot be specified without a port_id")
+        if through is not None:
+            raise associations.bad("router_id cannot be specified without a port_id")
         if present is not None:
             ports.lock(conn, [present])
         return None
+    if through is not None:
+        routers.visible(conn, call.caller, through)
     seen = ports.visible(conn, call.caller, port_id)
-    to = associations.target(conn, seen, owner, network_id, fixed)
+    to = associations.target(conn, seen, owner, network_id, fixed, through)
     if present is not None:
         ports.lock(conn, [port_id, present])
     # What was read before the lock may be outdated by now: any change of what the port has also changes its row.
     port = ports.visible(conn, call.caller, port_id, lock=True)
-    if port != seen and associations.target(conn, port, owner, network_id, fixed) != to:
+    if port != seen and associations.target(conn, port, owner, network_id, fixed, through) != to:
         raise Conflict(f"Port {port_id} was changed at the same time.")
     return to
 
@@ -139,7 +148,15 @@ FLOATING_IPS = Declared(
             sort=_or_empty(_ip.fixed_ip_address),
         ),
         Attribute("port_id", _ip.port_id, Id | None, post=None, put=True, filter=any_of, sort=_or_empty(_ip.port_id)),
-        Attribute("router_id", _ip.router_id, filter=any_of, sort=_or_empty(_ip.router_id)),
+        Attribute(
+            "router_id",
+            _ip.router_id,
+            Id | None,
+            post=None,
+            put=True,
+            filter=any_of,
+            sort=_or_empty(_ip.router_id),
+        ),
         Attribute("port_details", view=port_details),
         Attribute("dns_name", _ip.dns_name, RelativeName, post="", filter=any_of),
         Attribute("dns_domain", _ip.dns_domain, Domain, post="", filter=any_of),

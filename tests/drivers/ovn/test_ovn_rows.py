@@ -384,6 +384,9 @@ def test_a_floating_address_is_served_where_its_port_is_if_that_is_wanted_and_it
     assert served(("port",), everywhere) == (("port",), (networks.derived_mac("f"),))
     assert served((), everywhere) == ((), ())
     assert served(("port",), CONFIG) == ((), ())
+    # Behind another router.
+    spec = evolve(spec, floating_ips=(evolve(spec.floating_ips[0], fixed_address="10.8.0.9"),))
+    assert served(("port",), everywhere) == ((), ())
 
 
 def test_ports_of_floating_addresses_lead_to_those_inside() -> None:
