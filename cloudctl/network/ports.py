@@ -459,6 +459,7 @@ def leave_host(conn: Connection, port_id: str, now: datetime) -> None:
     if row is not None and row.host:
         away = {"host": "", "vif_type": UNBOUND, "vif_details": {}, "status": "DOWN", "realised": False}
         standard.change(conn, Port.table, port_id, now, **away)
+        trunk_ports.follow(conn, port_id, "")
 
 
 def plugged(conn: Connection, port_id: str, host: str, binding: Plug) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pytest
 
 from cloudctl.drivers.specs import SubPort
+from cloudctl.network import ports
 from tests.network.conftest import Neutron
 
 
@@ -75,6 +77,18 @@ def test_subports_are_where_their_parent_is(neutron: Neutron) -> None:
     bind(neutron, parent["id"], "")
     assert neutron.held[1] == {}
     neutron.expect(204, "DELETE", path)
+
+
+def test_subports_leave_the_host_with_their_parent(neutron: Neutron) -> None:
+    """A server that is shelved has its ports on no host."""
+    parent, one = port(neutron), port(neutron)
+    made = trunk(neutron, sub(one), parent=parent)
+    bind(neutron, parent["id"], "h1")
+    neutron.transact(ports.leave_host, parent["id"], datetime(2027, 1, 15, 8))
+    neutron.settle()
+    assert one["id"] not in neutron.held[1]
+    assert neutron.get(f"/trunks/{made['id']}")["trunk"]["status"] == "DOWN"
+    assert neutron.get(f"/ports/{one['id']}")["port"]["status"] == "DOWN"
 
 
 def test_ports_of_a_trunk_stay(neutron: Neutron) -> None:
