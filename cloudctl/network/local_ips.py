@@ -18,6 +18,7 @@ from cloudctl.network.fixed_ips import FixedIpRequest
 from cloudctl.network.owned import Owned
 from cloudctl.network.ports import NewPort
 from cloudctl.network.tables import Network, Port
+from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Origin
 
 RECORDS = Owned(LocalIp, "Local IP {} could not be found.", "LocalIPNotFound")
@@ -32,6 +33,15 @@ class NewLocalIp:
     description: str = ""
     address: str | None = None
     ip_mode: str = TRANSLATE
+
+
+def visible(conn: Connection, caller: Caller, id: str, lock: bool = False) -> LocalIp:
+    """`lock`: the port that has its address is locked, too, and first: whoever deletes that deletes the local IP."""
+    found = RECORDS.visible(conn, caller, id)
+    if not lock:
+        return found
+    ports.find(conn, found.local_port_id, lock=True)
+    return RECORDS.visible(conn, caller, id, lock=True)
 
 
 def create(conn: Connection, project_id: str, new: NewLocalIp, port: Port, now: datetime) -> LocalIp:
@@ -79,14 +89,13 @@ def change(conn: Connection, row: LocalIp, changes: Mapping[str, Any], now: date
 
 
 def remove(conn: Connection, row: LocalIp, now: datetime, by: Origin) -> None:
-    """Delete a locked local IP, and with the last one of it the port that was made for one.
+    """Delete a local IP, locked as by `visible`, and with the last one of it the port that was made for one.
 
     Raises Conflict while ports are associated.
     """
     if local_ip_ports.has_any(conn, row):
         raise Conflict(f"Local IP {row.id} is still associated with one or more ports.", type="LocalIPInUse")
-    # Locked, so that nobody makes another one of it meanwhile.
-    port = ports.find(conn, row.local_port_id, lock=True)
+    port = ports.find(conn, row.local_port_id)
     RECORDS.delete(conn, row)
     if port is not None and port.device_owner == local_ip_ports.OWNER and not local_ip_ports.has_one(conn, port.id):
         ports.discard(conn, port.id, now, by)
