@@ -44,7 +44,8 @@ class Interface:
 def add_subnet(
     conn: Connection, router: Router, subnet: Subnet, now: datetime, by: Origin, foreign: bool = False
 ) -> Interface:
-    """Give the locked router the gateway address of a subnet (a row that the caller may see) on a port of its own.
+    """Give the locked router the gateway address of a subnet that the caller may see, of a pinned network, on a port of
+    its own.
 
     `foreign`: also a subnet of another project that does not share its network with this one. Raises Invalid, Conflict
     (the address is taken), OverQuota.

@@ -16,6 +16,7 @@ from cloudctl.errors import CloudError
 from cloudctl.network import (
     dhcp_ports,
     floating_ips,
+    local_ips,
     networks,
     port_forwardings,
     ports,
@@ -33,17 +34,20 @@ from cloudctl.network.api import security_group_rules
 from cloudctl.network.api.floating_ips import change as change_floating_ip
 from cloudctl.network.api.floating_ips import check as check_floating_ip
 from cloudctl.network.api.floating_ips import create as new_floating_ip
+from cloudctl.network.api.local_ips import LOCAL_IPS
 from cloudctl.network.api.logs import create as new_log
 from cloudctl.network.api.ports import PORTS
 from cloudctl.network.api.ports import change as change_port
 from cloudctl.network.api.ports import check as check_port
 from cloudctl.network.api.resource import Wanted
+from cloudctl.network.api.router_interfaces import InterfaceWish, RouterInterfaces
 from cloudctl.network.api.routers import GatewayInfo, _gateway
 from cloudctl.network.api.subnets import SUBNETS
 from cloudctl.network.api.tags import ResourceTags
 from cloudctl.network.api.trunks import TRUNKS
 from cloudctl.network.associations import Target
 from cloudctl.network.floating_ips import NewFloatingIp
+from cloudctl.network.local_ips import NewLocalIp
 from cloudctl.network.networks import NewNetwork
 from cloudctl.network.options import NetworkOptions
 from cloudctl.network.port_forwardings import NewForwarding
@@ -361,6 +365,35 @@ def test_a_port_becomes_a_routers_while_it_is_changed(db: Database) -> None:
 
     # It would lock the router after the port.
     assert meanwhile(db, join, rename) == "Conflict"
+
+
+def test_a_router_gets_the_address_that_is_the_gateways_by_now(db: Database) -> None:
+    id = db.transact(False, network)
+    (subnet,) = db.transact(True, networks.subnets_of, [id])[id]
+    router = db.transact(False, routers.create, "p", NewRouter(), NOW, NetworkOptions(), BY)
+
+    def change(conn: Connection) -> None:
+        SUBNETS.alter(conn, call("subnets:update"), subnet, {"gateway_ip": "10.0.0.254", "allocation_pools": ()})
+
+    def join(conn: Connection) -> Any:
+        return RouterInterfaces(db)._add(conn, call("routers:update"), router.id, InterfaceWish(subnet))["port_id"]
+
+    port = meanwhile(db, change, join)
+    assert [each["ip_address"] for each in db.transact(True, ports.fixed_ips_of, [port])[port]] == ["10.0.0.254"]
+
+
+def test_a_local_ip_goes_while_its_port_does(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = db.transact(False, new_port(db.transact(False, network)))
+    id = db.transact(False, lambda conn: local_ips.create(conn, "p", NewLocalIp(), ports.get(conn, port), NOW).id)
+
+    def remove(conn: Connection) -> None:
+        local_ips.remove(conn, local_ips.RECORDS.get(conn, id), NOW, BY)
+
+    def held(conn: Connection) -> None:
+        LOCAL_IPS.visible(conn, ME, id, lock=True)
+
+    monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+    crossing(db, held, lambda conn: ports.delete(conn, port, NOW, BY), remove)
 
 
 class TestTrunks:

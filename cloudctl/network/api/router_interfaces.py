@@ -6,7 +6,7 @@ from attrs import frozen
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
-from cloudctl.network import ports, router_interfaces, subnets
+from cloudctl.network import networks, ports, router_interfaces, subnets
 from cloudctl.network.api.attributes import Id, Json
 from cloudctl.network.api.routers import changeable
 from cloudctl.network.router_interfaces import Interface
@@ -38,6 +38,8 @@ class RouterInterfaces:
         if body.port_id is not None and body.subnet_id is not None:
             raise Invalid("Bad router request: Cannot specify both subnet-id and port-id.", type="BadRequest")
         if body.subnet_id is not None:
+            # Its gateway's address stays the same from here on: whoever changes that locks the network.
+            networks.pinned(conn, subnets.visible(conn, call.caller, body.subnet_id).network_id)
             subnet = subnets.visible(conn, call.caller, body.subnet_id)
             foreign = call.may("network:routers:foreign_subnet")
             added = router_interfaces.add_subnet(conn, row, subnet, call.now, call.caller, foreign)
