@@ -140,6 +140,10 @@ def test_fields_are_chosen_in_lists_and_records(neutron: Neutron, five: Any) -> 
         neutron.get(f"/networks/{five[0]}?{query}")["network"],
     ):
         assert sorted(found) == ["id", "name"]
+    # An empty name is none.
+    assert neutron.get("/networks?fields=") == neutron.get("/networks")
+    assert neutron.get(f"/networks/{five[0]}?fields=") == neutron.get(f"/networks/{five[0]}")
+    assert [*neutron.get("/networks?fields=&fields=id")["networks"][0]] == ["id"]
 
 
 @pytest.mark.parametrize(

@@ -151,9 +151,14 @@ def answer(call: Call, collection: Collection, page: Page, views: Iterable[Json 
     return {**made, f"{collection.key}_links": links} if links else made
 
 
+def fields(call: Call) -> list[str]:
+    """The fields that the query names. An empty name is none, as for neutron."""
+    return [each for each in call.query.all("fields") if each]
+
+
 def narrowed(call: Call, view: T) -> T:
     """Only the `fields` that the query names, if it names any. A view that is JSON already stays as it is."""
-    wanted = call.query.all("fields")
+    wanted = fields(call)
     if not wanted or not isinstance(view, dict):
         return view
     return cast(T, {name: value for name, value in view.items() if name in wanted})

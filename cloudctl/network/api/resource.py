@@ -204,7 +204,7 @@ class Declared(Described[R]):
             return {record.id: view for record, view in zip(records, shown, strict=True)}
 
         editions = dict(rows)
-        if "fields" in call.query:
+        if lists.fields(call):
             views = render(list(editions))
             return [views[id] for id in editions]
         return rendered.shown(conn, resource.passed(call, self.attributes), editions, render)
