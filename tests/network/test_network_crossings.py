@@ -393,7 +393,7 @@ def test_a_local_ip_goes_while_its_port_does(db: Database, monkeypatch: pytest.M
         LOCAL_IPS.visible(conn, ME, id, lock=True)
 
     monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
-    crossing(db, held, lambda conn: ports.delete(conn, port, NOW, BY), remove)
+    crossing(db, held, lambda conn: ports.discard(conn, port, NOW, BY), remove)
 
 
 class TestTrunks:
@@ -427,7 +427,7 @@ class TestTrunks:
         def rename(conn: Connection) -> None:
             TRUNKS.alter(conn, call("trunks:update"), id, {"name": "new"})
 
-        assert meanwhile(db, lambda conn: ports.delete(conn, some[0], NOW, BY), rename) == "TrunkNotFound"
+        assert meanwhile(db, lambda conn: ports.discard(conn, some[0], NOW, BY), rename) == "TrunkNotFound"
 
     def test_its_parent_goes_while_it_does(
         self, db: Database, some: list[str], monkeypatch: pytest.MonkeyPatch
@@ -441,7 +441,7 @@ class TestTrunks:
         crossing(
             db,
             lambda conn: trunks.to_change(conn, ME, id),
-            lambda conn: ports.delete(conn, some[0], NOW, BY),
+            lambda conn: ports.discard(conn, some[0], NOW, BY),
             remove,
         )
 
@@ -474,7 +474,7 @@ class TestTrunks:
             def remove(conn: Connection) -> None:
                 ports.get(conn, some[1], lock=True)
                 others.begin(self.new(*some[:2]))
-                ports.delete(conn, some[1], NOW, BY)
+                ports.discard(conn, some[1], NOW, BY)
 
             db.transact(False, remove)
         (refusal,) = others.errors

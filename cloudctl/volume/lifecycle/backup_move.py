@@ -1,7 +1,7 @@
 """Move a backup from the directory into the object store: its data, not its record.
 
-`args`: `kept_at`, where it will be. Its parent moves first, if it does. Its files stay while others build on them or are
-reading them.
+`args`: `kept_at`, where it will be. Its parent moves first, if it does. Its files stay while others build on them or
+are reading them.
 """
 
 from __future__ import annotations
