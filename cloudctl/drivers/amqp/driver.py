@@ -7,20 +7,22 @@ queue. The broker confirms outgoing messages.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pika
 from attrs import define, field, frozen
 from attrs.validators import le
 from pika.adapters.twisted_connection import TwistedProtocolConnection
-from pika.exceptions import AMQPError
-from twisted.application.internet import ClientService
+from pika.exceptions import AMQPConnectionError, AMQPError
+from twisted.application.internet import ClientService, backoffPolicy
 from twisted.internet.defer import CancelledError, Deferred, DeferredLock, TimeoutError, ensureDeferred
 from twisted.internet.endpoints import clientFromString
 from twisted.internet.error import ConnectError, ConnectionClosed, DNSLookupError
-from twisted.internet.protocol import Factory
+from twisted.internet.protocol import Factory, connectionDone
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from cloudctl.drivers.amqp.envelope import pack, unpack
@@ -34,6 +36,7 @@ from cloudctl.trouble import Trouble
 log = Logger()
 
 HEARTBEAT = 30  # seconds
+PAUSES = backoffPolicy()
 CONTENT = "application/json"
 # A name that does not resolve is an OSError, but not a ConnectError.
 TROUBLE = (AMQPError, ConnectError, ConnectionClosed, DNSLookupError, TimeoutError, CancelledError)
@@ -67,6 +70,22 @@ def create(config: Config, resources: DriverResources) -> HearingBus:
     return (AmqpBus if config.publish else HearingBus)(config, resources.reactor)
 
 
+class _Connection(TwistedProtocolConnection):  # type: ignore[misc]  # its types are not told to mypy
+    """If it is refused, it says why, in the broker's words, which pika forgets when the connection is lost."""
+
+    ready: Any  # a Deferred until it is there or refused, then None
+    _said: Any = None
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self._said = getattr(self._impl, "_error", None)
+        super().connectionLost(reason)
+
+    def _on_connection_failed(self, connection: Any, error: Any = None) -> None:
+        refused, self.ready = self.ready, None
+        if refused is not None:
+            refused.errback(self._said or error or AMQPConnectionError("it was closed"))
+
+
 class _Connections(Factory):
     """One connection after another, each with its channel."""
 
@@ -75,7 +94,7 @@ class _Connections(Factory):
     def __init__(self, bus: HearingBus) -> None:
         self.bus = bus
 
-    def buildProtocol(self, _address: object) -> TwistedProtocolConnection:
+    def buildProtocol(self, _address: object) -> _Connection:
         config = self.bus.config
         parameters = pika.ConnectionParameters(
             virtual_host=config.virtual_host,
@@ -83,7 +102,7 @@ class _Connections(Factory):
             heartbeat=HEARTBEAT,
             client_properties={"connection_name": "cloudctl"},
         )
-        return TwistedProtocolConnection(parameters, custom_reactor=self.bus.reactor)
+        return _Connection(parameters, custom_reactor=self.bus.reactor)
 
 
 @implementer(IBus, IBusListening)
@@ -97,6 +116,8 @@ class HearingBus:
     _hear: Hear | None = None
     _hearing: Deferred[None] | None = None
     is_hearing: bool = False  # its queue is there
+    _failed: int = 0  # connections in a row that were none
+    _refusal: str = ""  # why the last one was none
     _away: Trouble = field(
         factory=lambda: Trouble(log, "the bus cannot be reached", "the bus is heard again"), init=False
     )
@@ -121,28 +142,38 @@ class HearingBus:
     # -- connections
 
     async def _declare(self, channel: Any) -> None:
-        await channel.exchange_declare(self.config.exchange, "topic", durable=self.config.durable_exchange)
+        asked = channel.exchange_declare(self.config.exchange, "topic", durable=self.config.durable_exchange)
+        await _apart(asked)
 
     def _connected(self) -> ClientService:
         if self._service is None:
             endpoint = clientFromString(self.reactor, self.config.endpoint)
-            self._service = ClientService(endpoint, _Connections(self), prepareConnection=self._prepare)
+            self._service = ClientService(
+                endpoint, _Connections(self), retryPolicy=self._pause, prepareConnection=self._prepare
+            )
             self._service.startService()
         return self._service
+
+    def _pause(self, _attempt: int) -> float:
+        """Seconds until the next connection. The service has counted none that was made and then refused."""
+        self._failed += 1
+        return PAUSES(self._failed)
 
     def _prepare(self, connection: TwistedProtocolConnection) -> Deferred[None]:
         return ensureDeferred(self._begin(connection))
 
     async def _begin(self, connection: TwistedProtocolConnection) -> None:
-        """There is a connection. If this fails, another one is made after a while."""
+        """There is a connection. Another one is made after a while if this one is refused, or its broker is silent."""
         try:
             # Heartbeats only begin after this.
             await connection.ready.addTimeout(self.config.timeout, self.reactor)
-        except TimeoutError:
-            self._away.is_met("its broker says nothing")
-            # The service makes another connection once this one is lost.
+        except TROUBLE as error:
+            self._refusal = _told(error)
+            self._away.is_met(self._refusal)
+            # The service makes another connection once this one is lost, and only then: it must not fail before.
             connection.transport.abortConnection()
             return
+        self._failed = 0
         if self._hear is not None:
             self._start_hearing(connection)
         else:
@@ -216,17 +247,19 @@ class AmqpBus(HearingBus):
             content_type=CONTENT, content_encoding="utf-8", delivery_mode=2, message_id=message.id, priority=0
         )
         key = f"{self.config.topic}.{message.priority}"
-        await channel.basic_publish(self.config.exchange, key, pack(message.body), properties)
+        await _apart(channel.basic_publish(self.config.exchange, key, pack(message.body), properties))
 
     async def _open(self) -> Any:
         async with self._opening:
             if self._channel is not None and self._channel.is_open:
                 return self._channel
             connection: Any = await self._connected().whenConnected(failAfterFailures=1)
-            channel = await connection.channel()
+            if not connection.is_open:
+                raise AMQPConnectionError(self._refusal)
+            channel = await _apart(connection.channel(), _close)
             try:
                 await self._declare(channel)
-                await channel.confirm_delivery()
+                await _apart(channel.confirm_delivery())
             except BaseException:
                 _close(channel)
                 raise
@@ -243,6 +276,23 @@ def _message(received: Any) -> BusMessage:
     return BusMessage(id, str(body.get("priority", "")).lower(), body)
 
 
+def _apart(asked: Any, unwanted: Callable[[Any], object] = lambda _: None) -> Deferred[Any]:
+    """What was asked of the broker, which may still answer when nobody waits for it any more: then it is `unwanted`.
+
+    pika does not know of cancelled Deferreds: it fires them once more when the connection is lost, and stops there.
+    """
+    waiting: Deferred[Any] = Deferred()
+
+    def answered(answer: Any) -> None:
+        if not waiting.called:
+            waiting.callback(answer)
+        elif not isinstance(answer, Failure):
+            unwanted(answer)
+
+    asked.addBoth(answered)
+    return waiting
+
+
 def _close(channel: Any) -> None:
     """Otherwise it would stay open as long as its connection."""
     if channel is not None and channel.is_open:
@@ -250,4 +300,4 @@ def _close(channel: Any) -> None:
 
 
 def _told(error: Any) -> str:
-    return str(error) or type(error).__name__
+    return "its broker says nothing" if isinstance(error, TimeoutError) else str(error) or type(error).__name__

@@ -12,10 +12,12 @@ from typing import Any, cast
 from uuid import uuid4
 
 import pytest
+from pika import frame, spec
 from twisted.internet.defer import Deferred, ensureDeferred, maybeDeferred, succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import Clock, deferLater
+from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from cloudctl.app import SECTIONS, Cloud
 from cloudctl.config import build
@@ -166,8 +168,40 @@ async def test_a_broker_that_says_nothing_is_tried_again(name: str) -> None:
     await maybeDeferred(door.stopListening)
 
 
+class Refusing(Protocol):
+    """A broker that knows no such user."""
+
+    def dataReceived(self, data: bytes) -> None:
+        if data.startswith(b"AMQP"):
+            self.say(spec.Connection.Start(server_properties={}, mechanisms="PLAIN", locales="en_US"))
+        elif b"PLAIN" in data:
+            self.say(spec.Connection.Close(403, "ACCESS_REFUSED", 0, 0))
+        else:
+            cast(Any, self.transport).loseConnection()
+
+    def say(self, method: Any) -> None:
+        cast(Any, self.transport).write(frame.Method(0, method).marshal())
+
+
+async def test_a_broker_that_refuses_is_told_in_its_own_words(name: str) -> None:
+    from twisted.internet import reactor
+
+    door: Any = cast(Any, reactor).listenTCP(0, Factory.forProtocol(Refusing), interface="127.0.0.1")
+    sender = bus(("127.0.0.1", door.getHost().port), name)
+    with capturedLogs() as lines:
+        await sender.listen(Heard().hear)
+        with pytest.raises(Unreachable, match="ACCESS_REFUSED"):
+            await sender.publish(message(1))
+    (line,) = (formatEvent(line) for line in lines if line["log_level"] >= LogLevel.warn)
+    assert line == "the bus cannot be reached: (403, 'ACCESS_REFUSED')"
+    await sender.close()
+    await maybeDeferred(door.stopListening)
+
+
 class Channels:
     """A connection to a broker that answers when it is told to. Its channels, in the order of their opening."""
+
+    is_open = True
 
     def __init__(self) -> None:
         self.opening: list[Deferred[Any]] = []
@@ -227,6 +261,8 @@ def test_a_broker_that_stops_answering_is_told_as_such_and_keeps_no_channel(
         channels.answer(**{silent: lambda *_, **__: Deferred()})
     clock.advance(6.0)
     assert told == [Unreachable]
+    if silent == "channel":  # it comes when nobody waits for it any more
+        channels.answer()
     assert not any(each.is_open for each in channels.opened)
     again = ensureDeferred(sender.publish(message(1)))
     channels.answer()
