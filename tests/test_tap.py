@@ -132,6 +132,8 @@ def test_a_public_address_may_end_with_a_slash(tmp_path: Path) -> None:
         ("tasks = 3", "tasks: must be a table: [tasks]"),
         ("[[server]]\nlisten = []", "server: must be a table: [server]"),
         ("[identity]\ntoken_lifetime = 0", "identity.token_lifetime"),
+        ('[server]\npublic_url = "https://cloud:99999"', "server.public_url: is not an address: Port out of range"),
+        ('[server]\npublic_url = "http://["', "server.public_url: is not an address: Invalid IPv6 URL"),
         ('[server]\npublic_url = "http://x/v2.1"', "server.public_url: part of its path looks like an API version"),
         ("[driver.hypervisers.fake]", "driver.hypervisers: unknown kind"),
         ("x = [", "c.toml"),

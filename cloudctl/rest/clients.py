@@ -1,11 +1,16 @@
-"""Who is at the other end of a connection, and which addresses are one client."""
+"""Who is at the other end of a connection, which addresses are one client, and what clients call this cloud."""
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Any
 
+from cloudctl.errors import Invalid
+
+# RFC 3986, section 3.2.2, with spaces, as in a list that proxies have made.
+HOST = re.compile(r"(?:[\w.~!$&'()*+,;=% -]+|\[([0-9A-Fa-f:.]+)\])(?::\d{0,5})?", re.ASCII)
 # The prefix length of what one IPv6 customer is given.
 NETWORK = 64
 
@@ -38,3 +43,16 @@ def network_of(client: str) -> str:
     except ValueError:
         return client
     return packed[: NETWORK // 8].hex()
+
+
+def named(host: str) -> str:
+    """The host that a request names, if a URL can be made from it. Raises Invalid."""
+    found = HOST.fullmatch(host)
+    try:
+        if found is not None and found[1] is not None:
+            ip_address(found[1])
+    except ValueError:
+        found = None
+    if found is None:
+        raise Invalid("The host that the request names is not one.")
+    return host

@@ -40,7 +40,7 @@ from cloudctl.rest.answers import Answer, Answers
 from cloudctl.rest.body import BodyError, Problem
 from cloudctl.rest.call import Call, Download, Parts, Query, Reply
 from cloudctl.rest.caller import Caller, forbidden
-from cloudctl.rest.clients import host_of, plain
+from cloudctl.rest.clients import host_of, named, plain
 from cloudctl.rest.faults import UNAUTHENTICATED, UNFORESEEN, Faults, JsonObject
 from cloudctl.rest.formats import document
 from cloudctl.rest.header_text import InLowerCase, headers_are_text, tell
@@ -89,7 +89,7 @@ class Http:
     admission: Admission | None = None  # how often clients may ask; None: as often as they like
 
     def host_url(self, request: Any) -> str:
-        """Where the APIs are mounted, as the client sees it."""
+        """Where the APIs are mounted, as the client sees it. Raises Invalid."""
         if self.public_url:
             return self.public_url
         scheme = "https" if request.isSecure() else "http"
@@ -99,7 +99,7 @@ class Http:
             scheme = request.getHeader("x-forwarded-proto") or scheme
             host = request.getHeader("x-forwarded-host") or host
             prefix = (request.getHeader("x-forwarded-prefix") or "").rstrip("/") + prefix
-        return f"{scheme}://{host}{prefix}"
+        return f"{scheme}://{named(host)}{prefix}"
 
     def client(self, request: Any) -> str:
         """The address that a request came from, according to the nearest trusted proxy."""
