@@ -14,6 +14,7 @@ from twisted.internet.protocol import Protocol
 from cloudctl.drivers.qemu.hypervisor import Qemu
 from cloudctl.drivers.specs import GuestSpec, ImageSource, Power
 from tests.drivers.qemu.real import HOST, ID, PORT, VOLUME, driver_in, port, soon, volume
+from tests.live import guest_image
 from tests.there import there
 
 # The guest's kernel makes the node of a plugged disk and what it says of it one after the other.
@@ -25,6 +26,14 @@ def linux(image: Path, **changes: Any) -> GuestSpec:
     source = ImageSource("linux", str(image / "guest.qcow2"), "qcow2")
     spec = GuestSpec(ID, "linux", HOST, vcpus=1, memory_mib=128, disk_gib=0, image=source)
     return evolve(spec, **changes)
+
+
+def direct(image: Path, arguments: str = guest_image.KERNEL_ARGUMENTS, **changes: Any) -> GuestSpec:
+    """The same without its boot loader, which is half of a start. Without `arguments` the kernel has the driver's."""
+    spec = linux(image, **changes)
+    kernel: dict[str, Any] = {"kernel_path": str(image / "vmlinuz"), "ramdisk_path": str(image / "initrd")}
+    properties = {"os_command_line": arguments} if arguments else {}
+    return evolve(spec, image=evolve(there(spec.image), **kernel, properties=properties))
 
 
 class Typing(Protocol):
@@ -84,9 +93,8 @@ async def test_a_guest_takes_its_name_and_heeds_plugs_and_the_button(
     image: Path, tmp_path: Path, runtime_dir: Path
 ) -> None:
     driver = driver_in(tmp_path, runtime_dir)
-    spec = linux(image, hostname="anna", config_drive=True, user_data=SCRIPT, swap_mib=8, ephemeral_gib=1)
-    kernel: dict[str, Any] = {"kernel_path": str(image / "vmlinuz"), "ramdisk_path": str(image / "initrd")}
-    await driver.ensure_defined(evolve(spec, image=evolve(there(spec.image), **kernel)))
+    spec = direct(image, "", hostname="anna", config_drive=True, user_data=SCRIPT, swap_mib=8, ephemeral_gib=1)
+    await driver.ensure_defined(spec)
     await driver.ensure_running(ID)
     text = await on_console(driver, "anna login:")
     assert "guest: the drive says that this is anna" in text

@@ -17,7 +17,7 @@ from cloudctl.drivers.qemu import processes
 from cloudctl.drivers.qemu.hypervisor import Qemu
 from cloudctl.drivers.qemu.options import Config
 from cloudctl.drivers.qemu.switches import Switches
-from cloudctl.drivers.specs import GuestSpec, ImageSource, PortSpec, Power
+from cloudctl.drivers.specs import GuestSpec, PortSpec, Power
 from tests.drivers.netns.lab import run
 from tests.drivers.netns.probes import connects
 from tests.drivers.ovn.lab import CHASSIS, TUNNEL, Lab, lab, lacking
@@ -25,7 +25,7 @@ from tests.drivers.ovn.ovsdb import eventually, make_driver
 from tests.drivers.ovn.test_ovn_live import FRIENDS, NETWORK
 from tests.drivers.ovn.test_ovn_live import port as ovn_port
 from tests.drivers.qemu.real import ID, driver_in, soon, tiny
-from tests.drivers.qemu.test_qemu_linux import logged_in, on_console
+from tests.drivers.qemu.test_qemu_linux import direct, logged_in, on_console
 from tests.needed import HOST, need
 from tests.there import there
 
@@ -173,10 +173,7 @@ async def test_a_guest_has_its_address_by_ovn_and_takes_it_along(
         async def plugged(number: int, host: str) -> PortSpec:
             return evolve(ovn_port(number), binding=await network.ensure_port(ovn_port(number), host))
 
-        source = ImageSource("linux", str(image / "guest.qcow2"), "qcow2")
-        source = evolve(source, kernel_path=str(image / "vmlinuz"), ramdisk_path=str(image / "initrd"))
-        spec = GuestSpec(ID, "linux", CHASSIS, vcpus=1, memory_mib=128, disk_gib=0, image=source)
-        spec = evolve(spec, ports=(await plugged(11, CHASSIS),))
+        spec = direct(image, host=CHASSIS, ports=(await plugged(11, CHASSIS),))
         await driver.ensure_defined(spec)
         await driver.ensure_running(ID)
         await on_console(driver, "eth0 has 10.7.0.11/24")
@@ -221,12 +218,9 @@ async def test_guests_on_two_chassis_reach_each_other_in_a_tunnel(
         await network.ensure_security_group(FRIENDS)
         hosts = {CHASSIS: ovn.chassis, AWAY: other.chassis}
         driver = driver_in(tmp_path, runtime_dir, hosts=hosts, ovs_db={CHASSIS: ovn.switch, AWAY: other.switch})
-        source = ImageSource("linux", str(image / "guest.qcow2"), "qcow2")
-        source = evolve(source, kernel_path=str(image / "vmlinuz"), ramdisk_path=str(image / "initrd"))
         for id, number, host in ((ID, 11, CHASSIS), (NEIGHBOUR, 12, AWAY)):
             plugged = evolve(ovn_port(number), binding=await network.ensure_port(ovn_port(number), host))
-            spec = GuestSpec(id, "linux", host, vcpus=1, memory_mib=128, disk_gib=0, image=source, ports=(plugged,))
-            await driver.ensure_defined(spec)
+            await driver.ensure_defined(direct(image, id=id, host=host, ports=(plugged,)))
             await driver.ensure_running(id)
         console = await logged_in(driver)
         before = ovn.tunnelled(f"{TUNNEL}.2"), other.tunnelled(f"{TUNNEL}.1")
