@@ -84,17 +84,22 @@ def disk_info(file: Path) -> Any:
 
 
 async def soon(look: Callable[[], Any], seconds: float = 240.0) -> Any:
-    """What `look` (may be a coroutine function) gives, as soon as it is true; what it gives at the end otherwise."""
+    """What `look` (may be a coroutine function) gives, as soon as it is true; what it gives at the end otherwise.
+
+    It looks less often as time goes by: to ask a guest's libvirt costs as much as what is waited for.
+    """
     from twisted.internet import reactor
 
-    for _ in range(int(seconds / 0.02)):
+    pause, waited = 0.02, 0.0
+    while True:
         found = look()
         if isinstance(found, Awaitable):
             found = await found
-        if found:
-            break
-        await deferLater(reactor, 0.02)
-    return found
+        if found or waited >= seconds:
+            return found
+        await deferLater(reactor, pause)
+        waited += pause
+        pause = min(pause * 1.2, 0.1)
 
 
 async def write(driver: Qemu, byte: int, at: int, device: str = "root") -> None:
