@@ -20,7 +20,11 @@ from tests.live.process import free_port
 
 DRIVER = Path("/usr/lib/x86_64-linux-gnu/libvirt/connection-driver/libvirt_driver_qemu.so")
 PROGRAMS = ("libvirtd", "unshare", "qemu-system-x86_64", "qemu-img", "genisoimage")
-PRIVATE = ("/etc/libvirt", "/var/lib/libvirt", "/var/cache/libvirt", "/var/log/libvirt")
+CACHE = "/var/cache/libvirt"
+PRIVATE = ("/etc/libvirt", "/var/lib/libvirt", CACHE, "/var/log/libvirt")
+# What libvirtd finds out about the installed QEMU, by starting it again and again: three quarters of its own start. It
+# sees by itself when that is out of date.
+FOUND_OUT = Path("/var/tmp/cloudctl-libvirt")
 
 DAEMON = """
 listen_tls = 1
@@ -115,6 +119,7 @@ class Libvirtd:
         for name, line in (("passwd", "libvirt-qemu:x:64055:64055::/:/bin/false"), ("group", "libvirt-qemu:x:64055:")):
             (directory / name).write_text(f"{Path('/etc', name).read_text()}{line}\n")
         (directory / "start").write_text("\n".join([*self._mounts(), KEEP, *self.beside(), self._daemon(), ""]))
+        copy(FOUND_OUT, self._found_out)
         # The end of `unshare` is a power cut: all that runs within is killed.
         command = [*WITH_ME, *(("ip", "netns", "exec", self.namespace) if self.namespace else ())]
         command += ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -122,6 +127,13 @@ class Libvirtd:
             self.process = subprocess.Popen(
                 [*command, "sh", "-e", directory / "start"], stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
+
+    @property
+    def _found_out(self) -> Path:
+        return self._private(CACHE) / "qemu" / "capabilities"
+
+    def _private(self, path: str) -> Path:
+        return self.directory / f"private{PRIVATE.index(path)}"
 
     def beside(self) -> Iterator[str]:
         """What else is started on this host, before libvirtd: lines for a shell."""
@@ -133,8 +145,8 @@ class Libvirtd:
         yield "mount --make-rprivate /"
         yield "mount -t tmpfs tmpfs /run"
         yield "mkdir -p /run/libvirt /run/lock"
-        for number, path in enumerate(PRIVATE):
-            mine = directory / f"private{number}"
+        for path in PRIVATE:
+            mine = self._private(path)
             mine.mkdir(exist_ok=True)
             yield f"mkdir -p {path}"
             yield f"mount --bind {mine} {path}"
@@ -276,3 +288,13 @@ class Libvirtd:
         # The kernel ends the others of the namespace before the first.
         while shell.exists():
             time.sleep(0.02)
+        copy(self._found_out, FOUND_OUT)
+
+
+def copy(source: Path, target: Path) -> None:
+    """Each file is there whole or not at all: others may do the same meanwhile."""
+    target.mkdir(parents=True, exist_ok=True)
+    for file in source.glob("*.xml"):
+        new = target / f"{file.name}.{uuid4()}"
+        shutil.copyfile(file, new)
+        new.replace(target / file.name)
