@@ -59,17 +59,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = dealt(items, config.workerinput["workercount"])
 
 
+DRIVERS = Path(__file__).parent / "drivers"
+# Each process that has a test of these folders starts a RabbitMQ or a Ceph for them, which takes seconds.
+WITH_A_SERVER = {DRIVERS / "amqp", DRIVERS / "rbd"}
+
+
 def dealt(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]:
     """In as many parts as there are processes; each begins with its share of the long tests, file by file.
 
     With `--dist=worksteal` each process has a part, and takes from the end of another's when it is done: what is left
-    there is short.
+    there is short. Tests of a folder with a server of its own are long ones that stay together.
     """
     slow: dict[Path, list[pytest.Item]] = {}
+    others: list[pytest.Item] = []
     for item in items:
-        if item.get_closest_marker("slow") is not None:
+        if item.path.parent in WITH_A_SERVER:
+            slow.setdefault(item.path.parent, []).append(item)
+        elif item.get_closest_marker("slow") is not None:
             slow.setdefault(item.path, []).append(item)
-    short = iter([item for item in items if item.get_closest_marker("slow") is None])
+        else:
+            others.append(item)
+    short = iter(others)
     shares: list[list[pytest.Item]] = [[] for _ in range(processes)]
     for number, tests in enumerate(slow.values()):
         shares[number % processes].extend(tests)

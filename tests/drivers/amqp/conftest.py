@@ -21,7 +21,7 @@ AMQP = "CLOUDCTL_REQUIRE_AMQP"
 CONFIGURATION = "listeners.tcp.1 = 127.0.0.1:{port}\nloopback_users = none\n"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
     """Its host and port."""
     named = os.environ.get("CLOUDCTL_TEST_AMQP")
