@@ -121,9 +121,7 @@ def _subnets_of(conn: Connection, network_id: str) -> list[Subnet]:
 
 def _of_one_wire(conn: Connection, rows: Sequence[Subnet]) -> Sequence[Subnet]:
     """The subnets of the network's first wire that has an address left of each of its families."""
-    wires: dict[str | None, list[Subnet]] = {}
-    for row in rows:
-        wires.setdefault(row.segment_id, []).append(row)
+    wires = standard.grouped((row.segment_id, row) for row in rows)
     if len(wires) < 2:
         return rows
     # If none has, the first one reports it as well as any.
@@ -314,9 +312,8 @@ def give_everybody(conn: Connection, subnet: Subnet, now: datetime) -> None:
         here = select(IpAllocation.port_id).join_from(IpAllocation, Subnet, Subnet.id == IpAllocation.subnet_id)
         query = query.where(Port.id.in_(here.where(Subnet.segment_id == subnet.segment_id)))
     found = conn.execute(query).all()
-    nexts: dict[str, int] = {}
-    for some in standard.batches([port.id for port in found]):
-        nexts |= {id: rows[-1].position + 1 for id, rows in ipam.of_ports(conn, some).items()}
+    present = ipam.of_ports(conn, [port.id for port in found])
+    nexts = {id: rows[-1].position + 1 for id, rows in present.items()}
     wanted = [(_from_mac(subnet, port.mac_address), port.id, nexts.get(port.id, 0)) for port in found]
     ipam.take_of_new(conn, subnet, wanted)
     _ports_changed(conn, found, now)

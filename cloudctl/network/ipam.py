@@ -16,7 +16,7 @@ from sqlalchemy import Select, bindparam, delete, insert, select, update
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict
 from cloudctl.network.addresses import Range, key, number, without, written
-from cloudctl.network.standard import batches
+from cloudctl.network.standard import batches, grouped, rows
 from cloudctl.network.tables import FreeRange, IpAllocation, Subnet
 
 # Built once: building a statement costs more than running it.
@@ -57,13 +57,6 @@ _move_range = update(FreeRange).where(
     FreeRange.pool == bindparam("of_pool"),
     FreeRange.first == bindparam("from"),
 )
-
-
-def lock(conn: Connection, subnet_ids: Iterable[str]) -> None:
-    """Lock these subnets until the end of the transaction, always in the same order, to avoid deadlocks."""
-    wanted = sorted(set(subnet_ids))
-    if wanted:
-        conn.execute(select(Subnet.id).where(Subnet.id.in_(wanted)).order_by(Subnet.id).with_for_update())
 
 
 def pools_of(subnet: Subnet) -> list[Range]:
@@ -164,12 +157,10 @@ def give_back(conn: Connection, subnet: Subnet, address: int) -> None:
 
 def of_ports(conn: Connection, port_ids: Sequence[str]) -> Mapping[str, list[IpAllocation]]:
     """Port id → its allocations, in the order of its fixed_ips. Ports without any are missing."""
-    found: dict[str, list[IpAllocation]] = {}
-    for row in conn.execute(_of_ports, {"ports": port_ids}):
-        found.setdefault(row.port_id, []).append(row)
-    for rows in found.values():
-        if len(rows) > 1:
-            rows.sort(key=lambda row: row.position)
+    found = grouped((row.port_id, row) for row in rows(conn, _of_ports, ports=port_ids))
+    for mine in found.values():
+        if len(mine) > 1:
+            mine.sort(key=lambda row: row.position)
     return found
 
 

@@ -227,12 +227,12 @@ def change(
     conn: Connection, row: Network, changes: dict[str, Any], now: datetime, options: NetworkOptions, by: Origin
 ) -> Network:
     """Set columns of a locked network. Raises Invalid, Conflict."""
+    changes = dict(changes)
     if "mtu" in changes:
         wires = [segments.wire(each) for each in segments.of_network(conn, row.id)]
         changes["mtu"] = checked_mtu(changes["mtu"], wires, options)
         for version in conn.scalars(select(Subnet.ip_version).where(Subnet.network_id == row.id)):
             check_mtu_of_family(changes["mtu"], version, row.id)
-    changes = dict(changes)
     said = {name: changes.pop(name) for name in WIRE if changes.get(name) is not None}
     if said:
         present = {name: getattr(row, name) for name in WIRE}

@@ -27,7 +27,6 @@ OWNER = "compute:"
 # Built once: building a statement costs more than running it.
 _of_port = select(PortBinding).where(PortBinding.port_id == bindparam("port")).order_by(PortBinding.host)
 _one = (PortBinding.port_id == bindparam("of"), PortBinding.host == bindparam("on"))
-_find = select(PortBinding).where(*_one)
 _delete = delete(PortBinding).where(*_one)
 _plugged = update(PortBinding).where(*_one)
 

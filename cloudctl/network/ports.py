@@ -159,11 +159,10 @@ def at(conn: Connection, network_id: str, ip_address: str) -> str | None:
 
 def fixed_ips_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, list[dict[str, str]]]:
     """Port id → its addresses in order, as `fixed_ips` has them."""
-    found: dict[str, list[dict[str, str]]] = {}
-    for some in standard.batches(port_ids):
-        for port_id, rows in ipam.of_ports(conn, some).items():
-            found[port_id] = [{"subnet_id": row.subnet_id, "ip_address": row.ip_address} for row in rows]
-    return found
+    return {
+        port_id: [{"subnet_id": row.subnet_id, "ip_address": row.ip_address} for row in rows]
+        for port_id, rows in ipam.of_ports(conn, port_ids).items()
+    }
 
 
 # Built once: building a query costs more than running it, and every view of a server needs these.
@@ -268,6 +267,45 @@ def change(
     gives_out = dhcp_ports.is_one(conn, row)
     if router_id is not None or gives_out:
         router_ports.check_change(conn, row, changes)
+    wish, groups = _settle(conn, row, changes, everybodys_groups)
+    mac, host = (changes.get(name, getattr(row, name)) for name in ("mac_address", "host"))
+    if host != row.host:
+        # A host has one binding of the port: this one replaces any other.
+        conn.execute(_drop_binding, {"wanted": row.id, "on": host})
+    write = partial(standard.change, conn, Port.table, row.id, now, **changes)
+    if mac == row.mac_address:
+        write()
+    else:
+        macs.give(conn, row.network_id, mac, write)
+    if wish is not None or "ip_allocation" in changes:
+        owner = changes.get("device_owner", row.device_owner)
+        left = fixed_ips.assign(conn, row.network_id, row.id, mac, owner, wish)
+        port_uses.keep(conn, row.id, left, now, by)
+    if groups is not None:
+        conn.execute(_leave, {"port": row.id})
+        _join_groups(conn, row.id, groups)
+    if row.host and host not in ("", row.host):
+        tasks.submit(conn, kinds.ENSURE_PORT, row.id, by, args={"left": row.host})
+    elif row.host or row.realised or host:
+        tasks.submit_once(conn, kinds.ENSURE_PORT, row.id, by)
+    if router_id is not None:
+        router_ports.changed(conn, row, router_id, now, by)
+    if row.host and not host:
+        trunk_ports.follow(conn, row.id, "")
+    if mac != row.mac_address:
+        trunk_ports.subport_changed(conn, row.id)
+    if gives_out:
+        dhcp_ports.changed(conn, row, by)
+    return get(conn, row.id)
+
+
+def _settle(
+    conn: Connection, row: Port, changes: dict[str, Any], everybodys_groups: bool
+) -> tuple[Sequence[FixedIpRequest] | None, list[str] | None]:
+    """Make `changes` columns, with all that follows from them.
+
+    Returns the addresses that the port is to have and its new security groups; None: they stay. Raises as `create`.
+    """
     wish: Sequence[FixedIpRequest] | None = changes.pop("fixed_ips", None)
     groups: list[str] | None = changes.pop("security_groups", None)
     pairs = changes.pop("address_pairs", None)
@@ -276,12 +314,12 @@ def change(
         changes["mac_address"] = _new_mac(conn, row, owner, changes["mac_address"])
         if wish is None and changes["mac_address"] != row.mac_address:
             wish = fixed_ips.present_wish(conn, row.id)
-    mac = changes.get("mac_address", row.mac_address)
     if "dhcp_options" in changes:
         changes["dhcp_options"] = dhcp_options.merged(row.dhcp_options, changes["dhcp_options"])
     changes |= private_vlans.of_changed(conn, row, changes)
     _check_bound(row, changes)
     if pairs is not None:
+        mac = changes.get("mac_address", row.mac_address)
         changes["allowed_address_pairs"] = port_security.address_pairs(pairs, mac)
     if groups is not None:
         groups = security_groups.check_ids(conn, row.project_id, groups, everybodys_groups)
@@ -292,40 +330,13 @@ def change(
         changes.get("allowed_address_pairs", row.allowed_address_pairs),
         groups is not None,
     )
-    if "host" in changes and changes["host"] != row.host:
+    if changes.get("host", row.host) != row.host:
         changes |= {"vif_type": UNBOUND, "vif_details": {}, "status": "DOWN"}
-        # A host has one binding of the port: this one replaces any other.
-        conn.execute(_drop_binding, {"wanted": row.id, "on": changes["host"]})
     if changes.get("admin_state_up") is False:
         changes["status"] = "DOWN"
     if row.ip_allocation == fixed_ips.DEFERRED and (wish is not None or changes.get("host")):
         changes["ip_allocation"] = fixed_ips.IMMEDIATE if wish is None or wish else fixed_ips.NONE
-    gets = wish is not None or "ip_allocation" in changes
-    write = partial(standard.change, conn, Port.table, row.id, now, **changes)
-    if mac == row.mac_address:
-        write()
-    else:
-        macs.give(conn, row.network_id, mac, write)
-    if gets:
-        owner = changes.get("device_owner", row.device_owner)
-        left = fixed_ips.assign(conn, row.network_id, row.id, mac, owner, wish)
-        port_uses.keep(conn, row.id, left, now, by)
-    if groups is not None and groups != present:
-        conn.execute(PortSecurityGroup.table.delete().where(PortSecurityGroup.port_id == row.id))
-        _join_groups(conn, row.id, groups)
-    if row.host and changes.get("host", row.host) not in ("", row.host):
-        tasks.submit(conn, kinds.ENSURE_PORT, row.id, by, args={"left": row.host})
-    elif row.host or row.realised or changes.get("host"):
-        tasks.submit_once(conn, kinds.ENSURE_PORT, row.id, by)
-    if router_id is not None:
-        router_ports.changed(conn, row, router_id, now, by)
-    if row.host and changes.get("host") == "":
-        trunk_ports.follow(conn, row.id, "")
-    if mac != row.mac_address:
-        trunk_ports.subport_changed(conn, row.id)
-    if gives_out:
-        dhcp_ports.changed(conn, row, by)
-    return get(conn, row.id)
+    return wish, None if groups == present else groups
 
 
 def _check_bound(row: Port, changes: Mapping[str, Any]) -> None:

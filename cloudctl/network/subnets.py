@@ -173,7 +173,7 @@ def change(conn: Connection, row: Subnet, changes: dict[str, Any], now: datetime
 
     `changes` holds columns of the table; allocation_pools, host_routes as pairs. Raises Invalid, Conflict.
     """
-    cidr = ip_network(row.cidr)
+    changes, cidr = dict(changes), ip_network(row.cidr)
     if "gateway_ip" in changes:
         gateway = _gateway(changes["gateway_ip"], cidr)
         changes["gateway_ip"] = None if gateway is None else str(gateway)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from datetime import datetime
 from ipaddress import ip_network
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from twisted.internet.task import Clock
 from cloudctl.db import Connection, Database
 from cloudctl.db.threads import Inline
 from cloudctl.errors import Conflict
-from cloudctl.network import ipam
+from cloudctl.network import ipam, subnets
 from cloudctl.network.addresses import Range, number, written
 from cloudctl.network.tables import FreeRange, IpAllocation, Network, Port, Subnet
 from cloudctl.testing.cloud import empty_database
@@ -175,9 +174,7 @@ def test_transactions_at_once_get_different_addresses(shared_db: Database) -> No
     shared_db.transact(False, lay, "10.0.0.0/27", [Range(BASE + 2, BASE + 21)])
 
     def take(conn: Connection) -> str | None:
-        ipam.lock(conn, ["s"])
-        subnet: Any = SimpleNamespace(id="s", ip_version=4, network_id="n")
-        return ipam.take_lowest(conn, subnet, "port", 0)
+        return ipam.take_lowest(conn, subnets.get(conn, "s", lock=True), "port", 0)
 
     with ThreadPoolExecutor(6) as threads:
         got = list(threads.map(lambda _: shared_db.transact(False, take), range(24)))

@@ -184,7 +184,11 @@ class OneRouter:
 
 
 NETWORKS, ROUTED = "/agents/<agent_id>/dhcp-networks", "/agents/<agent_id>/l3-routers"
-Change = Callable[..., None]
+
+
+def _serve(conn: Connection, call: Call, id: str, change: Callable[..., None], of: str) -> None:
+    """`change`: what becomes of the agent and `of`, a network or a router."""
+    change(conn, call.caller, agents.visible(conn, call.caller, id, lock=True), of)
 
 
 @frozen
@@ -216,16 +220,13 @@ class Scheduling:
     @routes.post(NETWORKS, policy="network:agents:scheduling", status=201, body=Body(OneNetwork))
     async def serve(self, call: Call, agent_id: str, body: OneNetwork) -> Json:
         """Let an agent give out the addresses of a network."""
-        await self.db.run(self._change, call, agent_id, agents.serve, body.network_id)
+        await self.db.run(_serve, call, agent_id, agents.serve, body.network_id)
         return {}
 
     @routes.delete(f"{NETWORKS}/<network_id>", policy="network:agents:scheduling")
     async def serve_not(self, call: Call, agent_id: str, network_id: str) -> None:
         """Stop an agent from giving out the addresses of a network."""
-        await self.db.run(self._change, call, agent_id, agents.serve_not, network_id)
-
-    def _change(self, conn: Connection, call: Call, id: str, change: Change, of: str) -> None:
-        change(conn, call.caller, agents.visible(conn, call.caller, id, lock=True), of)
+        await self.db.run(_serve, call, agent_id, agents.serve_not, network_id)
 
 
 @frozen
@@ -257,16 +258,13 @@ class RouterScheduling:
     @routes.post(ROUTED, policy="network:agents:scheduling", status=201, body=Body(OneRouter))
     async def route(self, call: Call, agent_id: str, body: OneRouter) -> Json:
         """Put a router on an agent."""
-        await self.db.run(self._change, call, agent_id, agents.route, body.router_id)
+        await self.db.run(_serve, call, agent_id, agents.route, body.router_id)
         return {}
 
     @routes.delete(f"{ROUTED}/<router_id>", policy="network:agents:scheduling")
     async def route_not(self, call: Call, agent_id: str, router_id: str) -> None:
         """Take a router off an agent."""
-        await self.db.run(self._change, call, agent_id, agents.route_not, router_id)
-
-    def _change(self, conn: Connection, call: Call, id: str, change: Change, of: str) -> None:
-        change(conn, call.caller, agents.visible(conn, call.caller, id, lock=True), of)
+        await self.db.run(_serve, call, agent_id, agents.route_not, router_id)
 
 
 def places(driver: Any) -> bool:
