@@ -12,7 +12,6 @@ from cloudctl.placement.names import DISK_GB, MEMORY_MB, VCPU
 
 AFFINITY, ANTI_AFFINITY = "affinity", "anti-affinity"
 SOFT_AFFINITY, SOFT_ANTI_AFFINITY = "soft-affinity", "soft-anti-affinity"
-POLICIES = (AFFINITY, ANTI_AFFINITY, SOFT_AFFINITY, SOFT_ANTI_AFFINITY)
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 

@@ -13,7 +13,7 @@ From these come the body classes (`body`), what lists accept (`filters`, `sort_k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import Enum
 from functools import cache, partial
 from itertools import repeat
@@ -34,8 +34,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Json = dict[str, Any]
-Values = Mapping[str, Any]
-"""What a body says, by the names in Python."""
 View = Callable[[Connection, Call, Sequence[Any]], Iterable[Any]]
 """The values of an attribute for records, in their order. MISSING: that record is shown without the attribute."""
 Read = Callable[[Connection, Sequence[str]], Any]

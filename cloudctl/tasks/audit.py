@@ -22,7 +22,6 @@ from cloudctl.db.absence import Absence
 
 log = Logger()
 
-PERIOD = 300.0
 BATCH = 100  # tasks in one transaction
 
 

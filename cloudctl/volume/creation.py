@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 from sqlalchemy import insert
 
 from cloudctl import tasks
@@ -46,10 +46,6 @@ class NewVolume:
     backup_id: str | None = None
     group_id: str | None = None
     metadata: Mapping[str, str] = field(factory=dict)
-
-
-def in_group(wanted: NewVolume, group_id: str) -> NewVolume:
-    return evolve(wanted, group_id=group_id)
 
 
 @frozen

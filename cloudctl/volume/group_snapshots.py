@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from attrs import frozen
+from attrs import evolve, frozen
 from sqlalchemy import bindparam, delete, insert, select, update
 
 from cloudctl import tasks
@@ -185,5 +185,5 @@ def create_group(
     )
     made = groups.create(conn, caller, new, options, freezing)
     for wish in wishes:
-        creation.create(conn, caller, creation.in_group(wish, made.id), options)
+        creation.create(conn, caller, evolve(wish, group_id=made.id), options)
     return made

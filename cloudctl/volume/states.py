@@ -48,7 +48,6 @@ RESETTABLE = frozenset(
         "extending",
     }
 )
-FAILED = frozenset({ERROR, ERROR_DELETING, ERROR_RESTORING, ERROR_EXTENDING, "error_managing", "error_backing-up"})
 
 # Statuses that follow the attachments. In any other one, something else decides what comes next.
 FOLLOWING = frozenset({AVAILABLE, RESERVED, ATTACHING, DETACHING, IN_USE, ERROR_EXTENDING})
