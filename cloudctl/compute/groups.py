@@ -16,8 +16,9 @@ from cloudctl.compute import migrations, quotas
 from cloudctl.compute.servers import ALL_PROJECTS
 from cloudctl.compute.tables import Migration, Server, ServerGroup
 from cloudctl.db import Connection
+from cloudctl.db.by_id import ById
 from cloudctl.db.columns import new_id
-from cloudctl.errors import Invalid, NotFound
+from cloudctl.errors import Invalid
 from cloudctl.placement.wishes import AFFINITY, SOFT_AFFINITY, GroupWish
 from cloudctl.rest.caller import Caller
 
@@ -26,15 +27,14 @@ REVERTING = frozenset({migrations.REVERTING})
 MAY_REVERT = REVERTING | {migrations.FINISHED, migrations.CONFIRMING}
 
 
-def not_found(group_id: str) -> NotFound:
-    return NotFound(f"Instance group {group_id[:255]} could not be found.")
+RECORDS = ById(ServerGroup, "Instance group {} could not be found.", longest=255)
+get, not_found = RECORDS.get, RECORDS.not_found
 
 
 def visible(conn: Connection, caller: Caller, group_id: str, *, lock: bool = False) -> ServerGroup:
     """`lock`: no server joins the group before the transaction ends. Raises NotFound."""
-    query = select(ServerGroup).where(ServerGroup.id == group_id)
-    row = conn.execute(query.with_for_update() if lock else query).first()
-    if row is None or (row.project_id != caller.project_id and not caller.may(ALL_PROJECTS)):
+    row = get(conn, group_id, lock=lock)
+    if row.project_id != caller.project_id and not caller.may(ALL_PROJECTS):
         raise not_found(group_id)
     return row
 

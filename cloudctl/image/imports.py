@@ -16,8 +16,9 @@ from sqlalchemy import ColumnElement, delete, insert, or_, select, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
+from cloudctl.db.by_id import ById
 from cloudctl.db.columns import new_id
-from cloudctl.errors import Conflict, Gone, Invalid, NotFound
+from cloudctl.errors import Conflict, Gone, Invalid
 from cloudctl.image import images as domain
 from cloudctl.image import kinds, properties, regions, signatures
 from cloudctl.image.data import Hash, Measured
@@ -299,23 +300,15 @@ LISTING = Listing(
 )
 
 
-def get(conn: Connection, task_id: str) -> ImageTask:
-    """Raises NotFound."""
-    row = conn.execute(select(ImageTask).where(ImageTask.id == task_id)).first()
-    if row is None:
-        raise _not_found(task_id)
-    return row
-
-
-def _not_found(task_id: str) -> NotFound:
-    return NotFound(f"No task found with ID {task_id[:64]}")
+RECORDS = ById(ImageTask, "No task found with ID {}")
+get, not_found = RECORDS.get, RECORDS.not_found
 
 
 def show(conn: Connection, task_id: str, now: datetime) -> ImageTask:
     """As `get`, unless the record has expired."""
     row = conn.execute(select(ImageTask).where(ImageTask.id == task_id, kept(now))).first()
     if row is None:
-        raise _not_found(task_id)
+        raise not_found(task_id)
     return row
 
 
