@@ -17,7 +17,6 @@ from cloudctl.compute.tables import Flavor
 from cloudctl.db import Connection, Database
 from cloudctl.errors import Invalid
 from cloudctl.identity import projects
-from cloudctl.rest import listing
 from cloudctl.rest.body import (
     MISSING,
     Body,
@@ -143,10 +142,9 @@ class Flavors:
         asked = paging(call, query.limits(self.options))
         if call.query.all("sort_key") and not call.query.all("sort_dir"):
             asked = Paging(asked.limit, asked.marker, tuple((key, "asc") for key, _ in asked.order))
-        unknown = Invalid(f"marker [{(asked.marker or '')[:64]}] not found")
         if "name" in call.query:
             patterns.install(conn)
-        return listing.page(conn, LISTING, asked, *_conditions(call), unknown_marker=unknown)
+        return query.page(conn, LISTING, asked, *_conditions(call))
 
     @routes.get("/flavors/<flavor_id>", policy="compute:flavors:show", pure=True)
     async def show(self, call: Call, flavor_id: str) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-from uuid import UUID
 
 import orjson
 from attrs import field, frozen
@@ -130,7 +129,6 @@ class Hypervisors:
     def _page(self, conn: Connection, call: Call) -> Found:
         query.only(call, QUERY)
         rows = hosts.every(conn)
-        more = False
         pattern = call.query.get("hypervisor_hostname_pattern")
         if pattern is not None:
             if query.PAGING & set(call.query):
@@ -139,20 +137,9 @@ class Hypervisors:
             if not rows:
                 raise NotFound(f"No hypervisor matching '{pattern[:255]}' could be found.")
         elif call.version in gates.HYPERVISOR_PAGES:
-            rows, more = self._cut(call, rows)
-        return _surrounded(conn, call, rows, more)
-
-    def _cut(self, call: Call, rows: Sequence[Host]) -> tuple[Sequence[Host], bool]:
-        marker = call.query.get("marker")
-        if marker is not None:
-            name = "id" if call.version in gates.UUIDS else "number"
-            place = next((at for at, row in enumerate(rows) if str(getattr(row, name)) == marker), None)
-            if place is None:
-                raise Invalid(f"marker [{marker[:64]}] not found")
-            rows = rows[place + 1 :]
-        limit = call.query.integer("limit")
-        limit = self.options.max_limit if limit is None else min(limit, self.options.max_limit)
-        return rows[:limit], len(rows) > limit > 0
+            page = query.cut(call, rows, self.options, lambda row: _id(call, row))
+            return _surrounded(conn, call, page.rows, page.more)
+        return _surrounded(conn, call, rows)
 
     @routes.get("/os-hypervisors/statistics", policy="compute:hypervisors:list", until=(2, 87))
     async def statistics(self, call: Call) -> dict[str, Any]:
@@ -194,9 +181,12 @@ class Hypervisors:
 def _links(call: Call, found: Found) -> dict[str, Any]:
     if not found.more:
         return {}
-    last = found.rows[-1]
-    marker = last.id if call.version in gates.UUIDS else str(last.number)
-    return query.links(call, Page(found.rows, True), "hypervisors_links", marker)
+    return query.links(call, Page(found.rows, True), "hypervisors_links", _id(call, found.rows[-1]))
+
+
+def _id(call: Call, row: Host) -> str:
+    """As clients know it, in a path or as a marker."""
+    return row.id if call.version in gates.UUIDS else str(row.number)
 
 
 def _surrounded(conn: Connection, call: Call, rows: Sequence[Host], more: bool = False) -> Found:
@@ -246,16 +236,11 @@ def _statistics(conn: Connection) -> dict[str, int]:
 
 
 def _one(conn: Connection, call: Call, hypervisor_id: str) -> Found:
-    unknown = NotFound(f"Compute host {hypervisor_id[:64]} could not be found.")
-    if call.version in gates.UUIDS:
-        try:
-            UUID(hypervisor_id)
-        except ValueError:
-            raise Invalid(f"Invalid uuid {hypervisor_id[:64]}") from None
+    query.check_id(call, hypervisor_id)
     for row in hosts.every(conn):
-        if hypervisor_id == (row.id if call.version in gates.UUIDS else str(row.number)):
+        if hypervisor_id == _id(call, row):
             return _surrounded(conn, call, [row])
-    raise unknown
+    raise NotFound(f"Compute host {hypervisor_id[:64]} could not be found.")
 
 
 def _matching(conn: Connection, pattern: str) -> list[Host]:

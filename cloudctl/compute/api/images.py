@@ -12,12 +12,11 @@ from cloudctl.compute.api import query
 from cloudctl.compute.api.server_filters import time
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.db import Connection, Database
-from cloudctl.errors import Invalid, NotFound
+from cloudctl.errors import NotFound
 from cloudctl.image import images
 from cloudctl.image import listing as image_listing
 from cloudctl.image.images import Image
 from cloudctl.image.tables import ImageProperty
-from cloudctl.rest import listing
 from cloudctl.rest.call import Call
 from cloudctl.rest.formats import zulu
 from cloudctl.rest.listing import Condition, Page, paging
@@ -95,8 +94,7 @@ class ImagesProxy:
 
     def _page(self, conn: Connection, call: Call) -> Page:
         asked = paging(call, query.limits(self.options))
-        unknown = Invalid(f"marker [{(asked.marker or '')[:64]}] not found")
-        return listing.page(conn, image_listing.LISTING, asked, *_conditions(call), unknown_marker=unknown)
+        return query.page(conn, image_listing.LISTING, asked, *_conditions(call))
 
     @routes.get("/images/<image_id>", policy="compute:images:show", until=LAST)
     async def show(self, call: Call, image_id: str) -> dict[str, Any]:

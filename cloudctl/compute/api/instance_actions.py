@@ -15,10 +15,9 @@ from cloudctl.compute.servers import host_id
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
-from cloudctl.errors import Invalid, NotFound
+from cloudctl.errors import NotFound
 from cloudctl.rest.call import Call
 from cloudctl.rest.formats import micros
-from cloudctl.rest.listing import next_link
 from cloudctl.rest.route import Routes
 from cloudctl.rest.versions import since
 from cloudctl.rest.views import Fields
@@ -113,19 +112,10 @@ class InstanceActions:
             for row in rows
             if (after is None or utc(updated_at(row)) >= after) and (before is None or utc(updated_at(row)) <= before)
         ]
-        marker = call.query.get("marker")
-        if marker is not None:
-            place = next((at for at, row in enumerate(rows) if row.request_id == marker), None)
-            if place is None:
-                raise Invalid(f"marker [{marker[:64]}] not found")
-            rows = rows[place + 1 :]
-        limit = call.query.integer("limit")
-        limit = self.options.max_limit if limit is None else min(limit, self.options.max_limit)
-        page = rows[:limit]
-        shown: dict[str, Any] = {"instanceActions": [action(call, row, server) for row in page]}
-        if page and len(rows) > limit:
-            shown["links"] = [{"rel": "next", "href": next_link(call, page[-1].request_id)}]
-        return shown
+        page = query.cut(call, rows, self.options, lambda row: row.request_id)
+        last = page.rows[-1].request_id if page.rows else None
+        shown = [action(call, row, server) for row in page.rows]
+        return {"instanceActions": shown, **query.links(call, page, "links", last)}
 
     @routes.get("/servers/<server_id>/os-instance-actions/<request_id>", policy="compute:actions:show")
     async def show(self, call: Call, server_id: str, request_id: str) -> dict[str, Any]:

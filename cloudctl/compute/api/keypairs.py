@@ -14,8 +14,6 @@ from cloudctl.compute.keys import Pair
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.tables import Keypair
 from cloudctl.db import Connection, Database
-from cloudctl.errors import Invalid
-from cloudctl.rest import listing
 from cloudctl.rest.body import MISSING, Body, BodyError, Length, Missing, Pattern, Problem, gated
 from cloudctl.rest.call import Call
 from cloudctl.rest.caller import forbidden
@@ -28,11 +26,8 @@ from cloudctl.rest.views import Fields
 # The rule for managing other users' key pairs.
 OTHERS = "compute:keypairs:others"
 
-NAME = r"[A-Za-z0-9 _-]+"
 QUERY = {"user_id": since(2, 10)}
 LIST_QUERY = {**QUERY, "limit": since(2, 35), "marker": since(2, 35)}
-
-NAME_2_92 = r"[A-Za-z0-9 @._-]+"
 
 
 @frozen
@@ -40,7 +35,7 @@ class CreateKeypair:
     name: Annotated[
         str,
         Length(1, 255, blank=False),
-        Pattern(NAME_2_92, "a name of letters, digits, spaces, hyphens and underscores"),
+        Pattern(r"[A-Za-z0-9 @._-]+", "a name of letters, digits, spaces, hyphens and underscores"),
     ]
     public_key: Annotated[str, Length(1, 16384)] | Missing = MISSING
     type: Literal["ssh", "x509"] | Missing = gated(since(2, 2))
@@ -86,8 +81,7 @@ class Keypairs:
 
     def _page(self, conn: Connection, call: Call, user_id: str) -> Page:
         asked = paging(call, query.limits(self.options), ()) if call.version in gates.KEYPAIR_PAGES else Paging(None)
-        unknown = Invalid(f"marker [{(asked.marker or '')[:64]}] not found")
-        return listing.page(conn, keypairs.LISTING, asked, Keypair.user_id == user_id, unknown_marker=unknown)
+        return query.page(conn, keypairs.LISTING, asked, Keypair.user_id == user_id)
 
     @routes.post(
         "/os-keypairs",

@@ -12,8 +12,6 @@ from cloudctl.compute.api.server_filters import changed
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.tables import Migration
 from cloudctl.db import Connection, Database
-from cloudctl.errors import Invalid
-from cloudctl.rest import listing
 from cloudctl.rest.call import Call
 from cloudctl.rest.caller import forbidden
 from cloudctl.rest.formats import micros
@@ -106,8 +104,7 @@ class Migrations:
     def _page(self, conn: Connection, call: Call) -> Page:
         limits = query.limits(self.options)
         asked = paging(call, limits) if call.version in gates.MIGRATION_PAGES else Paging(limits.most)
-        unknown = Invalid(f"marker [{(asked.marker or '')[:64]}] not found")
-        return listing.page(conn, migrations.LISTING, asked, *_conditions(call), unknown_marker=unknown)
+        return query.page(conn, migrations.LISTING, asked, *_conditions(call))
 
 
 def _conditions(call: Call) -> list[Condition]:

@@ -15,9 +15,7 @@ from cloudctl.compute.api.server_pages import ServerPages
 from cloudctl.compute.creation import Created, NewServer
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.db import Connection, Database
-from cloudctl.errors import Invalid
 from cloudctl.network.options import NetworkOptions
-from cloudctl.rest import listing
 from cloudctl.rest.body import MISSING, given
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.listing import Listing, Page, paging
@@ -56,8 +54,7 @@ class Servers:
         query.only(call, QUERY)
         asked = paging(call, query.limits(self.options))
         check_order(call, asked.order)
-        unknown = Invalid(f"marker [{(asked.marker or '')[:64]}] not found")
-        return listing.page(conn, what, asked, *conditions(conn, call), unknown_marker=unknown)
+        return query.page(conn, what, asked, *conditions(conn, call))
 
     @routes.post("/servers", policy="compute:servers:create", body=CREATE, status=202)
     async def create(self, call: Call, body: CreateRequest) -> Reply:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
-from uuid import UUID
 
 from attrs import frozen
 
@@ -133,11 +132,7 @@ class Services:
 
 def _find(conn: Connection, call: Call, service_id: str) -> Service:
     """Raises Invalid, NotFound."""
-    if call.version in gates.UUIDS:
-        try:
-            UUID(service_id)
-        except ValueError:
-            raise Invalid(f"Invalid uuid {service_id[:64]}") from None
+    query.check_id(call, service_id)
     for each in services.every(conn, call.now):
         if service_id == (each.id if call.version in gates.UUIDS else str(each.number)):
             return each

@@ -113,8 +113,7 @@ class Usages:
         query.only(call, QUERY)
         limit, marker = None, None
         if call.version in gates.USAGE_PAGES:
-            asked = call.query.integer("limit")
-            limit = self.options.max_limit if asked is None else min(asked, self.options.max_limit)
+            limit = query.limit(call, self.options)
             marker = call.query.get("marker")
         return await self.db.scan(_found, call, span, detailed, limit, marker)
 
@@ -124,7 +123,7 @@ def _found(conn: Connection, call: Call, span: Span, detailed: bool, limit: int 
     if marker is not None:
         number = usage.number(conn, span, marker)
         if number is None:
-            raise Invalid(f"marker [{marker[:64]}] not found")
+            raise query.no_marker(marker)
         after = number
     projects: dict[str, Sums] = {}
     last = None
