@@ -8,12 +8,12 @@ from typing import Any
 
 from attrs import frozen
 from sqlalchemy import ColumnElement, bindparam, delete, func, insert, or_, select, update
-from sqlalchemy.exc import IntegrityError
 
 from cloudctl.compute.tables import Flavor, FlavorAccess
 from cloudctl.db import Connection
 from cloudctl.db.by_id import ById
 from cloudctl.db.columns import new_id
+from cloudctl.db.unique import unique
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Listing
@@ -115,11 +115,8 @@ def create(conn: Connection, new: NewFlavor, now: datetime) -> Flavor:
         description=new.description,
         created_at=now,
     )
-    try:
-        with conn.begin_nested():
-            conn.execute(insert(Flavor), flavor._asdict())
-    except IntegrityError:
-        raise Conflict(f"Flavor with name {new.name} or ID {flavor_id} already exists.") from None
+    with unique(conn, Conflict(f"Flavor with name {new.name} or ID {flavor_id} already exists.")):
+        conn.execute(insert(Flavor), flavor._asdict())
     return flavor
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from attrs import asdict, frozen
 from sqlalchemy import delete, insert, select
-from sqlalchemy.exc import IntegrityError
 
 from cloudctl.compute import quotas
 from cloudctl.compute.tables import Keypair
 from cloudctl.db import Connection
+from cloudctl.db.unique import unique
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.listing import Listing
@@ -52,11 +52,8 @@ def create(conn: Connection, caller: Caller, new: NewKeypair) -> Keypair:
         raise taken
     quotas.take_keypair(conn, caller.project_id, new.user_id)
     values = {**asdict(new), "created_at": caller.now}
-    try:
-        with conn.begin_nested():
-            number = conn.execute(insert(Keypair), values).key
-    except IntegrityError:
-        raise taken from None
+    with unique(conn, taken):
+        number = conn.execute(insert(Keypair), values).key
     return Keypair(number=number, **values)
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 
 from attrs import frozen
 from sqlalchemy import delete, insert, select
-from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
+from cloudctl.db.unique import unique
 from cloudctl.errors import Conflict, Invalid
 from cloudctl.identity.federation_tables import FederatedUser, FederationProtocol, IdentityProvider
 from cloudctl.identity.tables import User
@@ -60,11 +60,8 @@ def put(conn: Connection, user_id: str, wanted: Iterable[Called]) -> None:
             conn.execute(delete(FederatedUser).where(*this, row.unique_id == called.unique_id))
             continue
         values = {"user_id": user_id, "provider_id": called.provider_id, "protocol_id": called.protocol_id}
-        try:
-            with conn.begin_nested():
-                conn.execute(insert(FederatedUser).values(**values, unique_id=called.unique_id))
-        except IntegrityError:
-            raise Conflict(f"Another user is {called.unique_id[:64]!r} to the identity provider already.") from None
+        with unique(conn, Conflict(f"Another user is {called.unique_id[:64]!r} to the identity provider already.")):
+            conn.execute(insert(FederatedUser).values(**values, unique_id=called.unique_id))
 
 
 def _check_protocols(conn: Connection, wanted: Iterable[Called]) -> None:

@@ -11,10 +11,10 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, delete, insert, select, update
-from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection, Record
 from cloudctl.db.columns import new_hex_id
+from cloudctl.db.unique import unique
 from cloudctl.errors import Conflict, Invalid
 from cloudctl.identity import cascade, domains, records
 from cloudctl.identity.federation_tables import (
@@ -101,11 +101,8 @@ def _set_remote_ids(conn: Connection, provider_id: str, remote: Iterable[str]) -
         if remote_id in held:
             conn.execute(delete(RemoteId).where(RemoteId.remote_id == remote_id, RemoteId.provider_id == provider_id))
             continue
-        try:
-            with conn.begin_nested():
-                conn.execute(insert(RemoteId).values(remote_id=remote_id, provider_id=provider_id))
-        except IntegrityError:
-            raise Conflict(f"The remote id {remote_id[:64]} belongs to another identity provider.") from None
+        with unique(conn, Conflict(f"The remote id {remote_id[:64]} belongs to another identity provider.")):
+            conn.execute(insert(RemoteId).values(remote_id=remote_id, provider_id=provider_id))
 
 
 def remove_provider(conn: Connection, provider_id: str) -> None:

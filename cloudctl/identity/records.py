@@ -13,6 +13,7 @@ from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection, Record
 from cloudctl.db.columns import new_hex_id
+from cloudctl.db.unique import unique
 from cloudctl.errors import CloudError, Forbidden, Invalid, NotFound
 from cloudctl.rest import listing
 from cloudctl.rest.listing import Condition, Filter, Limits
@@ -59,11 +60,8 @@ def _by_id(record: type[R]) -> Select[R]:
 
 def insert_unique(conn: Connection, record: type[Record], values: Mapping[str, Any], conflict: CloudError) -> None:
     """Raises `conflict` if a unique constraint is in the way."""
-    try:
-        with conn.begin_nested():
-            conn.execute(insert(record).values(values))
-    except IntegrityError:
-        raise conflict from None
+    with unique(conn, conflict):
+        conn.execute(insert(record).values(values))
 
 
 def update_unique(
@@ -72,11 +70,8 @@ def update_unique(
     """Raises `conflict` if a unique constraint is in the way."""
     if not values:
         return
-    try:
-        with conn.begin_nested():
-            conn.execute(update(record).where(record.table.c.id == id).values(values))
-    except IntegrityError:
-        raise conflict from None
+    with unique(conn, conflict):
+        conn.execute(update(record).where(record.table.c.id == id).values(values))
 
 
 def create(conn: Connection, record: type[R], values: Mapping[str, Any], now: datetime) -> R:

@@ -15,6 +15,7 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
+from cloudctl.db.unique import unique
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.image.tables import (
     Association,
@@ -77,11 +78,8 @@ def create(conn: Connection, record: type[D], namespace: Namespace, values: Valu
     if record is Association:
         know(conn, values["name"], now)
     made = record(namespace_id=namespace.id, created_at=now, updated_at=now, **values)
-    try:
-        with conn.begin_nested():
-            conn.execute(insert(record).values(**made._asdict()))
-    except IntegrityError:
-        raise _taken(record, values["name"]) from None
+    with unique(conn, _taken(record, values["name"])):
+        conn.execute(insert(record).values(**made._asdict()))
     return made
 
 
@@ -89,11 +87,8 @@ def change(conn: Connection, row: D, changes: Mapping[str, Any], now: datetime) 
     """Raises Conflict if the new name is another's."""
     record = _record(row)
     mine = (record.namespace_id == row.namespace_id, record.name == row.name)
-    try:
-        with conn.begin_nested():
-            conn.execute(update(record).where(*mine).values(updated_at=now, **changes))
-    except IntegrityError:
-        raise _taken(record, changes["name"]) from None
+    with unique(conn, _taken(record, changes.get("name", row.name))):
+        conn.execute(update(record).where(*mine).values(updated_at=now, **changes))
     return row._replace(updated_at=now, **changes)
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from attrs import field, frozen
 from sqlalchemy import ColumnElement, and_, bindparam, delete, false, insert, or_, select, true, update
-from sqlalchemy.exc import IntegrityError
 
 from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.db.by_id import ById
 from cloudctl.db.columns import new_id
 from cloudctl.db.machine import Machine, Move, sources
+from cloudctl.db.unique import unique
 from cloudctl.errors import Conflict, Forbidden, Invalid, NotFound
 from cloudctl.image import kinds, properties
 from cloudctl.image.data import Measured
@@ -228,30 +228,27 @@ def create_stored(conn: Connection, new: NewImage, measured: Measured, now: date
 
 def _insert(conn: Connection, new: NewImage, now: datetime, **values: Any) -> None:
     taken = Conflict(f"An image with the identifier {new.id} already exists.")
-    try:
-        with conn.begin_nested():
-            conn.execute(
-                insert(ImageRecord).values(
-                    id=new.id,
-                    owner=new.owner,
-                    name=new.name,
-                    visibility=new.visibility,
-                    protected=new.protected,
-                    os_hidden=new.os_hidden,
-                    container_format=new.container_format,
-                    disk_format=new.disk_format,
-                    min_disk=new.min_disk,
-                    min_ram=new.min_ram,
-                    created_at=now,
-                    updated_at=now,
-                    **values,
-                )
+    with unique(conn, taken):
+        conn.execute(
+            insert(ImageRecord).values(
+                id=new.id,
+                owner=new.owner,
+                name=new.name,
+                visibility=new.visibility,
+                protected=new.protected,
+                os_hidden=new.os_hidden,
+                container_format=new.container_format,
+                disk_format=new.disk_format,
+                min_disk=new.min_disk,
+                min_ram=new.min_ram,
+                created_at=now,
+                updated_at=now,
+                **values,
             )
-            # Now, as the insertion waits for a transaction that deletes an image of this id.
-            if conn.execute(select(DeletedImage).where(DeletedImage.id == new.id)).first() is not None:
-                raise taken
-    except IntegrityError:
-        raise taken from None
+        )
+        # Now, as the insertion waits for a transaction that deletes an image of this id.
+        if conn.execute(select(DeletedImage).where(DeletedImage.id == new.id)).first() is not None:
+            raise taken
     properties.change(conn, new.id, new.properties)
     properties.set_tags(conn, new.id, new.tags)
 

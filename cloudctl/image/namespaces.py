@@ -12,10 +12,10 @@ from typing import Any
 
 from attrs import field, frozen
 from sqlalchemy import ColumnElement, delete, insert, or_, select, true, update
-from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
+from cloudctl.db.unique import unique
 from cloudctl.errors import Conflict, Forbidden, NotFound
 from cloudctl.image import definitions
 from cloudctl.image.definitions import KINDS, NewDefinitions
@@ -82,11 +82,8 @@ def create(conn: Connection, new: NewNamespace, now: datetime) -> Namespace:
         created_at=now,
         updated_at=now,
     )
-    try:
-        with conn.begin_nested():
-            conn.execute(insert(Namespace).values(**row._asdict()))
-    except IntegrityError:
-        raise _taken(new.namespace) from None
+    with unique(conn, _taken(new.namespace)):
+        conn.execute(insert(Namespace).values(**row._asdict()))
     for record, values in new.holds.each():
         definitions.create(conn, record, row, values, now)
     return row
@@ -94,11 +91,8 @@ def create(conn: Connection, new: NewNamespace, now: datetime) -> Namespace:
 
 def change(conn: Connection, row: Namespace, changes: Mapping[str, Any], now: datetime) -> Namespace:
     """Raises Conflict if the new name is another's."""
-    try:
-        with conn.begin_nested():
-            conn.execute(update(Namespace).where(Namespace.id == row.id).values(updated_at=now, **changes))
-    except IntegrityError:
-        raise _taken(changes["namespace"]) from None
+    with unique(conn, _taken(changes.get("namespace", row.namespace))):
+        conn.execute(update(Namespace).where(Namespace.id == row.id).values(updated_at=now, **changes))
     return row._replace(updated_at=now, **changes)
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from attrs import frozen
 from sqlalchemy import bindparam, delete, insert, select, update
-from sqlalchemy.exc import IntegrityError
 
 from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.db.by_id import ById
 from cloudctl.db.columns import new_id
+from cloudctl.db.unique import unique
 from cloudctl.errors import Conflict, Invalid
 from cloudctl.instance_ha import kinds, segments
 from cloudctl.instance_ha.tables import OPEN, Member, Notification, Segment
@@ -64,11 +64,8 @@ def create(conn: Connection, caller: Caller, segment: Segment, new: NewMember) -
         "on_maintenance": new.on_maintenance,
         "created_at": caller.now,
     }
-    try:
-        with conn.begin_nested():
-            conn.execute(insert(Member).values(values))
-    except IntegrityError:
-        raise _taken(new.name) from None
+    with unique(conn, _taken(new.name)):
+        conn.execute(insert(Member).values(values))
     return get(conn, str(values["id"]))
 
 
@@ -77,11 +74,8 @@ def change(conn: Connection, caller: Caller, member: Member, changes: Mapping[st
     member = _calm(conn, member.id)
     if changes.get("name", member.name) != member.name:
         _runs_servers(conn, changes["name"])
-    try:
-        with conn.begin_nested():
-            note(conn, member.id, changes, caller.now)
-    except IntegrityError:
-        raise _taken(str(changes["name"])) from None
+    with unique(conn, _taken(changes.get("name", member.name))):
+        note(conn, member.id, changes, caller.now)
     if member.on_maintenance and not changes.get("on_maintenance", True):
         tasks.submit_once(conn, kinds.RETURN, member.id, caller)
     return get(conn, member.id)

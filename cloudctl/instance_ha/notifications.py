@@ -13,13 +13,13 @@ from typing import Any
 
 from attrs import frozen
 from sqlalchemy import bindparam, insert, select, update
-from sqlalchemy.exc import IntegrityError
 
 from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.db.by_id import ById
 from cloudctl.db.columns import new_id
 from cloudctl.db.machine import Machine, Move, sources
+from cloudctl.db.unique import unique
 from cloudctl.errors import Conflict, Invalid
 from cloudctl.instance_ha import members
 from cloudctl.instance_ha.kinds import NOTIFICATION, OF_HOST, OF_INSTANCE, OF_PROCESS, RECOVER
@@ -130,12 +130,9 @@ def create(
         "generated_time": new.generated_time,
         "created_at": now,
     }
-    try:
-        with conn.begin_nested():
-            conn.execute(insert(Notification).values(values))
-    except IntegrityError:
-        # An open notification says the same.
-        raise _duplicate(new) from None
+    # An open notification says the same.
+    with unique(conn, _duplicate(new)):
+        conn.execute(insert(Notification).values(values))
     made = get(conn, str(values["id"]))
     if options.engine_enabled:
         begin(conn, made, by, options)

@@ -8,11 +8,11 @@ from typing import Any
 
 from attrs import frozen
 from sqlalchemy import delete, insert, select, update
-from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
 from cloudctl.db.by_id import ById
 from cloudctl.db.columns import new_id
+from cloudctl.db.unique import unique
 from cloudctl.errors import Conflict
 from cloudctl.instance_ha.tables import OPEN, Member, Notification, Segment
 from cloudctl.rest.caller import Caller
@@ -45,22 +45,16 @@ def create(conn: Connection, caller: Caller, new: NewSegment) -> Segment:
         "enabled": new.enabled,
         "created_at": caller.now,
     }
-    try:
-        with conn.begin_nested():
-            conn.execute(insert(Segment).values(values))
-    except IntegrityError:
-        raise _taken(new.name) from None
+    with unique(conn, _taken(new.name)):
+        conn.execute(insert(Segment).values(values))
     return get(conn, str(values["id"]))
 
 
 def change(conn: Connection, segment: Segment, changes: Mapping[str, Any], now: datetime) -> Segment:
     """Raises Conflict: the name is taken, or a recovery is under way."""
     _calm(conn, segment)
-    try:
-        with conn.begin_nested():
-            conn.execute(update(Segment).where(Segment.id == segment.id).values(**changes, updated_at=now))
-    except IntegrityError:
-        raise _taken(str(changes["name"])) from None
+    with unique(conn, _taken(changes.get("name", segment.name))):
+        conn.execute(update(Segment).where(Segment.id == segment.id).values(**changes, updated_at=now))
     return get(conn, segment.id)
 
 

@@ -10,10 +10,10 @@ import re
 from datetime import datetime
 
 from sqlalchemy import select, update
-from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import seconds
+from cloudctl.db.unique import unique
 from cloudctl.errors import Conflict, PreconditionFailed
 from cloudctl.object_store import containers
 from cloudctl.object_store.listing import after
@@ -64,11 +64,8 @@ def version_name(conn: Connection, container: Container, name: str, when: dateti
 def move(conn: Connection, found: Object, container: Container, name: str) -> None:
     """Move the row to another name. Raises Conflict if somebody has put an object there."""
     query = update(Object).where(Object.container_id == found.container_id, Object.name == found.name)
-    try:
-        with conn.begin_nested():
-            conn.execute(query.values(container_id=container.id, name=name, project_id=container.project_id))
-    except IntegrityError:
-        raise Conflict("An object stands where the old version would go.") from None
+    with unique(conn, Conflict("An object stands where the old version would go.")):
+        conn.execute(query.values(container_id=container.id, name=name, project_id=container.project_id))
 
 
 def latest(conn: Connection, container: Container, name: str) -> Object | None:

@@ -16,10 +16,10 @@ from typing import Any
 
 from attrs import field, frozen
 from sqlalchemy import delete, insert, select, update
-from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
 from cloudctl.db.columns import new_id
+from cloudctl.db.unique import unique
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.placement.tables import Aggregate as Aggregate  # the record, for those who import from here
 from cloudctl.placement.tables import Host, Provider, ProviderAggregate
@@ -65,11 +65,8 @@ def create(conn: Connection, new: NewAggregate, now: datetime) -> Aggregate:
     """Raises Conflict."""
     id = new_id()
     row = insert(Aggregate).values(id=id, name=new.name, metadata=dict(new.metadata), created_at=now)
-    try:
-        with conn.begin_nested():
-            conn.execute(row)
-    except IntegrityError:
-        raise Conflict(f"Aggregate {new.name} already exists.") from None
+    with unique(conn, Conflict(f"Aggregate {new.name} already exists.")):
+        conn.execute(row)
     return conn.execute(select(Aggregate).where(Aggregate.id == id)).one()
 
 
@@ -79,11 +76,8 @@ def change(conn: Connection, aggregate: Aggregate, changes: Mapping[str, Any], n
     if "metadata" in changes and changes["metadata"].get(ZONE) != aggregate.metadata.get(ZONE):
         _check_zone(conn, aggregate, changes["metadata"].get(ZONE), members)
     values = {**changes, "updated_at": now}
-    try:
-        with conn.begin_nested():
-            conn.execute(update(Aggregate).where(Aggregate.number == aggregate.number).values(values))
-    except IntegrityError:
-        raise Conflict(f"Aggregate {changes['name']} already exists.") from None
+    with unique(conn, Conflict(f"Aggregate {changes.get('name', aggregate.name)} already exists.")):
+        conn.execute(update(Aggregate).where(Aggregate.number == aggregate.number).values(values))
     rezone(conn, members)
     return aggregate._replace(**values)
 

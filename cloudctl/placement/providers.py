@@ -18,6 +18,7 @@ from cloudctl.db import Connection
 from cloudctl.db.by_id import ById
 from cloudctl.db.columns import new_id
 from cloudctl.db.turns import take_turn
+from cloudctl.db.unique import unique
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.placement import aggregates, names
 from cloudctl.placement.allocations import Contended
@@ -97,12 +98,9 @@ def change(conn: Connection, provider: Provider, changes: Mapping[str, Any], now
         take_turn(conn, TREES)
         provider = get(conn, provider.id)
     parent_id = changes.get("parent_id", provider.parent_id)
-    try:
-        with conn.begin_nested():
-            named = {"name": changes["name"], "updated_at": now}
-            conn.execute(update(Provider).where(Provider.id == provider.id).values(named))
-    except IntegrityError:
-        raise _taken("name", changes["name"]) from None
+    with unique(conn, _taken("name", changes.get("name", provider.name))):
+        named = {"name": changes["name"], "updated_at": now}
+        conn.execute(update(Provider).where(Provider.id == provider.id).values(named))
     if parent_id != provider.parent_id:
         if provider.parent_id is not None and not moves:
             raise Invalid("re-parenting a provider is not currently allowed.")

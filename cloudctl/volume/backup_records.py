@@ -10,10 +10,10 @@ from typing import Any
 
 from attrs import asdict, field, frozen
 from sqlalchemy import insert
-from sqlalchemy.exc import IntegrityError
 
 from cloudctl import tasks
 from cloudctl.db import Connection
+from cloudctl.db.unique import unique
 from cloudctl.errors import Conflict, Invalid
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import backups, kinds, quotas, states
@@ -82,11 +82,8 @@ def create(conn: Connection, caller: Caller, new: NewRecord, options: VolumeOpti
         created_at=caller.now,
         **asdict(new),
     )
-    try:
-        with conn.begin_nested():
-            backup = conn.execute(made.returning(Backup)).one()
-    except IntegrityError:
-        raise Conflict(f"Invalid backup: Backup {new.id} is there already.") from None
+    with unique(conn, Conflict(f"Invalid backup: Backup {new.id} is there already.")):
+        backup = conn.execute(made.returning(Backup)).one()
     tasks.submit(conn, kinds.IMPORT_BACKUP, backup.id, caller)
     return backup
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from attrs import asdict, field, frozen
 from sqlalchemy import ColumnElement, delete, insert, select, update
-from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
 from cloudctl.db.by_id import ById
 from cloudctl.db.columns import new_id
+from cloudctl.db.unique import unique
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.rest.caller import Caller
 from cloudctl.volume.tables import Group, GroupType
@@ -62,21 +62,15 @@ class NewGroupType:
 
 def create(conn: Connection, new: NewGroupType, now: datetime) -> GroupType:
     """Raises Conflict if the name is taken."""
-    try:
-        with conn.begin_nested():
-            made = insert(GroupType).values(id=new_id(), created_at=now, **asdict(new))
-            return conn.execute(made.returning(GroupType)).one()
-    except IntegrityError:
-        raise _taken(new.name) from None
+    with unique(conn, _taken(new.name)):
+        made = insert(GroupType).values(id=new_id(), created_at=now, **asdict(new))
+        return conn.execute(made.returning(GroupType)).one()
 
 
 def change(conn: Connection, type_: GroupType, changes: Mapping[str, Any], now: datetime) -> GroupType:
     """Raises Conflict if the name is another type's."""
-    try:
-        with conn.begin_nested():
-            conn.execute(update(GroupType).where(GroupType.id == type_.id).values(updated_at=now, **changes))
-    except IntegrityError:
-        raise _taken(changes["name"]) from None
+    with unique(conn, _taken(changes.get("name", type_.name))):
+        conn.execute(update(GroupType).where(GroupType.id == type_.id).values(updated_at=now, **changes))
     return get(conn, type_.id)
 
 

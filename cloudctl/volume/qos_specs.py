@@ -8,11 +8,11 @@ from typing import Any
 
 from attrs import field, frozen
 from sqlalchemy import bindparam, delete, insert, select, update
-from sqlalchemy.exc import IntegrityError
 
 from cloudctl.db import Connection
 from cloudctl.db.by_id import ById
 from cloudctl.db.columns import new_id
+from cloudctl.db.unique import unique
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.volume.tables import QosSpecs, Volume, VolumeType
 
@@ -46,11 +46,8 @@ class NewQosSpecs:
 def create(conn: Connection, new: NewQosSpecs, now: datetime) -> QosSpecs:
     """Raises Conflict if the name is taken."""
     values = {"id": new_id(), "name": new.name, "consumer": new.consumer, "specs": dict(new.specs), "created_at": now}
-    try:
-        with conn.begin_nested():
-            return conn.execute(insert(QosSpecs).values(**values).returning(QosSpecs)).one()
-    except IntegrityError:
-        raise Conflict(f"Qos specs {new.name} already exists.") from None
+    with unique(conn, Conflict(f"Qos specs {new.name} already exists.")):
+        return conn.execute(insert(QosSpecs).values(**values).returning(QosSpecs)).one()
 
 
 def merge(conn: Connection, specs_id: str, wanted: Mapping[str, str], consumer: str | None, now: datetime) -> None:

@@ -13,6 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from cloudctl.db import Connection
 from cloudctl.db.by_id import ById
 from cloudctl.db.columns import new_id
+from cloudctl.db.unique import unique
 from cloudctl.errors import Conflict, Invalid, NotFound
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import quotas, volumes
@@ -138,21 +139,15 @@ class NewType:
 def create(conn: Connection, new: NewType, now: datetime) -> VolumeType:
     """Raises Conflict if there is a type of this name."""
     type_id = new_id()
-    try:
-        with conn.begin_nested():
-            conn.execute(insert(VolumeType).values(id=type_id, created_at=now, **asdict(new)))
-    except IntegrityError:
-        raise _taken(new.name) from None
+    with unique(conn, _taken(new.name)):
+        conn.execute(insert(VolumeType).values(id=type_id, created_at=now, **asdict(new)))
     return get(conn, type_id)
 
 
 def change(conn: Connection, type_: VolumeType, changes: Mapping[str, Any], now: datetime) -> VolumeType:
     """Raises NotFound, Conflict if the name is another type's."""
-    try:
-        with conn.begin_nested():
-            conn.execute(update(VolumeType).where(VolumeType.id == type_.id).values(updated_at=now, **changes))
-    except IntegrityError:
-        raise _taken(changes["name"]) from None
+    with unique(conn, _taken(changes.get("name", type_.name))):
+        conn.execute(update(VolumeType).where(VolumeType.id == type_.id).values(updated_at=now, **changes))
     after = get(conn, type_.id)
     if after.name != type_.name:
         quotas.rename_type(conn, type_.name, after.name)
@@ -217,11 +212,8 @@ def projects_with_access(conn: Connection, type_id: str) -> list[str]:
 def grant(conn: Connection, type_id: str, project_id: str) -> None:
     """Raises NotFound, Invalid for a public type, Conflict if the project has access."""
     _demand_private(conn, type_id)
-    try:
-        with conn.begin_nested():
-            conn.execute(insert(VolumeTypeAccess).values(volume_type_id=type_id, project_id=project_id))
-    except IntegrityError:
-        raise Conflict(f"Volume type access for {type_id} / {project_id} combination already exists.") from None
+    with unique(conn, Conflict(f"Volume type access for {type_id} / {project_id} combination already exists.")):
+        conn.execute(insert(VolumeTypeAccess).values(volume_type_id=type_id, project_id=project_id))
 
 
 def revoke(conn: Connection, type_id: str, project_id: str) -> None:
