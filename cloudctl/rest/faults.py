@@ -38,6 +38,10 @@ NAMES = {
 }
 
 
+# Refusals that may tell when to try again.
+LIMITED = (413, 429)
+
+
 def reason(status: int) -> str:
     try:
         return HTTPStatus(status).phrase
@@ -93,6 +97,7 @@ class Faults:
     problems: Callable[[list[Problem]], tuple[int, str]]  # what is wrong with a body → (status, message)
     quota_status: int = 413
     unknown_path: str = "The resource could not be found."
+    tells_when: bool = False  # `retryAfter` beside the message of an `overLimit`, as in the header Retry-After
     forms: Sequence[Form] = (JSON,)
     otherwise: Form = JSON
 
@@ -106,7 +111,10 @@ class Faults:
 
     def of(self, error: CloudError) -> tuple[int, JsonObject]:
         status = self.quota_status if isinstance(error, OverQuota) else error.status
-        return status, self.envelope(status, error.message, error.type)
+        body = self.envelope(status, error.message, error.type)
+        if self.tells_when and status in LIMITED and "Retry-After" in error.headers:
+            body = {name: {**told, "retryAfter": error.headers["Retry-After"]} for name, told in body.items()}
+        return status, body
 
     def of_body(self, error: BodyError) -> tuple[int, JsonObject]:
         status, message = self.problems(error.problems)

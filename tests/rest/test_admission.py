@@ -52,6 +52,8 @@ def test_each_api_says_it_in_its_own_words(path: str) -> None:
     assert [answer.status for answer in answers] == [200] * 5 + [429] * 2
     assert answers[-1].headers["Retry-After"] == "1"
     assert LISTS[path] in answers[-1].body.decode(), answers[-1]
+    if LISTS[path] == "overLimit":
+        assert answers[-1].json()["overLimit"]["retryAfter"] == "1"
     cloud.advance(1.0)
     assert [demo.get(path).status for _ in range(3)] == [200, 200, 429]
     cloud.close()

@@ -326,6 +326,7 @@ def test_beyond_the_quota_nothing_is_made(make: Any, demo: Any, admin: Any) -> N
     admin.put(f"{V3}/os-quota-sets/{project}", {"quota_set": {"volumes": 2, "gigabytes": 3}})
     refused = demo.post(f"{V3}/volumes", {"volume": {"size": 3}})
     assert (refused.status, refused.headers["Retry-After"]) == (413, "0")
+    assert refused.json()["overLimit"]["retryAfter"] == "0"
     assert "exceed" in refused.json()["overLimit"]["message"]
     make()
     refused = demo.post(f"{V3}/volumes", {"volume": {"size": 1}})

@@ -53,7 +53,7 @@ from cloudctl.rest.versions import Microversions
 from cloudctl.volume.options import VolumeOptions
 
 MINIMUM = (2, 1)
-FAULTS = Faults(named(NAMES, "computeFault"), schema_problems)
+FAULTS = Faults(named(NAMES, "computeFault"), schema_problems, tells_when=True)
 
 
 def microversions(options: ComputeOptions) -> Microversions:

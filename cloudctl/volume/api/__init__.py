@@ -39,7 +39,7 @@ from cloudctl.volume.api.versions import VERSIONS, VersionDocuments
 from cloudctl.volume.api.volumes import Volumes
 from cloudctl.volume.options import VolumeOptions
 
-FAULTS = Faults(named({**NAMES, 413: "overLimit"}, "computeFault"), schema_problems)
+FAULTS = Faults(named({**NAMES, 413: "overLimit"}, "computeFault"), schema_problems, tells_when=True)
 # What access rules may also call this service.
 TYPES = ("block-storage", "volumev3")
 
