@@ -104,6 +104,11 @@ def test_all_wrong_options_are_told_at_once() -> None:
     assert "unknown methods: ensure_runing; valid methods: check, close" in found[3]
 
 
+def test_more_fake_hosts_than_memory_has_room_for_are_refused() -> None:
+    (found,) = problems("hypervisor", "fake", {"hosts": 10**9})
+    assert found.startswith("driver.hypervisor.fake.hosts: ") and "10000" in found
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "table", "problem"),
     [

@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from attrs import define, evolve, field, frozen
-from attrs.validators import ge
+from attrs.validators import ge, le
 from twisted.internet.interfaces import IProtocol
 from zope.interface import implementer
 
@@ -76,7 +76,7 @@ KERNEL_MIB = 64  # what an idle guest uses
 class Config:
     """`[driver.hypervisor.fake]`"""
 
-    hosts: int = field(default=3, validator=ge(1))  # called fake-1, fake-2, …, or by the name of one of several
+    hosts: int = field(default=3, validator=[ge(1), le(10_000)])  # fake-1, fake-2, …, or by the name of one of several
     vcpus: int = field(default=64, validator=ge(1))  # of each host
     memory_mib: int = field(default=262144, validator=ge(1))
     disk_gib: int = field(default=4096, validator=ge(1))
