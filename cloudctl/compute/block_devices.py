@@ -91,6 +91,7 @@ def arrange(
         raise Invalid("You specified more local devices than the limit allows")
     if len(volumes) > options.max_volumes:
         raise Forbidden(f"The maximum allowed number of disk devices ({options.max_volumes}) was exceeded.")
+    _check_once(volumes)
     return Disks(tuple(volumes), image_id, _ephemeral(local, flavor_ephemeral), _swap(local, flavor_swap))
 
 
@@ -121,6 +122,13 @@ def _check_order(volumes: Sequence[NewDevice], image_id: str) -> None:
         indexes.insert(0, 0)
     if sorted(indexes) != list(range(len(indexes))) or not indexes:
         raise Invalid(WRONG_ORDER)
+
+
+def _check_once(volumes: Sequence[NewDevice]) -> None:
+    existing = [device.source_id for device in volumes if device.source_type == VOLUME]
+    for volume_id in existing:
+        if existing.count(volume_id) > 1:
+            raise Invalid(f"Block Device Mapping is Invalid: volume {volume_id} is named more than once.")
 
 
 def _ephemeral(local: Iterable[NewDevice], most: int) -> int:

@@ -26,7 +26,8 @@ def test_the_images_own_disk_may_be_named() -> None:
 
 
 def test_volumes_are_in_the_order_of_booting() -> None:
-    found = arrange([volume(None), volume(1), volume(0)], "", 0, 0, OPTIONS)
+    devices = [NewDevice("snapshot", "volume", "S", boot_index=index) for index in (None, 1, 0)]
+    found = arrange(devices, "", 0, 0, OPTIONS)
     assert [device.boot_index for device in found.volumes] == [0, 1, None]
 
 
@@ -60,6 +61,8 @@ def test_local_disks_replace_the_flavors_extras() -> None:
         ([NewDevice("snapshot", "local", "S")], "I"),
         ([NewDevice("blank", "local", volume_size=1, volume_type="fast")], "I"),
         ([NewDevice("image", "volume", "I", boot_index=0)], ""),
+        ([NewDevice("volume", "volume", "V")] * 2, "I"),
+        ([NewDevice("volume", "volume", "V", boot_index=0), NewDevice("volume", "volume", "V")], ""),
     ],
 )
 def test_a_wish_that_cannot_be_is_refused(devices: list[NewDevice], image: str) -> None:
