@@ -95,7 +95,7 @@ def create(
     if group is not None:
         groups.demand_type(group, type_.id)
         host = host or group.host
-        groups.demand_pool(group, host)
+        groups.demand_pool(group, host, options)
     types.demand_size(type_, size)
     zone = _zone(new, source, options)
     types.demand_zone(type_, zone)

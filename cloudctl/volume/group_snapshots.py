@@ -19,7 +19,7 @@ from cloudctl.rest.caller import Caller
 from cloudctl.volume import creation, group_types, groups, kinds, snapshots, states
 from cloudctl.volume.creation import NewVolume
 from cloudctl.volume.groups import NewGroup
-from cloudctl.volume.options import VolumeOptions, backend_of
+from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.owned import GROUP_SNAPSHOTS
 from cloudctl.volume.snapshots import NewSnapshot
 from cloudctl.volume.tables import Group, GroupSnapshot, Snapshot, Volume
@@ -68,7 +68,7 @@ def create(
         raise Invalid(f"Invalid group: Group {group.id} is empty, so there is nothing to freeze.")
     at_once = group_types.is_consistent(group_types.get(conn, group.group_type_id))
     if at_once:
-        _demand_freezing(group, present, freezing)
+        _demand_freezing(group, present, freezing, options)
     made = insert(GroupSnapshot).values(
         id=new_id(),
         project_id=group.project_id,
@@ -90,12 +90,12 @@ def create(
     return record
 
 
-def _demand_freezing(group: Group, present: Sequence[Volume], freezing: Sequence[str]) -> None:
+def _demand_freezing(group: Group, present: Sequence[Volume], freezing: Sequence[str], options: VolumeOptions) -> None:
     """Raises Invalid unless these volumes can be frozen at one moment: the type may not always have asked for it."""
-    backends = {backend_of(volume.host or "") for volume in present}
-    if len(backends) > 1:
+    first, *others = [volume.host or "" for volume in present]
+    if not all(options.is_one(first, host) for host in others):
         raise Invalid(f"Invalid group: the volumes of group {group.id} are on several backends.")
-    if not backends <= {backend_of(host) for host in freezing}:
+    if not any(options.is_one(first, host) for host in freezing):
         raise Invalid(f"Invalid group: the backend of group {group.id} cannot freeze several volumes at one moment.")
 
 

@@ -20,7 +20,7 @@ from cloudctl.db.columns import new_id
 from cloudctl.errors import Conflict, Invalid
 from cloudctl.rest.caller import Caller
 from cloudctl.volume import group_types, kinds, placing, quotas, states, types, volumes
-from cloudctl.volume.options import VolumeOptions, is_same
+from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.owned import GROUPS
 from cloudctl.volume.tables import Group, GroupSnapshot, GroupType, Volume, VolumeType
 
@@ -74,7 +74,7 @@ def create(
     if zone not in options.availability_zones:
         raise Invalid(f"Availability zone '{zone}' is invalid.")
     allowed = [types.by_name_or_id(conn, caller, each) for each in new.volume_types]
-    host = _pool(type_, allowed, freezing, new.host)
+    host = _pool(type_, allowed, freezing, new.host, options)
     quotas.take_group(conn, options, caller.project_id)
     made = insert(Group).values(
         id=new_id(),
@@ -94,13 +94,19 @@ def create(
     return conn.execute(made.returning(Group)).one()
 
 
-def _pool(type_: GroupType, allowed: Sequence[VolumeType], freezing: Sequence[str], wanted: str | None) -> str | None:
+def _pool(
+    type_: GroupType,
+    allowed: Sequence[VolumeType],
+    freezing: Sequence[str],
+    wanted: str | None,
+    options: VolumeOptions,
+) -> str | None:
     """The pool of all its volumes, if they are to be frozen at one moment. Raises Invalid if there is none."""
     if not group_types.is_consistent(type_):
         return None
     for host in freezing:
         fitting = all(placing.is_named(host, each.extra_specs) for each in allowed)
-        if fitting and (wanted is None or is_same(wanted, host)):
+        if fitting and (wanted is None or options.is_one(wanted, host)):
             return host
     raise Invalid(
         f"Invalid group type: {type_.id} asks for snapshots of several volumes at one moment, which no backend takes "
@@ -117,7 +123,7 @@ class Change:
     remove: Sequence[str] = ()
 
 
-def alter(conn: Connection, caller: Caller, group: Group, wanted: Change) -> Group:
+def alter(conn: Connection, caller: Caller, group: Group, wanted: Change, options: VolumeOptions) -> Group:
     """Raises Invalid, Conflict."""
     group = get(conn, group.id, lock=True)
     _demand_available(group)
@@ -133,7 +139,7 @@ def alter(conn: Connection, caller: Caller, group: Group, wanted: Change) -> Gro
         if volume.group_id is not None or volume.project_id != group.project_id:
             raise Invalid(f"Invalid volume: Cannot add volume {volume_id}: it is in another group or project.")
         demand_type(group, volume.volume_type_id)
-        demand_pool(group, volume.host)
+        demand_pool(group, volume.host, options)
         if volume.status not in (states.AVAILABLE, states.IN_USE):
             raise Invalid(f"Invalid volume: Cannot add volume {volume_id}: it is {volume.status}.")
         _join(conn, volume_id, group.id, caller.now)
@@ -156,9 +162,9 @@ def demand_type(group: Group, type_id: str) -> None:
         raise Invalid(f"Invalid volume type: type {type_id} is not one of those of group {group.id}.")
 
 
-def demand_pool(group: Group, host: str | None) -> None:
+def demand_pool(group: Group, host: str | None, options: VolumeOptions) -> None:
     """Raises Invalid unless volumes of this pool may be in the group."""
-    if group.host is not None and (host is None or not is_same(group.host, host)):
+    if group.host is not None and (host is None or not options.is_one(group.host, host)):
         raise Invalid(
             f"Invalid volume: all volumes of group {group.id} are on one backend, so that they are frozen at once."
         )

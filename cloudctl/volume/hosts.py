@@ -6,11 +6,11 @@ from collections import defaultdict
 from itertools import chain
 
 from attrs import evolve, frozen
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
 
 from cloudctl.db import Connection
 from cloudctl.volume import services
-from cloudctl.volume.options import VolumeOptions
+from cloudctl.volume.options import VolumeOptions, backend_of
 from cloudctl.volume.tables import Snapshot, Volume
 
 
@@ -26,12 +26,19 @@ class Usage:
     snapshot_gib: int = 0
 
 
+def _here(options: VolumeOptions, host: str) -> ColumnElement[bool]:
+    """The volumes of a backend, as `VolumeOptions.is_one` has it."""
+    if len(options.names) == 1:
+        return Volume.host.is_not(None)
+    return Volume.host.contains(f"@{backend_of(host)}#", autoescape=True)
+
+
 def usage(conn: Connection, options: VolumeOptions, host: str) -> list[Usage]:
     """The total, then each project. Raises NotFound for a host without an enabled volume service."""
     service = services.get(conn, options, host, services.VOLUME)
     if service.disabled:
         raise services.not_found(host, services.VOLUME)
-    here = Volume.host.startswith(f"{host}#", autoescape=True)
+    here = _here(options, host)
     volumes = select(Volume.project_id, func.count(), func.sum(Volume.size)).where(here).group_by(Volume.project_id)
     snapshots = (
         select(Snapshot.project_id, func.count(), func.sum(Snapshot.size))

@@ -77,6 +77,10 @@ class VolumeOptions:
         """The pool named in full, or without its part after `#`."""
         return next((pool for pool in self.pools if host in (pool, pool.partition("#")[0])), None)
 
+    def is_one(self, pool: str, other: str) -> bool:
+        """Whether two pools are one. The only backend has everything, whatever it was called earlier."""
+        return len(self.names) == 1 or is_same(pool, other)
+
     def service_of(self, name: str) -> str:
         """`host@backend`, the name of the service of a backend."""
         return f"{self.host}@{name}"

@@ -117,10 +117,10 @@ def test_each_snapshot_counts(admin: Client, demo: Client, group: str) -> None:
     assert (statuses(demo), ask(demo, "GET", SNAPSHOTS).json()["group_snapshots"]) == ([], [])
 
 
+@pytest.mark.parametrize("older", ["older@volumes#volumes", "cloudctl@former#former"], ids=["node", "only backend"])
 def test_what_a_node_had_before_it_was_renamed_is_on_its_backend_still(
-    admin: Client, demo: Client, cloud: MemoryCloud, group: str
+    admin: Client, demo: Client, cloud: MemoryCloud, group: str, older: str
 ) -> None:
-    older = "older@volumes#volumes"
     for table in (Volume, Group):
         cloud.transact(lambda conn, table=table: conn.execute(update(table).values(host=older)))
     assert new_volume(demo, group_id=group).status == 202

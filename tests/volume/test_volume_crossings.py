@@ -134,7 +134,7 @@ def test_a_volume_of_a_group_is_cloned_into_it_while_the_group_is_changed(
 def test_volumes_come_to_a_group_in_any_order(db: Database, group: Group, backwards: bool) -> None:
     one, other = sorted(db.transact(False, new_volume) for _ in range(2))
     wanted = Change({}, (other, one) if backwards else (one, other))
-    crossing(db, lock(one), lambda conn: groups.alter(conn, ME, group, wanted), lock(other))
+    crossing(db, lock(one), lambda conn: groups.alter(conn, ME, group, wanted, OPTIONS), lock(other))
 
 
 def test_a_group_goes_with_its_volumes_in_any_order(db: Database, group: Group) -> None:

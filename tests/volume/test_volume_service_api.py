@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from cloudctl.drivers.errors import NoCapacity, Unfit
+from cloudctl.volume.tables import Volume
 from tests.volume.asking import LATEST, V3, at, volume
 
 COUNTERS = {
@@ -270,13 +272,17 @@ def test_a_full_backend_leaves_an_error(cloud: Any, demo: Any, backend: Any) -> 
     assert volume(demo, id)["status"] == "error"
 
 
-def test_hosts_tell_what_is_on_them(make: Any, cloud: Any, demo: Any, admin: Any) -> None:
+@pytest.mark.parametrize("was", [None, "older@volumes#volumes", "cloudctl@former#former"])
+def test_hosts_tell_what_is_on_them(make: Any, cloud: Any, demo: Any, admin: Any, was: str | None) -> None:
+    """Also what they had before the node, or its only backend, was renamed."""
     found = admin.get(f"{V3}/os-hosts").json()["hosts"]
     assert {each["service"] for each in found} == {"cinder-scheduler", "cinder-volume", "cinder-backup"}
     (host,) = (each["host_name"] for each in admin.get(f"{V3}/os-hosts?service=cinder-volume").json()["hosts"])
     id, project = make(size=2)["id"], make(size=3)["os-vol-tenant-attr:tenant_id"]
     demo.post(f"{V3}/snapshots", {"snapshot": {"volume_id": id}})
     cloud.settle()
+    if was is not None:
+        cloud.transact(lambda conn: conn.execute(update(Volume).values(host=was)))
     total, mine = (each["resource"] for each in admin.get(f"{V3}/os-hosts/{host}").json()["host"])
     expected = {"volume_count": "2", "total_volume_gb": "5", "snapshot_count": "1", "total_snapshot_gb": "2"}
     assert total == {"host": host, "project": "(total)", **expected}

@@ -144,7 +144,7 @@ class ConsistencyGroupActions:
     @routes.put(ONE, policy=f"{RULE}:update", status=202, body=Body(UpdateGroup, key="consistencygroup"))
     async def update(self, call: Call, consistencygroup_id: str, body: UpdateGroup) -> None:
         """Change the name, the description or the volumes of a consistency group."""
-        await self.db.run(_update, call, consistencygroup_id, body.change())
+        await self.db.run(_update, call, consistencygroup_id, body.change(), self.options)
 
     @routes.post(f"{ONE}/delete", policy=f"{RULE}:delete", status=202, body=Body(DeleteConsistencyGroup))
     async def delete(self, call: Call, consistencygroup_id: str, body: DeleteConsistencyGroup) -> None:
@@ -166,8 +166,8 @@ def _create_from(
     return {"consistencygroup": {"id": made.id, "name": made.name}}
 
 
-def _update(conn: Connection, call: Call, group_id: str, wanted: Change) -> None:
-    groups.alter(conn, call.caller, visible(conn, call, group_id), wanted)
+def _update(conn: Connection, call: Call, group_id: str, wanted: Change, options: VolumeOptions) -> None:
+    groups.alter(conn, call.caller, visible(conn, call, group_id), wanted, options)
 
 
 def _delete(conn: Connection, call: Call, group_id: str, with_volumes: bool) -> None:

@@ -146,7 +146,7 @@ class GroupActions:
     )
     async def update(self, call: Call, group_id: str, body: UpdateGroup) -> None:
         """Change the name, the description or the volumes of a group."""
-        await self.db.run(_update, call, group_id, body.change())
+        await self.db.run(_update, call, group_id, body.change(), self.options)
 
     @routes.action(ONE, "delete", policy="volume:groups:delete", since=SPAN.since, body=Body(DeleteGroup))
     async def delete(self, call: Call, group_id: str, body: DeleteGroup) -> None:
@@ -194,8 +194,8 @@ class GroupActions:
         await self.db.read(_refuse_replication, call, group_id)
 
 
-def _update(conn: Connection, call: Call, group_id: str, wanted: Change) -> None:
-    groups.alter(conn, call.caller, visible(conn, call, group_id), wanted)
+def _update(conn: Connection, call: Call, group_id: str, wanted: Change, options: VolumeOptions) -> None:
+    groups.alter(conn, call.caller, visible(conn, call, group_id), wanted, options)
 
 
 def _delete(conn: Connection, call: Call, group_id: str, with_volumes: bool) -> None:
