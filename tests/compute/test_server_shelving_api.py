@@ -175,6 +175,10 @@ def test_a_shelved_server_may_stay_on_its_host(staying: MemoryCloud) -> None:
     assert said[0] == 409 and "must be SHELVED_OFFLOADED" in said[2]
     unshelve(demo, server_id)
     assert (demo.status(server_id), images(demo)) == ("ACTIVE", [])
+    hypervisor = staying.cloud.drivers.hypervisor
+    assert isinstance(hypervisor, FakeHypervisor)
+    # Its disk has been there all the time, and is not that of the image which was made of it.
+    assert there(there(hypervisor.guests.get(server_id)).spec.image).id == demo.image
     shelve(demo, server_id)
     assert admin.act(server_id, {"shelveOffload": None}).status == 202
     staying.settle()

@@ -47,8 +47,11 @@ def plan(conn: Connection, server: Server, image_path: Any, *, is_made: bool = F
 
 
 def plan_here(conn: Connection, server: Server, image_path: Any) -> Plan:
-    """As `plan` of a guest that is made, without the ports that their owner has bound elsewhere."""
-    found = plan(conn, server, image_path, is_made=True)
+    """As `plan` of a guest that is made, without the ports that their owner has bound elsewhere.
+
+    It has the disk that it had before, though it may be shelved: then there is an image of that.
+    """
+    found = plan(conn, server._replace(shelved_image_id=None), image_path, is_made=True)
     here = tuple(wiring for wiring in found.wirings if wiring.host == server.host)
     ids = {wiring.port.id for wiring in here}
     ports_here = tuple(port for port in found.guest.ports if port.id in ids)
