@@ -82,6 +82,11 @@ def assign(
     return got
 
 
+def lock(conn: Connection, network_id: str) -> None:
+    """Lock the network's subnets, as `assign` and `release` do."""
+    conn.execute(_subnets, {"network": network_id})
+
+
 def when(network: Network, owner: str, host: str, wanted: Sequence[FixedIpRequest] | None) -> str:
     """When a new port gets addresses: once it has a host, on a network whose wires have subnets of their own."""
     if wanted is not None:
@@ -296,7 +301,10 @@ def _taken(conn: Connection, choice: Choice, network_id: str, port_id: str, posi
 
 
 def lock_everybody(conn: Connection, network_id: str) -> None:
-    """Lock the ports of `give_everybody`, before the turn: none goes or gets another MAC meanwhile."""
+    """Lock the ports of a network that have addresses on automatic subnets, before the turn.
+
+    None goes or gets another MAC meanwhile.
+    """
     conn.execute(select(Port.id).where(*_everybody(network_id)).order_by(Port.id).with_for_update())
 
 

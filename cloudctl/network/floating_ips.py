@@ -147,8 +147,9 @@ def lead(conn: Connection, row: FloatingIp, to: Target | None, now: datetime, by
     moved = any(getattr(row, name) != value for name, value in leading.items())
     led = standard.changed(conn, row, now, **changes, **leading, **({"status": DOWN} if moved else {}))
     if moved:
-        shown.port_changed(conn, row.port_id)
-        shown.port_changed(conn, led.port_id)
+        # Each once: PostgreSQL would lock the network of one that is written twice, and networks come before ports.
+        for port_id in dict.fromkeys((row.port_id, led.port_id)):
+            shown.port_changed(conn, port_id)
         _ensure_routers(conn, {row.router_id, leading["router_id"]}, row, now, by)
     _follow_policy(conn, row, led, now, by)
     return led

@@ -147,8 +147,7 @@ def lock(conn: Connection, port_ids: Sequence[str]) -> None:
 
 def of_device(conn: Connection, device_id: str) -> list[Port]:
     """The ports of a server or another device, the oldest first."""
-    query = select(Port).where(Port.device_id == device_id).order_by(Port.created_at, Port.id)
-    return list(conn.execute(query))
+    return list(conn.execute(select(Port).where(Port.device_id == device_id).order_by(Port.created_at, Port.id)))
 
 
 def at(conn: Connection, network_id: str, ip_address: str) -> str | None:
@@ -194,6 +193,8 @@ def create(
     network = new.network
     if project_id:
         quota.take(conn, quotas.QUOTAS, project_id, {"port": 1})
+    else:  # no turn, but a sum: as when one is removed, it comes after the subnets
+        fixed_ips.lock(conn, network.id)
     mac = macs.parse(new.mac_address) if new.mac_address else None
     secure = network.port_security_enabled if new.port_security_enabled is None else new.port_security_enabled
     groups = _groups_of_new(conn, project_id, new, secure, now, everybodys_groups)

@@ -92,6 +92,14 @@ _realised = (
 )
 
 
+_members = (
+    select(Port.id)
+    .where(
+        Port.id.in_(select(PortSecurityGroup.port_id).where(PortSecurityGroup.security_group_id == bindparam("group")))
+    )
+    .order_by(Port.id)
+    .with_for_update()
+)
 _addresses = select(AddressGroup.addresses).where(AddressGroup.id == bindparam("group"))
 _naming = (
     select(SecurityGroupRuleRecord.security_group_id)
@@ -200,6 +208,11 @@ def create(conn: Connection, project_id: str, new: NewGroup, now: datetime) -> S
     conn.execute(insert(SecurityGroup).values(**values, name=new.name, stateful=new.stateful))
     _insert_rules(conn, project_id, values["id"], new_rules, now)
     return get(conn, values["id"])
+
+
+def lock_members(conn: Connection, group_id: str) -> None:
+    """Lock the ports in a group that is about to get another name, which they show, before the group."""
+    conn.execute(_members, {"group": group_id})
 
 
 def change(conn: Connection, row: SecurityGroup, changes: dict[str, Any], now: datetime, by: Origin) -> SecurityGroup:

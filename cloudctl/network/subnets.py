@@ -109,12 +109,14 @@ def visible(conn: Connection, caller: Caller, subnet_id: str, lock: bool = False
 
 
 def to_remove(conn: Connection, caller: Caller, subnet_id: str) -> Subnet:
-    """The subnet, locked for `remove`: after its network, which changes with it. Raises NotFound."""
-    return quotas.after_turn(conn, caller, subnet_id, visible, _lock_network)
+    """The subnet, locked for `remove`: after its network and the ports that change with it. Raises NotFound."""
+    return quotas.after_turn(conn, caller, subnet_id, visible, _lock_around)
 
 
-def _lock_network(conn: Connection, row: Subnet) -> None:
+def _lock_around(conn: Connection, row: Subnet) -> None:
     networks.find(conn, row.network_id, lock=True)
+    if addresses.is_automatic(row.ipv6_address_mode):
+        fixed_ips.lock_everybody(conn, row.network_id)
 
 
 # -- changes
@@ -217,7 +219,7 @@ def remove(conn: Connection, row: Subnet, now: datetime, by: Origin) -> None:
     """
     is_used = False
     if addresses.is_automatic(row.ipv6_address_mode):
-        # This waits for the ports, so no local IP is made of such an address afterwards.
+        # The ports are locked, so no local IP is made of such an address afterwards.
         fixed_ips.take_from_everybody(conn, row, now)
         is_used = local_ip_ports.has_one_on(conn, row.network_id, row.cidr)
         local_ip_ports.forget_taken(conn, row.network_id)

@@ -3,117 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from io import BytesIO
 from typing import Any
 
 import pytest
 from sqlalchemy import select
-from twisted.web.http_headers import Headers
 
 from cloudctl.db import Connection, Database
-from cloudctl.db.columns import utc
-from cloudctl.errors import CloudError
 from cloudctl.network import (
     dhcp_ports,
     floating_ips,
-    local_ips,
     networks,
     port_forwardings,
     ports,
     quotas,
     rbac_policies,
-    router_interfaces,
-    routers,
     security_groups,
     shares,
     subnets,
     tags,
-    trunks,
 )
 from cloudctl.network.api import security_group_rules
 from cloudctl.network.api.floating_ips import change as change_floating_ip
 from cloudctl.network.api.floating_ips import check as check_floating_ip
 from cloudctl.network.api.floating_ips import create as new_floating_ip
-from cloudctl.network.api.local_ips import LOCAL_IPS
 from cloudctl.network.api.logs import create as new_log
-from cloudctl.network.api.ports import PORTS
 from cloudctl.network.api.ports import change as change_port
 from cloudctl.network.api.ports import check as check_port
 from cloudctl.network.api.resource import Wanted
-from cloudctl.network.api.router_interfaces import InterfaceWish, RouterInterfaces
 from cloudctl.network.api.routers import GatewayInfo, _gateway
 from cloudctl.network.api.subnets import SUBNETS
 from cloudctl.network.api.tags import ResourceTags
-from cloudctl.network.api.trunks import TRUNKS
 from cloudctl.network.associations import Target
 from cloudctl.network.floating_ips import NewFloatingIp
-from cloudctl.network.local_ips import NewLocalIp
-from cloudctl.network.networks import NewNetwork
 from cloudctl.network.options import NetworkOptions
 from cloudctl.network.port_forwardings import NewForwarding
-from cloudctl.network.ports import NewPort
 from cloudctl.network.rbac_policies import NewRbacPolicy
-from cloudctl.network.routers import NewRouter
 from cloudctl.network.rules import NewRule
 from cloudctl.network.security_groups import NewGroup
 from cloudctl.network.subnets import NewSubnet
 from cloudctl.network.tables import FloatingIp, IpAllocation, PortForwarding, SecurityGroup
-from cloudctl.network.trunks import NewSubPort, NewTrunk
-from cloudctl.rest import policy, quota
-from cloudctl.rest.call import Call, Query
-from cloudctl.rest.caller import Caller
-from cloudctl.rest.identity import Identity
-from cloudctl.tasks import Unasked
-from tests.meanwhile import Meanwhile, beside, crossing, opened
-
-NOW = utc(1_800_000_000)
-BY = Unasked("p")
-POLICY = policy.load(["network"], None)
-# A floating IP's body that names no port.
-NO_TARGET = dict.fromkeys(("floating_ip_address", "subnet_id", "port_id", "fixed_ip_address"), None)
-
-
-def member(project: str) -> Caller:
-    return Caller(Identity(user_id="u", project_id=project, roles=frozenset({"member", "reader"})), POLICY, NOW, "r")
-
-
-ME = member("p")
-
-
-def call(rule: str, caller: Caller = ME) -> Call:
-    """A request for an Operation with this rule."""
-    return Call(caller, (2, 0), Query.parse(b""), "", "", "", Headers(), BytesIO(), f"network:{rule}")
+from cloudctl.rest import quota
+from tests.meanwhile import crossing, opened
+from tests.network.meetings import BY, ME, NO_TARGET, NOW, call, meanwhile, member, network, new_port
 
 
 @pytest.fixture
 def db(postgresql_with_tables: str) -> Iterator[Database]:
     with opened(postgresql_with_tables) as made:
         yield made
-
-
-def network(conn: Connection, external: bool = False) -> str:
-    made = networks.create(conn, "p", NewNetwork(external=external), NOW, NetworkOptions(), BY)
-    subnets.create(conn, made, "p", NewSubnet("10.0.0.0/24", 4), NOW, BY)
-    return str(made.id)
-
-
-def new_port(network_id: str, project: str = "p", **fields: Any) -> Callable[[Connection], str]:
-    def make(conn: Connection) -> str:
-        return str(ports.create(conn, project, NewPort(networks.pinned(conn, network_id), **fields), NOW, BY).id)
-
-    return make
-
-
-def meanwhile(db: Database, first: Callable[[Connection], Any], second: Callable[[Connection], Any]) -> Any:
-    """What `second` returned, or the type of its refusal, begun before `first` committed."""
-    with beside(db) as others:
-        before = Meanwhile(db, first)
-        others.begin(second)
-        before.commit()
-        try:
-            return others.results[0]
-        except CloudError as error:
-            return error.type
 
 
 def test_a_mac_that_another_port_gets_at_once_is_in_use(db: Database) -> None:
@@ -326,156 +263,3 @@ def test_a_log_is_of_what_stays(db: Database, of: str, type: str) -> None:
             security_groups.remove(conn, security_groups.in_turn(conn, ME, group), NOW, BY)
 
     assert meanwhile(db, goes, lambda conn: new_log(conn, call("logs:create"), None, body)) == type
-
-
-def test_an_interface_leaves_its_router_while_its_port_is_changed(
-    db: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    id = db.transact(False, network)
-    router = db.transact(False, routers.create, "p", NewRouter(), NOW, NetworkOptions(), BY)
-
-    def join(conn: Connection) -> str:
-        (subnet,) = networks.subnets_of(conn, [id])[id]
-        locked = routers.get(conn, router.id, lock=True)
-        return router_interfaces.add_subnet(conn, locked, subnets.get(conn, subnet), NOW, BY).port_id
-
-    port = db.transact(False, join)
-
-    def rename(conn: Connection) -> None:
-        PORTS.alter(conn, call("ports:update"), port, {"name": "new"})
-
-    def leave(conn: Connection) -> None:
-        router_interfaces.remove(conn, routers.get(conn, router.id), port, None, NOW, BY)
-
-    monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
-    with pytest.raises(CloudError, match="could not be found"):
-        crossing(db, lambda conn: routers.get(conn, router.id, lock=True), rename, leave)
-
-
-def test_a_port_becomes_a_routers_while_it_is_changed(db: Database) -> None:
-    port = db.transact(False, new_port(db.transact(False, network)))
-    router = db.transact(False, routers.create, "p", NewRouter(), NOW, NetworkOptions(), BY)
-
-    def join(conn: Connection) -> None:
-        locked = routers.get(conn, router.id, lock=True)
-        router_interfaces.add_port(conn, locked, ports.get(conn, port, lock=True), NOW, BY)
-
-    def rename(conn: Connection) -> None:
-        PORTS.alter(conn, call("ports:update"), port, {"name": "new"})
-
-    # It would lock the router after the port.
-    assert meanwhile(db, join, rename) == "Conflict"
-
-
-def test_a_router_gets_the_address_that_is_the_gateways_by_now(db: Database) -> None:
-    id = db.transact(False, network)
-    (subnet,) = db.transact(True, networks.subnets_of, [id])[id]
-    router = db.transact(False, routers.create, "p", NewRouter(), NOW, NetworkOptions(), BY)
-
-    def change(conn: Connection) -> None:
-        SUBNETS.alter(conn, call("subnets:update"), subnet, {"gateway_ip": "10.0.0.254", "allocation_pools": ()})
-
-    def join(conn: Connection) -> Any:
-        return RouterInterfaces(db)._add(conn, call("routers:update"), router.id, InterfaceWish(subnet))["port_id"]
-
-    port = meanwhile(db, change, join)
-    assert [each["ip_address"] for each in db.transact(True, ports.fixed_ips_of, [port])[port]] == ["10.0.0.254"]
-
-
-def test_a_local_ip_goes_while_its_port_does(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    port = db.transact(False, new_port(db.transact(False, network)))
-    id = db.transact(False, lambda conn: local_ips.create(conn, "p", NewLocalIp(), ports.get(conn, port), NOW).id)
-
-    def remove(conn: Connection) -> None:
-        local_ips.remove(conn, local_ips.RECORDS.get(conn, id), NOW, BY)
-
-    def held(conn: Connection) -> None:
-        LOCAL_IPS.visible(conn, ME, id, lock=True)
-
-    monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
-    crossing(db, held, lambda conn: ports.discard(conn, port, NOW, BY), remove)
-
-
-class TestTrunks:
-    @pytest.fixture
-    def some(self, db: Database) -> list[str]:
-        id = db.transact(False, network)
-        return [db.transact(False, new_port(id)) for _ in range(3)]
-
-    @staticmethod
-    def new(*some: str, **fields: Any) -> Callable[[Connection], str]:
-        """A trunk of the first of the ports, which carries the others."""
-        carried = [NewSubPort(each, "vlan", vlan) for vlan, each in enumerate(some[1:], 1)]
-        return lambda conn: str(trunks.create(conn, ME, "p", NewTrunk(some[0], sub_ports=carried, **fields)).id)
-
-    def test_one_is_enabled_while_its_parent_is_plugged(self, db: Database, some: list[str]) -> None:
-        id = db.transact(False, self.new(*some, admin_state_up=False))
-
-        def plug(conn: Connection) -> None:
-            ports.bind(conn, some[0], "server", "h1", "compute:nova", NOW)
-            ports.plugged(conn, some[0], "h1", {"vif_type": "tap"})
-
-        def enable(conn: Connection) -> None:
-            TRUNKS.alter(conn, call("trunks:update"), id, {"admin_state_up": True})
-
-        assert meanwhile(db, plug, enable) is None
-        assert db.transact(True, trunks.get, id).status == "ACTIVE"
-
-    def test_one_is_changed_while_its_parent_goes(self, db: Database, some: list[str]) -> None:
-        id = db.transact(False, self.new(*some))
-
-        def rename(conn: Connection) -> None:
-            TRUNKS.alter(conn, call("trunks:update"), id, {"name": "new"})
-
-        assert meanwhile(db, lambda conn: ports.discard(conn, some[0], NOW, BY), rename) == "TrunkNotFound"
-
-    def test_its_parent_goes_while_it_does(
-        self, db: Database, some: list[str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        id = db.transact(False, self.new(*some))
-
-        def remove(conn: Connection) -> None:
-            trunks.remove(conn, ME, trunks.get(conn, id))
-
-        monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
-        crossing(
-            db,
-            lambda conn: trunks.to_change(conn, ME, id),
-            lambda conn: ports.discard(conn, some[0], NOW, BY),
-            remove,
-        )
-
-    def test_a_subport_gets_a_mac_while_its_parent_is_plugged(
-        self, db: Database, some: list[str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        db.transact(False, self.new(*some))
-
-        def change(conn: Connection) -> None:
-            PORTS.alter(conn, call("ports:update"), some[1], {"mac_address": "fa:16:3e:00:00:01"})
-
-        monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
-        with beside(db) as others:
-
-            def plug(conn: Connection) -> None:
-                ports.bind(conn, some[0], "server", "h1", "compute:nova", NOW)
-                others.begin(change)
-                ports.plugged(conn, some[0], "h1", {"vif_type": "tap"})
-
-            db.transact(False, plug)
-        (refusal,) = others.errors
-        assert isinstance(refusal, CloudError) and refusal.type == "PortBound"
-
-    def test_a_port_goes_while_a_trunk_is_to_carry_it(
-        self, db: Database, some: list[str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
-        with beside(db) as others:
-
-            def remove(conn: Connection) -> None:
-                ports.get(conn, some[1], lock=True)
-                others.begin(self.new(*some[:2]))
-                ports.discard(conn, some[1], NOW, BY)
-
-            db.transact(False, remove)
-        (refusal,) = others.errors
-        assert isinstance(refusal, CloudError) and refusal.type == "PortNotFound"

@@ -150,6 +150,8 @@ def _create(conn: Connection, call: Call, wanted: NewGroup) -> dict[str, Any]:
 
 
 def _change(conn: Connection, call: Call, group_id: str, changes: dict[str, Any]) -> dict[str, Any]:
+    if "name" in changes:
+        security_groups.lock_members(conn, security_groups.visible(conn, call.caller, checked(group_id)).id)
     group = _own(conn, call, group_id)
     try:
         return groups(conn, [security_groups.change(conn, group, changes, call.now, call.caller)])[0]

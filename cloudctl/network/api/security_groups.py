@@ -44,6 +44,12 @@ def create(conn: Connection, call: Call, owner: str | None, values: dict[str, An
     return security_groups.create(conn, owner_of_new(call.caller, owner), NewGroup(**values), call.now)
 
 
+def check(conn: Connection, call: Call, group: SecurityGroup, changes: dict[str, Any]) -> dict[str, Any]:
+    if changes.get("name", group.name) != group.name:
+        security_groups.lock_members(conn, group.id)
+    return changes
+
+
 def change(conn: Connection, call: Call, group: SecurityGroup, changes: dict[str, Any]) -> SecurityGroup:
     return security_groups.change(conn, group, changes, call.now, call.caller)
 
@@ -74,6 +80,8 @@ SECURITY_GROUPS = Declared(
     visible_to=security_groups.visible_to,
     not_found=security_groups.not_found,
     create=create,
+    check=check,
+    locks_first=True,
     change=change,
     to_remove=security_groups.in_turn,
     remove=remove,

@@ -1,0 +1,264 @@
+"""Two requests that meet lock what they need in one order: see `network.quotas`. None waits for another in a circle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from cloudctl.db import Connection, Database
+from cloudctl.errors import CloudError
+from cloudctl.network import (
+    floating_ips,
+    ipam,
+    local_ips,
+    networks,
+    ports,
+    router_interfaces,
+    routers,
+    security_groups,
+    subnets,
+    trunks,
+)
+from cloudctl.network.api.local_ips import LOCAL_IPS
+from cloudctl.network.api.ports import PORTS
+from cloudctl.network.api.router_interfaces import InterfaceWish, RouterInterfaces
+from cloudctl.network.api.security_groups import SECURITY_GROUPS
+from cloudctl.network.api.subnets import SUBNETS
+from cloudctl.network.api.trunks import TRUNKS
+from cloudctl.network.associations import Target
+from cloudctl.network.floating_ips import NewFloatingIp
+from cloudctl.network.local_ips import NewLocalIp
+from cloudctl.network.options import NetworkOptions
+from cloudctl.network.routers import NewRouter
+from cloudctl.network.security_groups import NewGroup
+from cloudctl.network.subnets import NewSubnet
+from cloudctl.network.trunks import NewSubPort, NewTrunk
+from cloudctl.tasks import Unasked
+from tests.meanwhile import beside, crossing, opened
+from tests.network.meetings import BY, ME, NOW, call, meanwhile, network, new_port
+
+
+@pytest.fixture
+def db(postgresql_with_tables: str) -> Iterator[Database]:
+    with opened(postgresql_with_tables) as made:
+        yield made
+
+
+def test_an_interface_leaves_its_router_while_its_port_is_changed(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = db.transact(False, network)
+    router = db.transact(False, routers.create, "p", NewRouter(), NOW, NetworkOptions(), BY)
+
+    def join(conn: Connection) -> str:
+        (subnet,) = networks.subnets_of(conn, [id])[id]
+        locked = routers.get(conn, router.id, lock=True)
+        return router_interfaces.add_subnet(conn, locked, subnets.get(conn, subnet), NOW, BY).port_id
+
+    port = db.transact(False, join)
+
+    def rename(conn: Connection) -> None:
+        PORTS.alter(conn, call("ports:update"), port, {"name": "new"})
+
+    def leave(conn: Connection) -> None:
+        router_interfaces.remove(conn, routers.get(conn, router.id), port, None, NOW, BY)
+
+    monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+    with pytest.raises(CloudError, match="could not be found"):
+        crossing(db, lambda conn: routers.get(conn, router.id, lock=True), rename, leave)
+
+
+def test_a_port_becomes_a_routers_while_it_is_changed(db: Database) -> None:
+    port = db.transact(False, new_port(db.transact(False, network)))
+    router = db.transact(False, routers.create, "p", NewRouter(), NOW, NetworkOptions(), BY)
+
+    def join(conn: Connection) -> None:
+        locked = routers.get(conn, router.id, lock=True)
+        router_interfaces.add_port(conn, locked, ports.get(conn, port, lock=True), NOW, BY)
+
+    def rename(conn: Connection) -> None:
+        PORTS.alter(conn, call("ports:update"), port, {"name": "new"})
+
+    # It would lock the router after the port.
+    assert meanwhile(db, join, rename) == "Conflict"
+
+
+def test_a_router_gets_the_address_that_is_the_gateways_by_now(db: Database) -> None:
+    id = db.transact(False, network)
+    (subnet,) = db.transact(True, networks.subnets_of, [id])[id]
+    router = db.transact(False, routers.create, "p", NewRouter(), NOW, NetworkOptions(), BY)
+
+    def change(conn: Connection) -> None:
+        SUBNETS.alter(conn, call("subnets:update"), subnet, {"gateway_ip": "10.0.0.254", "allocation_pools": ()})
+
+    def join(conn: Connection) -> Any:
+        return RouterInterfaces(db)._add(conn, call("routers:update"), router.id, InterfaceWish(subnet))["port_id"]
+
+    port = meanwhile(db, change, join)
+    assert [each["ip_address"] for each in db.transact(True, ports.fixed_ips_of, [port])[port]] == ["10.0.0.254"]
+
+
+def test_a_local_ip_goes_while_its_port_does(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = db.transact(False, new_port(db.transact(False, network)))
+    id = db.transact(False, lambda conn: local_ips.create(conn, "p", NewLocalIp(), ports.get(conn, port), NOW).id)
+
+    def remove(conn: Connection) -> None:
+        local_ips.remove(conn, local_ips.RECORDS.get(conn, id), NOW, BY)
+
+    def held(conn: Connection) -> None:
+        LOCAL_IPS.visible(conn, ME, id, lock=True)
+
+    monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+    crossing(db, held, lambda conn: ports.discard(conn, port, NOW, BY), remove)
+
+
+def test_a_port_goes_while_its_network_loses_automatic_addresses(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    id = db.transact(False, network)
+    modes: Any = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
+
+    def make(conn: Connection) -> str:
+        new = NewSubnet("2001:db8::/64", 6, **modes)
+        return subnets.create(conn, networks.get(conn, id, lock=True), "p", new, NOW, BY).id
+
+    made = db.transact(False, make)
+    port = db.transact(False, new_port(id))
+
+    def remove(conn: Connection) -> None:
+        subnets.remove(conn, subnets.to_remove(conn, ME, made), NOW, BY)
+
+    monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+    crossing(db, lambda conn: ports.get(conn, port, lock=True), remove, lambda conn: ports.discard(conn, port, NOW, BY))
+
+
+def test_floating_ips_of_two_projects_come_and_go(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    id = db.transact(False, network, True)
+    (subnet,) = db.transact(True, networks.subnets_of, [id])[id]
+    made = db.transact(False, floating_ips.create, "p", NewFloatingIp(id), None, NOW, BY).id
+
+    def remove(conn: Connection) -> None:
+        floating_ips.remove(conn, floating_ips.to_remove(conn, ME, made), NOW, BY)
+
+    def create(conn: Connection) -> None:
+        floating_ips.create(conn, "other", NewFloatingIp(id), None, NOW, Unasked("other"))
+
+    monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+    crossing(db, lambda conn: ipam.lock(conn, [subnet]), create, remove)
+
+
+def test_a_network_is_renamed_while_a_floating_ip_of_its_port_moves(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = db.transact(False, network)
+    port = db.transact(False, new_port(id))
+    wanted = NewFloatingIp(db.transact(False, network, True))
+    made = db.transact(False, floating_ips.create, "p", wanted, Target(port, "10.0.0.2", "one"), NOW, BY)
+
+    def rename(conn: Connection) -> None:
+        networks.change(conn, networks.get(conn, id, lock=True), {"name": "new"}, NOW, NetworkOptions(), BY)
+
+    def move(conn: Connection) -> None:
+        floating_ips.lead(conn, made, Target(port, "10.0.0.2", "two"), NOW, BY)
+
+    monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+    crossing(db, lambda conn: ports.get(conn, port, lock=True), rename, move)
+
+
+def test_a_group_is_renamed_while_a_port_is_put_into_it(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = db.transact(False, lambda conn: security_groups.create(conn, "p", NewGroup("g"), NOW).id)
+    port = db.transact(False, new_port(db.transact(False, network), security_groups=(group,)))
+
+    def rename(conn: Connection) -> None:
+        SECURITY_GROUPS.alter(conn, call("security_groups:update"), group, {"name": "new"})
+
+    def put(conn: Connection) -> None:
+        ports.change(conn, ports.get(conn, port), {"security_groups": [group]}, NOW, BY)
+
+    monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+    crossing(db, lambda conn: ports.get(conn, port, lock=True), rename, put)
+
+
+class TestTrunks:
+    @pytest.fixture
+    def some(self, db: Database) -> list[str]:
+        id = db.transact(False, network)
+        return [db.transact(False, new_port(id)) for _ in range(3)]
+
+    @staticmethod
+    def new(*some: str, **fields: Any) -> Callable[[Connection], str]:
+        """A trunk of the first of the ports, which carries the others."""
+        carried = [NewSubPort(each, "vlan", vlan) for vlan, each in enumerate(some[1:], 1)]
+        return lambda conn: str(trunks.create(conn, ME, "p", NewTrunk(some[0], sub_ports=carried, **fields)).id)
+
+    def test_one_is_enabled_while_its_parent_is_plugged(self, db: Database, some: list[str]) -> None:
+        id = db.transact(False, self.new(*some, admin_state_up=False))
+
+        def plug(conn: Connection) -> None:
+            ports.bind(conn, some[0], "server", "h1", "compute:nova", NOW)
+            ports.plugged(conn, some[0], "h1", {"vif_type": "tap"})
+
+        def enable(conn: Connection) -> None:
+            TRUNKS.alter(conn, call("trunks:update"), id, {"admin_state_up": True})
+
+        assert meanwhile(db, plug, enable) is None
+        assert db.transact(True, trunks.get, id).status == "ACTIVE"
+
+    def test_one_is_changed_while_its_parent_goes(self, db: Database, some: list[str]) -> None:
+        id = db.transact(False, self.new(*some))
+
+        def rename(conn: Connection) -> None:
+            TRUNKS.alter(conn, call("trunks:update"), id, {"name": "new"})
+
+        assert meanwhile(db, lambda conn: ports.discard(conn, some[0], NOW, BY), rename) == "TrunkNotFound"
+
+    def test_its_parent_goes_while_it_does(
+        self, db: Database, some: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        id = db.transact(False, self.new(*some))
+
+        def remove(conn: Connection) -> None:
+            trunks.remove(conn, ME, trunks.get(conn, id))
+
+        monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+        crossing(
+            db,
+            lambda conn: trunks.to_change(conn, ME, id),
+            lambda conn: ports.discard(conn, some[0], NOW, BY),
+            remove,
+        )
+
+    def test_a_subport_gets_a_mac_while_its_parent_is_plugged(
+        self, db: Database, some: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        db.transact(False, self.new(*some))
+
+        def change(conn: Connection) -> None:
+            PORTS.alter(conn, call("ports:update"), some[1], {"mac_address": "fa:16:3e:00:00:01"})
+
+        monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+        with beside(db) as others:
+
+            def plug(conn: Connection) -> None:
+                ports.bind(conn, some[0], "server", "h1", "compute:nova", NOW)
+                others.begin(change)
+                ports.plugged(conn, some[0], "h1", {"vif_type": "tap"})
+
+            db.transact(False, plug)
+        (refusal,) = others.errors
+        assert isinstance(refusal, CloudError) and refusal.type == "PortBound"
+
+    def test_a_port_goes_while_a_trunk_is_to_carry_it(
+        self, db: Database, some: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+        with beside(db) as others:
+
+            def remove(conn: Connection) -> None:
+                ports.get(conn, some[1], lock=True)
+                others.begin(self.new(*some[:2]))
+                ports.discard(conn, some[1], NOW, BY)
+
+            db.transact(False, remove)
+        (refusal,) = others.errors
+        assert isinstance(refusal, CloudError) and refusal.type == "PortNotFound"
