@@ -151,9 +151,11 @@ def _add(conn: Connection, caller: Caller, trunk: Trunk, parent: Port, wanted: S
         taken.add(number)
         wire = {"segmentation_type": VLAN, "segmentation_id": number}
         conn.execute(_new_subport, {"port_id": port.id, "trunk_id": trunk.id, **wire})
-        conn.execute(_belongs, {"port": port.id, "device_id": trunk.id, "device_owner": trunk_ports.OWNER})
+        # In one statement: PostgreSQL would lock the network of a port that is written twice, and networks come first.
+        its = {"device_id": trunk.id, "device_owner": trunk_ports.OWNER, "host": parent.host}
+        conn.execute(_belongs, {"port": port.id, **its})
         if parent.host:
-            trunk_ports.move(conn, port.id, parent.host, caller)
+            tasks.submit(conn, kinds.ENSURE_PORT, port.id, caller)
     _carried(conn, caller, parent)
 
 

@@ -15,9 +15,11 @@ from cloudctl.network import (
     local_ips,
     networks,
     ports,
+    rbac_policies,
     router_interfaces,
     routers,
     security_groups,
+    shares,
     subnets,
     trunks,
 )
@@ -31,6 +33,7 @@ from cloudctl.network.associations import Target
 from cloudctl.network.floating_ips import NewFloatingIp
 from cloudctl.network.local_ips import NewLocalIp
 from cloudctl.network.options import NetworkOptions
+from cloudctl.network.rbac_policies import NewRbacPolicy
 from cloudctl.network.routers import NewRouter
 from cloudctl.network.security_groups import NewGroup
 from cloudctl.network.subnets import NewSubnet
@@ -247,6 +250,18 @@ class TestTrunks:
             db.transact(False, plug)
         (refusal,) = others.errors
         assert isinstance(refusal, CloudError) and refusal.type == "PortBound"
+
+    def test_a_network_is_shared_while_a_server_gets_a_trunk_on_it(
+        self, db: Database, some: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        db.transact(False, ports.bind, some[0], "server", "h1", "compute:nova", NOW)
+        id = db.transact(True, ports.get, some[0]).network_id
+
+        def share(conn: Connection) -> None:
+            rbac_policies.create(conn, ME, "p", NewRbacPolicy(shares.NETWORK, id, shares.SHARED, "other"))
+
+        monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+        crossing(db, lambda conn: networks.get(conn, id, lock=True), self.new(*some), share)
 
     def test_a_port_goes_while_a_trunk_is_to_carry_it(
         self, db: Database, some: list[str], monkeypatch: pytest.MonkeyPatch
