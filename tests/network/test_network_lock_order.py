@@ -11,7 +11,6 @@ from cloudctl.db import Connection, Database
 from cloudctl.errors import CloudError
 from cloudctl.network import (
     floating_ips,
-    ipam,
     local_ips,
     networks,
     ports,
@@ -147,7 +146,7 @@ def test_floating_ips_of_two_projects_come_and_go(db: Database, monkeypatch: pyt
         floating_ips.create(conn, "other", NewFloatingIp(id), None, NOW, Unasked("other"))
 
     monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
-    crossing(db, lambda conn: ipam.lock(conn, [subnet]), create, remove)
+    crossing(db, lambda conn: subnets.get(conn, subnet, lock=True), create, remove)
 
 
 def test_a_network_is_renamed_while_a_floating_ip_of_its_port_moves(
