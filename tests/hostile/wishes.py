@@ -116,6 +116,7 @@ SHAREABLE = {
 }  # fmt: skip
 V4: dict[str, Any] = {"ip_version": 4}
 RULE: dict[str, Any] = {"security_group_id": "$security_group", "direction": "ingress"}
+THROUGH: dict[str, Any] = {"port_id": "$routed", "router_id": "$gateway"}
 TAGGED = {"segmentation_type": "vlan", "segmentation_id": 5}
 LED: dict[str, Any] = {
     "internal_port_id": "$routed",
@@ -162,8 +163,10 @@ WISHES = [
     network("PUT", "routers/$gateway/remove_router_interface", granted=False, subnet_id="$within"),
     network("PUT", "routers/$gateway/remove_router_interface", granted=False, port_id="$leg"),
     network("POST", "floatingips", "floatingip", floating_network_id="$external", port_id="$routed"),
+    network("POST", "floatingips", "floatingip", floating_network_id="$external", **THROUGH),
     network("POST", "floatingips", "floatingip", granted=False, floating_network_id="$external", subnet_id="$subnet"),
     network("PUT", "floatingips/$floatingip", "floatingip", port_id="$routed"),
+    network("PUT", "floatingips/$floatingip", "floatingip", **THROUGH),
     network("POST", "floatingips", "floatingip", floating_network_id="$external", qos_policy_id="$policy"),
     network("PUT", "floatingips/$floatingip", "floatingip", qos_policy_id="$policy"),
     network("POST", "routers", "router", granted=False, **gateway("$external", qos_policy_id="$policy")),
