@@ -126,11 +126,20 @@ def test_a_console_shows_the_boot_and_what_is_typed(demo: Asking, server_id: str
     assert data(browser.send(BytesMessage(b"root\r"))) == b"root\r\n"
     assert demo.act(server_id, {"os-getConsoleOutput": {}}).json()["output"].endswith("login: root\n")
     # What happens to the guest is seen, too.
+    demo.act(server_id, {"reboot": {"type": "SOFT"}})
+    demo.cloud.settle()
+    assert b"Restarting system" in data(browser.events())
+    # A hard reboot cuts the power, which ends the line.
     demo.act(server_id, {"reboot": {"type": "HARD"}})
     demo.cloud.settle()
-    assert b"-- reset --" in data(browser.events())
-    (closed,) = browser.send(CloseConnection(1000))
+    *shown, closed = browser.events()
+    assert b"-- power cut --" in data(shown)
     assert isinstance(closed, CloseConnection) and browser.is_hung_up_on
+    again = browsers()
+    accepted, *rest = again.ask(opened(demo, server_id))
+    assert data(rest).endswith(b"login: ")
+    (closed,) = again.send(CloseConnection(1000))
+    assert isinstance(closed, CloseConnection) and again.is_hung_up_on
 
 
 def test_clients_that_know_text_alone_speak_base64(demo: Asking, server_id: str, browsers: Any) -> None:
