@@ -46,6 +46,15 @@ class Plugged:
             self.force_down()
         assert self.admin.act(self.id, body, "2.94").status in (200, 202)  # a later one leaves evacuated servers off
 
+    def begin_slowly(self, what: str, halves: int, hypervisor: FakeHypervisor, backend: Any, method: str) -> None:
+        """Begin it and let so many half seconds pass; guests, and this method of a backend, take longer than one."""
+        backend.behaviour.delay(method, 0.7)
+        for each in ("ensure_defined", "ensure_migrated", "ensure_running"):
+            hypervisor.behaviour.delay(each, 0.7)
+        self.begin(what)
+        for _ in range(halves):
+            self.demo.cloud.advance(0.5)
+
     def force_down(self) -> None:
         host = self.admin.server(self.id)["OS-EXT-SRV-ATTR:host"]
         (found,) = self.admin.get(f"/os-services?host={host}&binary=nova-compute", LATEST).json()["services"]
@@ -80,16 +89,7 @@ def test_a_server_goes_on_without_a_port_that_is_gone(server: Plugged, hyperviso
 def test_a_port_that_is_deleted_on_the_way_stops_no_server(
     server: Plugged, hypervisor: FakeHypervisor, network: FakeNetworkBackend, what: str, halves: int
 ) -> None:
-    for behaviour, method in (
-        (network.behaviour, "ensure_port"),
-        (hypervisor.behaviour, "ensure_defined"),
-        (hypervisor.behaviour, "ensure_migrated"),
-        (hypervisor.behaviour, "ensure_running"),
-    ):
-        behaviour.delay(method, 0.7)
-    server.begin(what)
-    for _ in range(halves):
-        server.demo.cloud.advance(0.5)
+    server.begin_slowly(what, halves, hypervisor, network, "ensure_port")
     server.lose_the_port()
     server.demo.cloud.settle()
     assert server.demo.status(server.id) == "ACTIVE"

@@ -94,17 +94,7 @@ def test_a_server_goes_on_without_a_volume_that_is_declared_detached(
 def test_a_volume_that_is_declared_detached_on_the_way_stops_no_server(
     server: Plugged, volume_id: str, hypervisor: FakeHypervisor, what: str, halves: int
 ) -> None:
-    volumes: Any = server.demo.cloud.cloud.drivers.volume
-    for behaviour, method in (
-        (volumes.behaviour, "connect"),
-        (hypervisor.behaviour, "ensure_defined"),
-        (hypervisor.behaviour, "ensure_migrated"),
-        (hypervisor.behaviour, "ensure_running"),
-    ):
-        behaviour.delay(method, 0.7)
-    server.begin(what)
-    for _ in range(halves):
-        server.demo.cloud.advance(0.5)
+    server.begin_slowly(what, halves, hypervisor, server.demo.cloud.cloud.drivers.volume, "connect")
     reset(server, volume_id, DETACHED)
     server.demo.cloud.settle()
     of_guest(server, hypervisor, what)
