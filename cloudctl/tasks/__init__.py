@@ -8,7 +8,7 @@ database. Nothing here knows any particular resource.
 
 from cloudctl.tasks.kind import Action, Kind, Origin, Phase, Told, Unasked
 from cloudctl.tasks.queue import cancel_open, has_open, submit, submit_once, supersede
-from cloudctl.tasks.workflow import Context, Step, Transient, TryElsewhere, Wait, Workflow
+from cloudctl.tasks.workflow import Context, Step, Transaction, Transient, TryElsewhere, Wait, Workflow
 
 __all__ = [
     "Action",
@@ -18,6 +18,7 @@ __all__ = [
     "Phase",
     "Step",
     "Told",
+    "Transaction",
     "Transient",
     "TryElsewhere",
     "Unasked",

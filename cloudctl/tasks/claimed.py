@@ -20,7 +20,18 @@ from cloudctl.db.columns import utc
 from cloudctl.tasks import children, queue
 from cloudctl.tasks.kind import Phase, Told
 from cloudctl.tasks.tables import CANCELLED, DONE, FAILED, HELD, OPEN, RUNNING, UNDOING, TaskRow
-from cloudctl.tasks.workflow import ERROR, REASON, TRIED, Lost, Reason, Task, Workflow, reason
+from cloudctl.tasks.workflow import (
+    ERROR,
+    REASON,
+    TRIED,
+    Cancelled,
+    Lost,
+    Reason,
+    Task,
+    Transaction,
+    Workflow,
+    reason,
+)
 
 # Results in the log of steps.
 SUCCESS, FAILURE, UNDONE = "success", "error", "undone"
@@ -58,6 +69,11 @@ class Place(NamedTuple):
     attempts: int = 0
     error: str | None = None
     let_go: str | None = None  # "parked", "restarted", or the task's last state: this claim is over
+
+
+def place_of(task: Task, position: int) -> Place:
+    """Where a task stands that was just claimed."""
+    return Place(position, task.state == UNDOING, tuple(task.log), task.attempts, task.error)
 
 
 @define(eq=False)
@@ -101,10 +117,38 @@ class Claimed:
             return place._replace(position=position, log=log, attempts=0)
         log = closed(place.log, self.clock.seconds(), SUCCESS)
         position = place.position + 1
+        place = place._replace(position=position, log=log, attempts=0)
         if position >= len(steps):
-            return self.end(conn, place._replace(log=log), DONE)
+            return self.end(conn, place, DONE)
+        if (after := self.share(conn, place)) is not None:
+            return after
         self.write(conn, step=steps[position].name, attempts=0, log=log, progress=100 * position // len(steps))
-        return place._replace(position=position, log=log, attempts=0)
+        return place
+
+    def change(self, conn: Connection, place: Place, do: Transaction) -> Place:
+        """Do the step at `place`, and go on."""
+        do.change(conn, self._as_it_is(), utc(self.clock.seconds()))
+        return self.step_over(conn, place)
+
+    def share(self, conn: Connection, place: Place) -> Place | None:
+        """Do the step at `place` in this transaction, which has not written the task's row yet. None: it must be done
+        by itself, because it is no `Transaction`, somebody has asked the task to cancel, or something went wrong.
+        """
+        step = self.workflow.steps[place.position]
+        if self.cancelled or not isinstance(step.do, Transaction):
+            return None
+        place = place._replace(log=opened(place.log, step.name, self.clock.seconds()))
+        try:
+            with conn.begin_nested():
+                after = self.change(conn, place, step.do)
+                if self.cancelled:
+                    raise Cancelled
+                return after
+        except Lost:
+            raise
+        except Exception:
+            # Done by itself it raises this again, and then the rules for steps apply.
+            return None
 
     def undoable(self, position: int) -> int:
         """`position`, or the nearest one before it, whose step can be undone; -1 if there is none."""

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from threading import Lock
 from typing import Any
 from uuid import uuid4
 
 import attrs
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -31,9 +31,10 @@ from cloudctl.db.absence import Absence, why_away
 from cloudctl.db.columns import utc
 from cloudctl.errors import CloudError
 from cloudctl.tasks import claims, queue
+from cloudctl.tasks.claimed import Claimed, Place, place_of
 from cloudctl.tasks.kind import Kind, Phase, Told
 from cloudctl.tasks.run import Crash, Run, Workplace
-from cloudctl.tasks.tables import ENDED, HELD, TaskRow
+from cloudctl.tasks.tables import ENDED, HELD, UNDOING, TaskRow
 from cloudctl.tasks.workflow import Lost, Task, Workflow
 
 log = Logger()
@@ -68,6 +69,7 @@ class Found:
     now: float  # the database's time
     next_due: float | None
     oldest_due: float | None
+    begun: Mapping[int, Place] = field(factory=dict)  # by task: where those stand whose first step is done already
 
 
 class Engine(Service):
@@ -285,12 +287,30 @@ class Engine(Service):
             free = self.slots - len(self._running)
             if free > 0:
                 found = self._find(conn, free, self._running.keys(), frozenset(), False)
+                found = evolve(found, begun=self._begin(conn, found.rows))
         finally:
             if found is None:
                 self._turn.release()
                 if not self.running:  # it may be what a stop waits for
                     self.db.reactor.callFromThread(self._tell_idle)
         return found
+
+    def _begin(self, conn: Connection, rows: Sequence[TaskRow]) -> dict[int, Place]:
+        """Do the first step of a task that was claimed alone, if it is a transaction: it is committed with the claim.
+
+        Of several nothing is begun. All who wait for the writer would wait for that; and those tasks' own
+        transactions will share their commits.
+        """
+        if len(rows) != 1:
+            return {}
+        task = as_task(rows[0])
+        workflow = self.workflows.get(task.kind)
+        if workflow is None or task.step is not None or task.state == UNDOING:
+            return {}
+        memo = dict(task.memo)
+        claimed = Claimed(self.db, self.clock, self.owner, task, workflow, memo, task.fence, task.cancel)
+        place = claimed.share(conn, place_of(task, 0))
+        return {} if place is None else {task.id: place}
 
     def _claimed_within(self, found: Found | None) -> None:
         """Start what was claimed. None: the transaction failed, and nothing was."""
@@ -318,7 +338,7 @@ class Engine(Service):
         if found.next_due is not None and found.next_due - found.now < self._poll:
             self._look_in(found.next_due - found.now)
         for row in found.rows:
-            self._start(row, found.now)
+            self._start(row, found.now, found.begun.get(row.id))
 
     def _claimed(self, result: Any) -> None:
         self._turn.release()
@@ -338,7 +358,8 @@ class Engine(Service):
 
     # -- running
 
-    def _start(self, row: TaskRow, now: float) -> None:
+    def _start(self, row: TaskRow, now: float, place: Place | None = None) -> None:
+        """`place`: where the task stands, if that is not where its row says."""
         if self.dead:
             return
         task = as_task(row)
@@ -347,10 +368,10 @@ class Engine(Service):
         position = None if workflow is None else workflow.index(task.step)
         if workflow is None or position is None:
             missing = f"kind {task.kind}" if workflow is None else f"step {task.step} of {task.kind}"
-            run = Run(self._workplace(), task, Workflow(Kind(task.kind, task.resource_type), ()), 0)
+            run = Run(self._workplace(), task, Workflow(Kind(task.kind, task.resource_type), ()), place_of(task, 0))
             work = run.hold(f"this version knows no {missing}")
         else:
-            run = Run(self._workplace(), task, workflow, position)
+            run = Run(self._workplace(), task, workflow, place or place_of(task, position))
             work = run.go(None if task.deadline is None else task.deadline - now)
         if not self.running:
             run.stop()

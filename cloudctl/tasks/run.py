@@ -23,6 +23,7 @@ from cloudctl.tasks.workflow import (
     Reason,
     Step,
     Task,
+    Transaction,
     Transient,
     TryElsewhere,
     Wait,
@@ -66,13 +67,13 @@ class Workplace:
 class Run:
     """Drives one claimed task; the `Runner` behind its Context. `stop`, `cancel`, `die` may be called at any time."""
 
-    def __init__(self, at: Workplace, task: Task, workflow: Workflow, position: int) -> None:
+    def __init__(self, at: Workplace, task: Task, workflow: Workflow, place: Place) -> None:
         self.at = at
         self.task = task
         self.workflow = workflow
         self.context = Context(task, self)
         self.claimed = Claimed(at.db, at.clock, at.owner, task, workflow, self.context.memo, task.fence, task.cancel)
-        self.place = Place(position, task.state == UNDOING, tuple(task.log), task.attempts, task.error)
+        self.place = place
         self.expired = False
         self.step_name = ""
         self._stopping = False
@@ -144,6 +145,9 @@ class Run:
         self._begin(step)
         try:
             self.probe("step")
+            if isinstance(step.do, Transaction):
+                self.place = await self._transaction(self.claimed.change, self.place, step.do)
+                return
             outcome = await self._interruptible(step.do)
             if self._committed:
                 if outcome is not None:

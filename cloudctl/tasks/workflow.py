@@ -7,6 +7,8 @@ memo (a JSON object, readable by later steps as `ctx.memo[step]`) or `Wait`, or 
 * `TryElsewhere`: undo everything, then start again, while restarts are left;
 * anything else: undo the steps in reverse, then `on_failure`.
 
+A step that only changes the database has a `Transaction` instead of a `do`.
+
 `undo(ctx)` ensures that the effect of `do` is absent, whether or not `do` got that far. If it raises, it is tried
 again; an undo that keeps failing leaves the task `held` for an operator.
 
@@ -76,6 +78,18 @@ class Wait:
     poll: float = 5.0
 
 
+@frozen
+class Transaction:
+    """What a step does that changes the database and nothing else: `change(conn, task, now)`.
+
+    If possible it shares the transaction that brings the task to this step, the one that completes the step before or
+    the one that submits the task, and so costs no commit of its own. What it raises there does not count: the change
+    is taken back and made again in a transaction of its own, where the rules for steps apply.
+    """
+
+    change: Callable[[Connection, Task, datetime], None]
+
+
 Do = Callable[["Context"], Awaitable[Memo | Wait]]
 Undo = Callable[["Context"], Awaitable[Wait | None]]
 
@@ -83,7 +97,7 @@ Undo = Callable[["Context"], Awaitable[Wait | None]]
 @frozen
 class Step:
     name: str
-    do: Do
+    do: Do | Transaction
     undo: Undo | None = None
     attempts: int = 10
     aliases: tuple[str, ...] = ()  # former names, kept for one release
@@ -152,6 +166,12 @@ class Task:
         """Whether an exception of exactly this class made it turn back: for hooks, which may run in a later process."""
         return bool(self.memo.get(ERROR) == error.__name__)
 
+    @property
+    def tried(self) -> Sequence[Mapping[str, Any]]:
+        """What the steps remembered, by name, in each start that ended in `TryElsewhere`, oldest first."""
+        found: Sequence[Mapping[str, Any]] = self.memo.get(TRIED, ())
+        return found
+
 
 class Runner(Protocol):
     """What a Context needs from the engine."""
@@ -212,9 +232,8 @@ class Context:
 
     @property
     def tried(self) -> Sequence[Mapping[str, Any]]:
-        """What the steps remembered, by name, in each start that ended in `TryElsewhere`, oldest first."""
-        found: Sequence[Mapping[str, Any]] = self.memo.get(TRIED, ())
-        return found
+        """As `task.tried`."""
+        return self.task.tried
 
     @property
     def cancelled(self) -> bool:

@@ -14,10 +14,11 @@ from twisted.internet.defer import fail
 from twisted.internet.task import Clock
 
 from cloudctl.db import Connection, Database
-from cloudctl.tasks import Context, Kind, Step, Workflow, queue, submit
+from cloudctl.tasks import Context, Kind, Step, Transaction, Workflow, queue, submit
 from cloudctl.tasks.engine import Engine
 from cloudctl.tasks.kind import Origin, Unasked
 from cloudctl.tasks.tables import TaskRow
+from cloudctl.tasks.workflow import Task
 
 ANYBODY = Unasked()
 
@@ -83,6 +84,21 @@ class Scene:
             return await outcome(ctx) if callable(outcome) else outcome
 
         return do
+
+    def change(self, name: str, *outcomes: Any, undo: list[Any] | None = None) -> Step:
+        """A step that is a transaction, scripted likewise: an outcome is raised, or called with the connection."""
+        self.script[name] = list(outcomes)
+        self.script[f"undo {name}"] = list(undo or [])
+
+        def change(conn: Connection, task: Task, now: datetime) -> None:
+            self.did.append(name)
+            outcome = self.script[name].pop(0) if self.script[name] else None
+            if isinstance(outcome, BaseException):
+                raise outcome
+            if outcome is not None:
+                outcome(conn)
+
+        return Step(name, Transaction(change), undo=self._scripted(f"undo {name}"))
 
     def workflow(self, kind: str, *steps: Step, **options: Any) -> Workflow:
         def failed(_conn: Connection, _task: Any, why: str, _now: datetime) -> None:
