@@ -7,7 +7,8 @@ same for a bare Klein `async` route. It is a cloud in memory, so threads, the di
 `core.py` measures those. --most: the functions that run the most instructions, including those that they call.
 
 One more transaction is a commit that a live process waits for; one more statement is some 260 instructions and SQLite's
-time for it. Claims are transactions of their own here; with a file they are made in the transaction that submits.
+time for it. Claims are transactions of their own here, and a boot's choice of a host is; with a file both are made in
+the transaction that submits.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ from cloudctl.volume.creation import NewVolume
 from cloudctl.volume.encryption import NewEncryption
 from cloudctl.volume.group_types import NewGroupType
 from cloudctl.volume.groups import NewGroup
-from cloudctl.volume.lifecycle import backup_create, restore, upload
+from cloudctl.volume.lifecycle import backup_create, restore
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.owned import SNAPSHOTS, VOLUMES, Owned
 from cloudctl.volume.snapshots import NewSnapshot
@@ -219,7 +219,7 @@ def backed_up(conn: Connection, volume_id: str) -> None:
     ("status", "end"),
     [
         (states.BACKING_UP, backed_up),
-        (states.UPLOADING, lambda conn, volume_id: upload.finished(conn, volume_id, NOW)),
+        (states.UPLOADING, lambda conn, volume_id: attachments.follow(conn, volume_id, NOW, leaving=states.UPLOADING)),
     ],
 )
 def test_a_volume_that_is_detached_while_its_copy_ends_is_available(

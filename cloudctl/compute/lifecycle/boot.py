@@ -23,7 +23,7 @@ from cloudctl.drivers.specs import PortBinding
 from cloudctl.errors import Conflict
 from cloudctl.network import plugging
 from cloudctl.placement import claims, hosts
-from cloudctl.tasks import Context, Kind, Step, Workflow
+from cloudctl.tasks import Context, Kind, Step, Transaction, Workflow
 from cloudctl.tasks.workflow import Cancelled, Memo, Reason, Task
 
 EXHAUSTED = (
@@ -36,12 +36,11 @@ def boots(options: ComputeOptions) -> tuple[Workflow, Workflow]:
     """For servers without volumes, and for those with some."""
 
     def schedule(placed: str) -> Step:
-        async def claim(ctx: Context) -> Memo:
-            failed = [tried["schedule"]["host"] for tried in ctx.tried if "schedule" in tried]
-            await ctx.commit(place, ctx.resource_id, failed, placed, options, ctx.now)
-            return None
+        def claim(conn: Connection, task: Task, now: datetime) -> None:
+            failed = [tried["schedule"]["host"] for tried in task.tried if "schedule" in tried]
+            place(conn, task.resource_id, failed, placed, options, now)
 
-        return Step("schedule", claim, unschedule)
+        return Step("schedule", Transaction(claim), unschedule)
 
     def workflow(kind: Kind, *steps: Step) -> Workflow:
         return Workflow(

@@ -20,18 +20,17 @@ from cloudctl.errors import Conflict
 from cloudctl.network import plugging
 from cloudctl.placement import claims, hosts
 from cloudctl.placement.claims import NoValidHost
-from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks import Context, Step, Transaction, Workflow
 from cloudctl.tasks.workflow import Cancelled, Memo, Task
 
 OFF = (Power.STOPPED, Power.CRASHED)
 
 
 def workflow(options: ComputeOptions) -> Workflow:
-    async def schedule(ctx: Context) -> Memo:
-        await ctx.commit(place, ctx.resource_id, ctx.args["migration_id"], ctx.args["forced"], options, ctx.now)
-        return None
+    def schedule(conn: Connection, task: Task, now: datetime) -> None:
+        place(conn, task.resource_id, task.args["migration_id"], task.args["forced"], options, now)
 
-    steps = (Step("schedule", schedule), Step("storage", connect), Step("spawn", spawn))
+    steps = (Step("schedule", Transaction(schedule)), Step("storage", connect), Step("spawn", spawn))
     return Workflow(kinds.EVACUATE, steps, on_failure=failed, on_cancel=cancelled)
 
 

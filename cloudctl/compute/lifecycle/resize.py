@@ -27,7 +27,7 @@ from cloudctl.network import plugging
 from cloudctl.placement import claims
 from cloudctl.placement.allocations import MIGRATION
 from cloudctl.placement.claims import NoValidHost
-from cloudctl.tasks import Context, Kind, Step, Workflow
+from cloudctl.tasks import Context, Kind, Step, Transaction, Workflow
 from cloudctl.tasks.workflow import Cancelled, Memo, Task
 
 NO_HOST: Mapping[str, str] = {
@@ -67,7 +67,7 @@ def workflows(options: ComputeOptions) -> tuple[Workflow, ...]:
     return (
         moving(kinds.RESIZE),
         moving(kinds.MIGRATE),
-        _workflow(kinds.CONFIRM_RESIZE, (Step("confirm", confirm),), end_failed, confirm_cancelled),
+        _workflow(kinds.CONFIRM_RESIZE, (Step("confirm", Transaction(confirm)),), end_failed, confirm_cancelled),
         _workflow(kinds.REVERT_RESIZE, revert, end_failed, revert_cancelled),
     )
 
@@ -218,13 +218,9 @@ def cancelled(conn: Connection, task: Task, now: datetime) -> None:
 # -- confirm and revert
 
 
-async def confirm(ctx: Context) -> Memo:
-    await ctx.commit(confirmed, ctx.resource_id, ctx.args["migration_id"], ctx.now)
-    return None
-
-
-def confirmed(conn: Connection, server_id: str, migration_id: str, now: datetime) -> None:
+def confirm(conn: Connection, task: Task, now: datetime) -> None:
     """Free the share of the old place; the guest itself has left it already."""
+    server_id, migration_id = task.resource_id, task.args["migration_id"]
     claims.release(conn, migration_id)
     migrations.try_move(conn, migration_id, "confirmed", now)
     is_off = servers.get(conn, server_id).power_state == SHUTDOWN

@@ -21,19 +21,18 @@ from cloudctl.drivers.errors import UnknownGuest
 from cloudctl.errors import Conflict
 from cloudctl.network import plugging
 from cloudctl.placement import claims
-from cloudctl.tasks import Context, Origin, Step, Workflow
+from cloudctl.tasks import Context, Origin, Step, Transaction, Workflow
 from cloudctl.tasks.workflow import Cancelled, Memo, Task
 
 
 def workflow(options: ComputeOptions) -> Workflow:
-    async def schedule(ctx: Context) -> Memo:
-        if not ctx.args["here"]:
-            failed = [tried["schedule"]["host"] for tried in ctx.tried if "schedule" in tried]
-            await ctx.commit(place, ctx.resource_id, ctx.args["host"], failed, options, ctx.now)
-        return None
+    def schedule(conn: Connection, task: Task, now: datetime) -> None:
+        if not task.args["here"]:
+            failed = [tried["schedule"]["host"] for tried in task.tried if "schedule" in tried]
+            place(conn, task.resource_id, task.args["host"], failed, options, now)
 
     steps = (
-        Step("schedule", schedule, unschedule),
+        Step("schedule", Transaction(schedule), unschedule),
         Step("storage", connect, disconnect),
         Step("spawn", spawn, unspawn),
     )

@@ -15,7 +15,7 @@ from cloudctl.instance_ha.lifecycle.beginning import begin
 from cloudctl.instance_ha.options import InstanceHaOptions
 from cloudctl.instance_ha.recovery import FAILURE, SUCCESS, NotDone, Over, Recovery, RecoveryTask, Run
 from cloudctl.instance_ha.tables import ERROR, FAILED, FINISHED, OPEN
-from cloudctl.tasks import Context, Step, Wait, Workflow
+from cloudctl.tasks import Context, Step, Transaction, Wait, Workflow
 from cloudctl.tasks.workflow import Memo, Task
 
 _HERE = "cloudctl.instance_ha.lifecycle"
@@ -52,7 +52,7 @@ def _workflow(kind: str, names: Sequence[str], options: InstanceHaOptions) -> Wo
     steps = [
         _step(first, begin, options),
         *(_step(task, run, options) for task, run in found),
-        Step("end", end),
+        Step("end", Transaction(end)),
     ]
     # A recovery that stood at a task which has been taken from the list since goes through those that are left.
     steps[1] = evolve(steps[1], aliases=tuple(name for name in SHIPPED if name not in names))
@@ -112,9 +112,8 @@ def _not_done(conn: Connection, task: Task, title: str, error: NotDone, again: b
     recovery.note(conn, notification.id, title, FAILURE, str(error), 0.0, now)
 
 
-async def end(ctx: Context) -> Memo:
-    await ctx.commit(notifications.try_move, ctx.resource_id, "finish", ctx.now, message=None)
-    return None
+def end(conn: Connection, task: Task, now: datetime) -> None:
+    notifications.try_move(conn, task.resource_id, "finish", now, message=None)
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from cloudctl.db import Connection
 from cloudctl.drivers.interfaces import IVolumeSnapshots
-from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks import Context, Step, Transaction, Workflow
 from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import backups, kinds, messages, states
 from cloudctl.volume.archives import Archives
@@ -25,12 +25,12 @@ def deletion(archives: Archives) -> Workflow:
             await archives.remove(ctx, backup)
         return None
 
-    async def forget(ctx: Context) -> Memo:
-        await ctx.commit(backups.forget, ctx.resource_id)
-        return None
-
-    steps = (Step("remove", remove), Step("forget", forget))
+    steps = (Step("remove", remove), Step("forget", Transaction(forget)))
     return Workflow(kinds.DELETE_BACKUP, steps, on_failure=failed)
+
+
+def forget(conn: Connection, task: Task, now: datetime) -> None:
+    backups.forget(conn, task.resource_id)
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:

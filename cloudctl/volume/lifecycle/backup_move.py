@@ -6,15 +6,13 @@ are reading them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import update
 
 from cloudctl.db import Connection
-from cloudctl.tasks import Context, Step, Transient, Workflow
-from cloudctl.tasks.workflow import Memo
+from cloudctl.tasks import Context, Step, Transaction, Transient, Workflow
+from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import backups, kinds, moving_backups
 from cloudctl.volume.archives import Archives
 from cloudctl.volume.tables import Backup
@@ -52,10 +50,6 @@ def movement(archives: Archives) -> Workflow:
         if (await ctx.read(backups.get, ctx.resource_id)).kept_at is None:
             await archives.remove_at(ctx, ctx.args["kept_at"])
 
-    async def record(ctx: Context) -> Memo:
-        await ctx.commit(recorded, ctx.resource_id, ctx.args["kept_at"], ctx.memo["store"], ctx.now)
-        return None
-
     async def clean(ctx: Context) -> Memo:
         await discard(ctx)
         if await ctx.read(moving_backups.is_read, ctx.resource_id):
@@ -70,13 +64,14 @@ def movement(archives: Archives) -> Workflow:
             Step("wait", wait, attempts=ATTEMPTS),
             Step("assemble", assemble, undo=discard),
             Step("store", store, undo=remove),
-            Step("record", record),
+            Step("record", Transaction(record)),
             Step("clean", clean, attempts=ATTEMPTS),
         ),
     )
 
 
-def recorded(conn: Connection, backup_id: str, kept_at: str, stored: Mapping[str, Any], now: datetime) -> None:
+def record(conn: Connection, task: Task, now: datetime) -> None:
     """From here on the backup is at the new place."""
-    kept = {"kept_at": kept_at, "kept_digest": stored["digest"], "object_count": stored["pieces"]}
-    conn.execute(update(Backup).where(Backup.id == backup_id).values(**kept, updated_at=now))
+    stored = task.memo["store"]
+    kept = {"kept_at": task.args["kept_at"], "kept_digest": stored["digest"], "object_count": stored["pieces"]}
+    conn.execute(update(Backup).where(Backup.id == task.resource_id).values(**kept, updated_at=now))

@@ -27,7 +27,8 @@ async def everything(ctx: Context) -> Memo | Wait:
     await disconnect(ctx)
     await remove_snapshots(ctx)
     await remove(ctx)
-    return await forget(ctx)
+    await ctx.commit(volumes.forget, ctx.resource_id)
+    return None
 
 
 def look(conn: Connection, volume_id: str) -> tuple[Volume | None, bool]:
@@ -70,9 +71,8 @@ async def remove(ctx: Context) -> None:
         raise Transient(str(error)) from error
 
 
-async def forget(ctx: Context) -> Memo:
-    await ctx.commit(volumes.forget, ctx.resource_id)
-    return None
+def forget(conn: Connection, task: Task, now: datetime) -> None:
+    volumes.forget(conn, task.resource_id)
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:

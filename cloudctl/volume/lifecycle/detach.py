@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from cloudctl.db import Connection
-from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks import Context, Step, Transaction, Workflow
 from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import attachments, kinds, messages
 
@@ -26,9 +26,8 @@ def is_needed(conn: Connection, attachment_id: str, host: str) -> bool:
     return attachment is None or attachments.host_is_used(conn, attachment.volume_id, host, but=attachment_id)
 
 
-async def finish(ctx: Context) -> Memo:
-    await ctx.commit(attachments.finish_detach, ctx.args["attachment_id"], ctx.now)
-    return None
+def finish(conn: Connection, task: Task, now: datetime) -> None:
+    attachments.finish_detach(conn, task.args["attachment_id"], now)
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
@@ -42,7 +41,7 @@ DETACH = Workflow(
     kinds.DETACH_VOLUME,
     (
         Step("disconnect", disconnect),
-        Step("finish", finish),
+        Step("finish", Transaction(finish)),
     ),
     on_failure=failed,
 )

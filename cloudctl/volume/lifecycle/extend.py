@@ -12,7 +12,7 @@ from sqlalchemy import update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
-from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks import Context, Step, Transaction, Workflow
 from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import attachments, kinds, messages, states, volumes
 from cloudctl.volume.tables import Volume
@@ -23,12 +23,7 @@ async def extend(ctx: Context) -> Memo:
     return None
 
 
-async def finish(ctx: Context) -> Memo:
-    await ctx.commit(extended, ctx.task, ctx.now)
-    return None
-
-
-def extended(conn: Connection, task: Task, now: datetime) -> None:
+def finish(conn: Connection, task: Task, now: datetime) -> None:
     """Set the new size, and the status that the attachments give. The rest is left to the guests' own tasks."""
     volume_id = task.resource_id
     conn.execute(update(Volume).where(Volume.id == volume_id).values(size=task.args["size"], reserved_size=None))
@@ -53,7 +48,7 @@ def give_back(conn: Connection, task: Task, now: datetime) -> None:
 
 EXTEND = Workflow(
     kinds.EXTEND_VOLUME,
-    (Step("extend", extend), Step("finish", finish, aliases=("tell guests",))),
+    (Step("extend", extend), Step("finish", Transaction(finish), aliases=("tell guests",))),
     on_failure=failed,
     on_cancel=give_back,
 )

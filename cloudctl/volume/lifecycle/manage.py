@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from cloudctl.db import Connection
-from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks import Context, Step, Transaction, Workflow
 from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import kinds, managing, messages, snapshots, states, volumes
 from cloudctl.volume.lifecycle import create, delete, snapshot_create, snapshot_delete
@@ -27,9 +27,8 @@ async def give_back(ctx: Context) -> None:
     await ctx.drivers.volume.ensure_released(ctx.resource_id, ctx.args["name"])
 
 
-async def finish(ctx: Context) -> Memo:
-    await ctx.commit(create.made, ctx.resource_id, ctx.now)
-    return None
+def finish(conn: Connection, task: Task, now: datetime) -> None:
+    create.made(conn, task.resource_id, now)
 
 
 async def release(ctx: Context) -> Memo:
@@ -47,7 +46,7 @@ MANAGE = Workflow(
     kinds.MANAGE_VOLUME,
     (
         Step("adopt", adopt, undo=give_back),
-        Step("finish", finish),
+        Step("finish", Transaction(finish)),
     ),
     on_failure=failed,
 )
@@ -56,7 +55,7 @@ UNMANAGE = Workflow(
     (
         Step("disconnect", delete.disconnect),
         Step("release", release),
-        Step("forget", delete.forget),
+        Step("forget", Transaction(delete.forget)),
     ),
     on_failure=delete.failed,
 )
@@ -70,9 +69,8 @@ async def adopt_snapshot(ctx: Context) -> Memo:
     return None
 
 
-async def finish_snapshot(ctx: Context) -> Memo:
-    await ctx.commit(snapshot_create.made, ctx.resource_id, ctx.now)
-    return None
+def finish_snapshot(conn: Connection, task: Task, now: datetime) -> None:
+    snapshot_create.made(conn, task.resource_id, now)
 
 
 async def release_snapshot(ctx: Context) -> None:
@@ -96,7 +94,7 @@ MANAGE_SNAPSHOT = Workflow(
     kinds.MANAGE_SNAPSHOT,
     (
         Step("adopt", adopt_snapshot, undo=release_snapshot),
-        Step("finish", finish_snapshot),
+        Step("finish", Transaction(finish_snapshot)),
     ),
     on_failure=snapshot_failed,
 )

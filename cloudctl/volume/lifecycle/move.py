@@ -20,7 +20,7 @@ from cloudctl.drivers.backends import Backends
 from cloudctl.drivers.errors import InUse
 from cloudctl.drivers.specs import VolumeSpec
 from cloudctl.errors import CloudError
-from cloudctl.tasks import Context, Step, Transient, Wait, Workflow
+from cloudctl.tasks import Context, Step, Transaction, Transient, Wait, Workflow
 from cloudctl.tasks.tables import DONE, OPEN
 from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import attachments, kinds, messages, moving, placing, states, types, volumes
@@ -126,9 +126,8 @@ async def clean(ctx: Context) -> Memo:
     return None
 
 
-async def finish(ctx: Context) -> Memo:
-    await ctx.commit(finished, ctx.resource_id, "success", ctx.now)
-    return None
+def finish(conn: Connection, task: Task, now: datetime) -> None:
+    finished(conn, task.resource_id, "success", now)
 
 
 def finished(conn: Connection, volume_id: str, migration_status: str, now: datetime) -> None:
@@ -179,7 +178,7 @@ def movement(archives: Archives) -> Workflow:
             Step("discard", forget),
             Step("switch", switch, undo=stop_switching),
             Step("clean", clean),
-            Step("finish", finish),
+            Step("finish", Transaction(finish)),
         ),
         on_failure=failed,
         on_cancel=lambda conn, task, now: failed(conn, task, "", now),

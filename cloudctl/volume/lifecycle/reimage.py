@@ -5,15 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import update
 
 from cloudctl.db import Connection
 from cloudctl.drivers.specs import ImageSource
-from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks import Context, Step, Transaction, Workflow
 from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import attachments, kinds, messages, states, volumes
 from cloudctl.volume.tables import Volume
@@ -26,16 +24,11 @@ async def fill(ctx: Context) -> Memo:
     return None
 
 
-async def finish(ctx: Context) -> Memo:
-    await ctx.commit(filled, ctx.resource_id, ctx.args, ctx.now)
-    return None
-
-
-def filled(conn: Connection, volume_id: str, args: Mapping[str, Any], now: datetime) -> None:
+def finish(conn: Connection, task: Task, now: datetime) -> None:
     """Set the status that its attachments give, and remember the new image."""
-    values = {"bootable": True, "image_metadata": args["metadata"]}
-    conn.execute(update(Volume).where(Volume.id == volume_id).values(**values))
-    attachments.follow(conn, volume_id, now, leaving=states.DOWNLOADING)
+    values = {"bootable": True, "image_metadata": task.args["metadata"]}
+    conn.execute(update(Volume).where(Volume.id == task.resource_id).values(**values))
+    attachments.follow(conn, task.resource_id, now, leaving=states.DOWNLOADING)
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
@@ -48,7 +41,7 @@ REIMAGE = Workflow(
     kinds.REIMAGE_VOLUME,
     (
         Step("fill", fill),
-        Step("finish", finish),
+        Step("finish", Transaction(finish)),
     ),
     on_failure=failed,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from cloudctl.db import Connection
-from cloudctl.tasks import Context, Step, Workflow
+from cloudctl.tasks import Context, Step, Transaction, Workflow
 from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import attachments, kinds, messages, states, volumes
 
@@ -18,14 +18,9 @@ async def revert(ctx: Context) -> Memo:
     return None
 
 
-async def finish(ctx: Context) -> Memo:
-    await ctx.commit(reverted, ctx.resource_id, ctx.args["snapshot_id"], ctx.now)
-    return None
-
-
-def reverted(conn: Connection, volume_id: str, snapshot_id: str, now: datetime) -> None:
-    attachments.follow(conn, volume_id, now, leaving=states.REVERTING)
-    states.SNAPSHOT.try_move(conn, snapshot_id, "reverted", now)
+def finish(conn: Connection, task: Task, now: datetime) -> None:
+    attachments.follow(conn, task.resource_id, now, leaving=states.REVERTING)
+    states.SNAPSHOT.try_move(conn, task.args["snapshot_id"], "reverted", now)
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
@@ -45,7 +40,7 @@ REVERT = Workflow(
     kinds.REVERT_VOLUME,
     (
         Step("revert", revert),
-        Step("finish", finish),
+        Step("finish", Transaction(finish)),
     ),
     on_failure=failed,
     on_cancel=cancelled,

@@ -10,7 +10,7 @@ from datetime import datetime
 from cloudctl.db import Connection
 from cloudctl.errors import CloudError
 from cloudctl.image.kinds import ACTIVATE_IMAGE
-from cloudctl.tasks import Context, Step, Wait, Workflow
+from cloudctl.tasks import Context, Step, Transaction, Wait, Workflow
 from cloudctl.tasks.tables import DONE, OPEN
 from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import attachments, kinds, messages, states, uploads, volumes
@@ -57,13 +57,8 @@ async def activate(ctx: Context) -> Memo | Wait:
     return None
 
 
-async def finish(ctx: Context) -> Memo:
-    await ctx.commit(finished, ctx.resource_id, ctx.now)
-    return None
-
-
-def finished(conn: Connection, volume_id: str, now: datetime) -> None:
-    attachments.follow(conn, volume_id, now, leaving=states.UPLOADING)
+def finish(conn: Connection, task: Task, now: datetime) -> None:
+    attachments.follow(conn, task.resource_id, now, leaving=states.UPLOADING)
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
@@ -86,7 +81,7 @@ UPLOAD = Workflow(
         Step("export", export),
         Step("thaw", thaw),
         Step("activate", activate),
-        Step("finish", finish),
+        Step("finish", Transaction(finish)),
     ),
     on_failure=failed,
     on_cancel=ended,
