@@ -186,6 +186,18 @@ def _has_routes(node: ast.ClassDef) -> bool:
     return False
 
 
+def transactions(module: Module) -> Iterator[str]:
+    """A step that only commits is a `Transaction`, which costs no commit of its own."""
+    for function in functions(module):
+        awaited = [said(each.value) for each in ast.walk(function) if isinstance(each, ast.Await)]
+        if said(function.returns).startswith("Memo") and awaited and all(_commits(each) for each in awaited):
+            yield f"{function.name}:{function.lineno}"
+
+
+def _commits(awaited: str) -> bool:
+    return awaited.startswith("ctx.commit(")
+
+
 def domain() -> list[Module]:
     return [each for each in modules("cloudctl").values() if is_domain(each)]
 
@@ -243,6 +255,10 @@ def test_resources_of_an_api_are_frozen() -> None:
     assert all_of(apis(), resources) == []
 
 
+def test_a_step_that_only_commits_is_a_transaction() -> None:
+    assert all_of(services(), transactions) == []
+
+
 def test_every_exception_is_still_needed() -> None:
     known = modules("cloudctl")
     assert [name for name in EXCEPTIONS if not list(times(known[name], frozenset()))] == []
@@ -269,6 +285,7 @@ def test_every_exception_is_still_needed() -> None:
         (wishes, "def create(conn: Connection, values: dict[str, Any]) -> Server: pass"),
         (resources, "class Servers:\n    routes = Routes('Servers')"),
         (resources, "@frozen\nclass Servers:\n    routes = Routes('Servers')\n    def __init__(self): pass"),
+        (transactions, "async def finish(ctx: Context) -> Memo:\n    await ctx.commit(finished, ctx.now)"),
     ],
 )
 def test_an_offender_is_found(wrong: Callable[[Module], Iterator[str]], text: str) -> None:
