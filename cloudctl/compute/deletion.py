@@ -41,9 +41,8 @@ def remove(conn: Connection, caller: Caller, server_id: str, *, later: bool = Fa
 
 def soft_deleted(conn: Connection, server_id: str, now: datetime) -> None:
     """The guest is off, and can be restored for a while; a resize counts as confirmed, as with every deletion."""
-    if servers.try_move(conn, server_id, "soft-deleted", now) and migrations.unfinished(conn, server_id):
-        migrations.close_all(conn, server_id, now)
-        resizing.count_one(conn, server_id, now)
+    if servers.try_move(conn, server_id, "soft-deleted", now):
+        resizing.end_all(conn, server_id, now)
 
 
 def force(conn: Connection, caller: Caller, server_id: str) -> None:

@@ -5,7 +5,7 @@ Reference: compute-states.md, section 4.12; compute.md, section 7.
 
 from __future__ import annotations
 
-from cloudctl.compute import servers
+from cloudctl.compute import migrations, resizing, servers
 from cloudctl.db import Connection
 from cloudctl.errors import Forbidden
 from cloudctl.rest.caller import Caller
@@ -32,6 +32,10 @@ def unlock(conn: Connection, caller: Caller, server_id: str) -> None:
 
 
 def reset_state(conn: Connection, caller: Caller, server_id: str, vm_state: str) -> None:
-    """Give the server the state that the administrator names, and no task state. Raises NotFound."""
+    """Give the server the state that the administrator names, and no task state. Raises NotFound.
+
+    A resize whose user was to decide is over; one that is under way, or taken back, is ended by its task.
+    """
     row = servers.visible(conn, caller, server_id, lock=True)
     servers.move(conn, row.id, "reset", caller.now, vm_state=vm_state)
+    resizing.end_all(conn, row.id, caller.now, migrations.TO_CONFIRM)

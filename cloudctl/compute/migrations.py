@@ -41,7 +41,9 @@ PREPARING, RUNNING, COMPLETED, CANCELLED, FAILED, DONE = (
 CONFIRMED, REVERTED, ERROR = "confirmed", "reverted", "error"
 # A live migration that is under way.
 ON_ITS_WAY = (ACCEPTED, PREPARING, RUNNING)
-OPEN = (*ON_ITS_WAY, PRE_MIGRATING, MIGRATING, POST_MIGRATING, FINISHED, CONFIRMING, REVERTING)
+# A guest that has left its old place for good unless its user takes the move back.
+TO_CONFIRM = (FINISHED, CONFIRMING)
+OPEN = (*ON_ITS_WAY, PRE_MIGRATING, MIGRATING, POST_MIGRATING, *TO_CONFIRM, REVERTING)
 MOVES = {
     "placed": Move(sources(*OPEN), PRE_MIGRATING),
     "off": Move(sources(*OPEN), POST_MIGRATING),
@@ -175,8 +177,10 @@ def open_ids() -> Select[Any]:
     return select(Migration.id).where(Migration.status.in_(OPEN))
 
 
-def close_all(conn: Connection, server_id: str, now: datetime) -> None:
-    """The server is gone: a migration that had finished counts as confirmed. May be repeated."""
-    for row in unfinished(conn, server_id):
+def close_all(conn: Connection, server_id: str, now: datetime, statuses: Sequence[str] = OPEN) -> int:
+    """End a server's migrations, of these statuses; one that had finished counts as confirmed. Returns their number."""
+    found = [row for row in unfinished(conn, server_id) if row.status in statuses]
+    for row in found:
         claims.release(conn, row.id)
-        try_move(conn, row.id, "confirmed" if row.status in (FINISHED, CONFIRMING) else "failed", now)
+        try_move(conn, row.id, "confirmed" if row.status in TO_CONFIRM else "failed", now)
+    return len(found)

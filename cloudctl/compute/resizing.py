@@ -5,6 +5,7 @@ The root disk goes along and is never shrunk: after a revert the guest keeps the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from cloudctl import tasks
@@ -113,6 +114,12 @@ def point(conn: Connection, migration: Migration, now: datetime, *, forward: boo
     server = servers.get(conn, migration.server_id)
     servers.change(conn, server, place, now)
     networking.bind(conn, server, host.name, host.zone, now)
+
+
+def end_all(conn: Connection, server_id: str, now: datetime, statuses: Sequence[str] = migrations.OPEN) -> None:
+    """A resize that was to be confirmed or reverted counts as confirmed: neither can be requested any more."""
+    if migrations.close_all(conn, server_id, now, statuses):
+        count_one(conn, server_id, now)
 
 
 def count_one(conn: Connection, server_id: str, now: datetime) -> None:

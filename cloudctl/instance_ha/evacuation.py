@@ -12,7 +12,7 @@ from datetime import datetime
 from attrs import field, frozen
 from sqlalchemy import select
 
-from cloudctl.compute import kinds, migrations, moving, servers
+from cloudctl.compute import kinds, moving, resizing, servers
 from cloudctl.compute.moving import Destination
 from cloudctl.compute.states import (
     ACTIVE,
@@ -259,7 +259,7 @@ def _evacuate(conn: Connection, task: Task, vmove: VMove, server: Server, host: 
     if server.vm_state not in (ACTIVE, STOPPED, ERROR):
         # What was frozen in memory is lost, and a resize can no longer be reverted.
         if server.vm_state == RESIZED:
-            migrations.close_all(conn, server.id, now)
+            resizing.end_all(conn, server.id, now)
         servers.move(conn, server.id, "reset", now, vm_state=STOPPED if vmove.stopped else ACTIVE)
     row = servers.begin(conn, caller, server.id, "evacuate")
     # There is nobody to receive a new password.

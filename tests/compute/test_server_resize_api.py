@@ -18,7 +18,7 @@ from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.drivers.fake.network import FakeNetworkBackend
 from cloudctl.drivers.fake.volume import FakeVolumeBackend
 from cloudctl.drivers.specs import Power
-from cloudctl.tasks import queue
+from cloudctl.tasks import Kind, queue
 from cloudctl.tasks.tables import OPEN
 from cloudctl.testing.cloud import MemoryCloud
 from tests.compute.asking import LATEST, Asking, refusal
@@ -270,8 +270,37 @@ def test_of_confirm_and_revert_only_one_is_taken(demo: Asking, server_id: str) -
     assert demo.status(server_id) == "ACTIVE"
 
 
-def cancel_confirm(conn: Connection) -> None:
-    (task,) = queue.listing(conn, kinds=(kinds.CONFIRM_RESIZE,), states=OPEN)
+@pytest.mark.parametrize("state", ["active", "error"])
+def test_a_resize_is_over_once_an_administrator_resets_the_state(
+    demo: Asking, admin: Asking, server_id: str, state: str
+) -> None:
+    """Neither confirm nor revert is possible then; the old place was held until the server was deleted."""
+    resize(demo, server_id)
+    assert admin.act(server_id, {"os-resetState": {"state": state}}).status == 202
+    assert (used(admin), counted(demo)) == ((1, 2048), (1, 2048))
+    (migration,) = admin.get("/os-migrations").json()["migrations"]
+    assert migration["status"] == "confirmed"
+    assert refusal(demo.act(server_id, {"revertResize": None}))[0] == 409
+    demo.cloud.settle()
+    assert demo.status(server_id) == state.upper()
+
+
+def test_of_a_revert_that_an_operator_cancels_nothing_is_held(
+    demo: Asking, admin: Asking, server_id: str, hypervisor: FakeHypervisor
+) -> None:
+    """The server is in error, and nothing but its deletion would have ended the migration."""
+    resize(demo, server_id)
+    hypervisor.behaviour.delay("ensure_stopped", 5.0)
+    assert demo.act(server_id, {"revertResize": None}).status == 202
+    demo.cloud.advance(1)
+    demo.cloud.transact(cancel, kinds.REVERT_RESIZE)
+    demo.cloud.settle()
+    assert demo.status(server_id) == "ERROR"
+    assert used(admin)[0] == 1 and used(admin) == counted(demo)
+
+
+def cancel(conn: Connection, kind: Kind) -> None:
+    (task,) = queue.listing(conn, kinds=(kind,), states=OPEN)
     assert queue.cancel(conn, task.id)
 
 
@@ -281,7 +310,7 @@ def test_what_an_operator_cancels_can_be_confirmed_or_reverted_again(
 ) -> None:
     resize(demo, server_id)
     assert demo.act(server_id, {"confirmResize": None}).status == 204
-    demo.cloud.transact(cancel_confirm)
+    demo.cloud.transact(cancel, kinds.CONFIRM_RESIZE)
     demo.cloud.settle()
     assert demo.status(server_id) == "VERIFY_RESIZE"
     assert demo.act(server_id, {then: None}).status in (202, 204)

@@ -58,6 +58,22 @@ def test_one_that_does_not_start_there_goes_elsewhere(ha: Ha, server: str, hyper
     assert ha.compute.status(server) == "ACTIVE"
 
 
+@pytest.mark.parametrize("dies", ["the host", "the server"])
+def test_one_that_was_made_smaller_counts_as_what_it_is(ha: Ha, dies: str) -> None:
+    """Its resize can no longer be reverted, but the project went on using what it had before."""
+    less = {"name": "less", "id": "less", "ram": 1024, "vcpus": 1, "disk": 20}
+    assert ha.compute.post("/flavors", {"flavor": less}).status == 200
+    server = ha.compute.boot(flavorRef="2", **IMPORTANT)
+    assert ha.compute.act(server, {"resize": {"flavorRef": "less"}}).status == 202
+    ha.cloud.settle()
+    host = ha.compute.server(server)["OS-EXT-SRV-ATTR:host"]
+    ha.host(ha.segment(), host)
+    uuid = reported(ha, server, hostname=host) if dies == "the server" else ha.reported(host)
+    ha.cloud.settle()
+    assert (ha.status(uuid), ha.compute.status(server)) == ("finished", "ACTIVE")
+    assert ha.compute.get("/limits").json()["limits"]["absolute"]["totalRAMUsed"] == 1024
+
+
 def test_one_that_starts_nowhere_fails(ha: Ha, server: str, hypervisor: FakeHypervisor) -> None:
     hypervisor.behaviour.fail("ensure_running", times=None, error=DriverError("it is broken"))
     uuid = reported(ha, server)

@@ -255,11 +255,16 @@ def reverted(
 
 
 def end_failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
-    """Nobody knows where the guest is: an administrator has to look. The server keeps its own share until deleted."""
+    """Nobody knows where the guest is: an administrator has to look."""
+    give_up(conn, task, now)
+    servers.fail(conn, task.resource_id, "broken", error, now)
+
+
+def give_up(conn: Connection, task: Task, now: datetime) -> None:
+    """The migration is over. The server keeps its own share until it is deleted."""
     claims.release(conn, task.args["migration_id"])
     migrations.try_move(conn, task.args["migration_id"], "failed", now)
     resizing.count_one(conn, task.resource_id, now)
-    servers.fail(conn, task.resource_id, "broken", error, now)
 
 
 def confirm_cancelled(conn: Connection, task: Task, now: datetime) -> None:
@@ -268,5 +273,6 @@ def confirm_cancelled(conn: Connection, task: Task, now: datetime) -> None:
 
 
 def revert_cancelled(conn: Connection, task: Task, now: datetime) -> None:
-    """By a deletion, whose task state stays, or by an operator."""
+    """By a deletion, whose task state stays, or by an operator: then nobody knows where the guest is, as above."""
+    give_up(conn, task, now)
     servers.try_move(conn, task.resource_id, "revert cancelled", now)

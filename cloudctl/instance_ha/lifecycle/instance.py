@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from cloudctl.compute import kinds, migrations, servers
+from cloudctl.compute import kinds, migrations, resizing, servers
 from cloudctl.compute.migrations import COLD, NewMigration
 from cloudctl.compute.states import ACTIVE, ERROR, PAUSED, RESCUED, RESIZED, STOPPED
 from cloudctl.compute.tables import Server
@@ -53,7 +53,7 @@ async def stop_instance(recovery: Recovery) -> Wait | None:
 
 def _reset(conn: Connection, server_id: str, now: datetime) -> None:
     """Give up the possibility of reverting its resize."""
-    migrations.close_all(conn, server_id, now)
+    resizing.end_all(conn, server_id, now)
     servers.move(conn, server_id, "reset", now, vm_state=ACTIVE)
 
 
