@@ -233,12 +233,18 @@ def next_name(taken: Iterable[str | None]) -> str:
 
 
 def named(volumes: Sequence[NewDevice], has_image: bool) -> list[NewDevice]:
-    """Every volume with a device name: the root one /dev/vda, others the requested or the next free one."""
-    names: list[str | None] = ["/dev/vda", *(device.device_name for device in volumes)]
+    """Every volume with a device name of its own: the root one /dev/vda, others the requested or the next free one.
+
+    A requested name is a hint: the first that asks for it has it.
+    """
+    requested, given = {device.device_name for device in volumes}, {ROOT}
     done = []
     for device in volumes:
-        is_root = device.boot_index == 0 and not has_image
-        name = "/dev/vda" if is_root else device.device_name or next_name(names)
-        names.append(name)
+        is_root, name = device.boot_index == 0 and not has_image, device.device_name
+        if is_root:
+            name = ROOT
+        elif name is None or name in given:
+            name = next_name(given | requested)
+        given.add(name)
         done.append(evolve(device, device_name=name))
     return done

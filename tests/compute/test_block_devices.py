@@ -80,4 +80,6 @@ def test_devices_get_the_first_free_name() -> None:
     assert [device.device_name for device in found] == ["/dev/vda", "/dev/vdc", "/dev/vdb", "/dev/vdd"]
     found = named([volume(None), volume(None)], has_image=True)
     assert [device.device_name for device in found] == ["/dev/vdb", "/dev/vdc"]
+    found = named([volume(None, device_name=f"/dev/vd{letter}") for letter in "abcbb"], has_image=True)
+    assert [device.device_name for device in found] == [f"/dev/vd{letter}" for letter in "dbcef"], "none has another's"
     assert next_name([f"/dev/vd{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]) == "/dev/vdaa"
