@@ -144,12 +144,17 @@ async def restore(ctx: Context) -> None:
     server = await ctx.read(servers.find, ctx.resource_id)
     if server is None or server.task_state == DELETING:
         return  # nobody waits for the guest, and the deletion must not wait for one that does not come back
-    plan, bindings = await appear(ctx, migration, migration.source_host)
-    await ctx.commit(defining.plugged, bindings, plan.guest.host)
+    with suppress(UnknownGuest):  # a guest that has vanished, see `failed`
+        plan, bindings = await appear(ctx, migration, migration.source_host)
+        await ctx.commit(defining.plugged, bindings, plan.guest.host)
 
 
 async def appear(ctx: Context, migration: Migration, host: str) -> tuple[defining.Plan, defining.Bindings]:
-    """Put the guest on this host, to which its server already points; it runs unless it was off before."""
+    """Put the guest on this host, to which its server already points; it runs unless it was off before.
+
+    Raises UnknownGuest, HostDown: one that cannot be moved would be made anew, with another disk.
+    """
+    await ctx.drivers.hypervisor.observe(ctx.resource_id)
     if moves(migration):
         await storage.join(ctx, host)
     server = await ctx.read(servers.get, ctx.resource_id)
@@ -202,10 +207,10 @@ async def unfinish(ctx: Context) -> None:
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
-    """The server is as it was, with a fault."""
+    """The server is as it was, with a fault; in error, if its guest has vanished."""
     migrations.try_move(conn, task.args["migration_id"], "failed", now)
     resizing.count_one(conn, task.resource_id, now)
-    servers.fail(conn, task.resource_id, "failed", error, now)
+    servers.fail(conn, task.resource_id, "broken" if task.failed_by(UnknownGuest) else "failed", error, now)
 
 
 def cancelled(conn: Connection, task: Task, now: datetime) -> None:
