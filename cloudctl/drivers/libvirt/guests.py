@@ -212,20 +212,21 @@ def define(
 
     Raises InvalidPower, Unfit, NoCapacity, Busy.
     """
-    guest = find(connection, spec.id)
+    guest, has_file = find(connection, spec.id), False
     if guest is not None:
         found = power(guest)
         if found not in OFF:
             _change(connection, config, guest, spec, found)
             return
-        if root is None and domain.has_remote_root(guest.XMLDesc(0)):
+        has_file = not domain.has_remote_root(guest.XMLDesc(0))
+        if root is None and not has_file:
             raise Unfit(f"the root disk of guest {spec.id} is in Ceph, and root_disks says that there is none")
     notes = Notes(made=now) if guest is None else domain.seen(guest.XMLDesc(0)).notes
     tree = domain.guest(config, spec, notes, root)
     if guest is not None and notes.rescued:
         rescuing.again(tree, fromstring(guest.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)))
     # The definition comes last: a guest that exists has its disks.
-    Storage(config, connection).ensure(spec, config_drive, root is None)
+    Storage(config, connection).ensure(spec, config_drive, root is None, has_root=has_file)
     secrets.ensure(connection, [*rbd_disks(spec.volumes), *([root] if root is not None else [])])
     connection.defineXML(domain.text(tree))
 

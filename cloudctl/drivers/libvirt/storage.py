@@ -95,16 +95,21 @@ class Storage:
 
     # -- guests
 
-    def ensure(self, spec: GuestSpec, config_drive: Path | None, root: bool = True) -> None:
+    def ensure(self, spec: GuestSpec, config_drive: Path | None, root: bool = True, *, has_root: bool = False) -> None:
         """All disks of a guest that is off exist, as large as `spec` says; `root`: the root disk, too.
 
-        Raises Unfit, NoCapacity.
+        `has_root`: it has been made already, and is not made anew. Raises Unfit, NoCapacity.
         """
         paths = Paths(self.config.directory, spec.id)
         # Hosts that see the same directory do not learn of each other's files by themselves.
         self.refreshed()
         with RoomFor(f"the disks of guest {spec.id}"):
             if spec.image is not None:
+                if has_root and self.find(paths.volume("root")) is None:
+                    raise Unfit(
+                        f"the root disk of guest {spec.id}, {self.config.directory}/{paths.volume('root')}, is missing "
+                        "from its host; is the file system with the disks mounted? A rebuild makes a new one"
+                    )
                 if root:
                     self.over(spec.image, paths.volume("root"), spec.disk_gib * GIB)
                 for source, name in ((spec.image.kernel_path, "kernel"), (spec.image.ramdisk_path, "ramdisk")):

@@ -76,6 +76,12 @@ class Disks:
         await self.in_thread(ensure_swap, files.swap, spec.swap_mib * MIB)
         return root
 
+    def demand_root(self, record: Record, files: Files) -> None:
+        """The root disk of a guest that exists is not made anew. Raises Unfit if it is a file, and missing."""
+        if record.spec.image is None or record.root is not None or self.programs.dry_run or files.root.exists():
+            return
+        raise Unfit(f"the root disk of guest {record.spec.id}, {files.root}, is missing; a rebuild makes a new one")
+
     def roots_of(self, record: Record) -> RootDisks | None:
         """Raises Unfit."""
         if self.roots is None and record.root is not None:

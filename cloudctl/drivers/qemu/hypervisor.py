@@ -240,6 +240,7 @@ class Qemu:
             if power in OFF:
                 record = await self.machines.reaped(record, files, power)
                 self.machines.keep_out(record, spec)
+                self.disks.demand_root(record, files)
                 if record.spec.host != spec.host:
                     await self.machines.leave(record.spec)
                 elif wiring(record.spec) != wiring(spec):

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 from twisted.logger import capturedLogs, formatEvent
 
-from cloudctl.drivers.errors import DriverError, HostDown, Unreachable
+from cloudctl.drivers.errors import DriverError, HostDown, Unfit, Unreachable
 from cloudctl.drivers.specs import DriverResources, ImageSource, Power
 from cloudctl.testing.hypervisor_suite import Reader
 from tests.drivers.libvirt.daemon import Libvirtd
@@ -63,6 +63,19 @@ async def test_a_host_whose_pool_is_in_another_directory_is_down_and_says_why(dr
     with pytest.raises(DriverError, match=pool):
         await other.ensure_defined(evolve(real.tiny(tmp_path), host="here"))
     await other.close()
+
+
+async def test_a_root_disk_that_is_missing_is_not_made_anew(driver: Any, tmp_path: Path) -> None:
+    """The directory of the disks may not be mounted yet: the guest started from an empty disk."""
+    spec = evolve(real.tiny(tmp_path), host="here")
+    await driver.ensure_defined(spec)
+    root = Path(driver.config.directory, f"{ID}.root")
+    hidden = root.rename(tmp_path / "hidden")
+    with pytest.raises(Unfit, match=rf"the root disk of guest {ID}, {root}, is missing"):
+        await driver.ensure_defined(spec)
+    assert not root.exists()
+    hidden.rename(root)
+    await driver.ensure_defined(spec)
 
 
 async def test_a_host_that_is_down_is_shown_as_such_and_holds_nobody_else(driver: Any, tmp_path: Path) -> None:

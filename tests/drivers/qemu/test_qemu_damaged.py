@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from cloudctl.drivers.errors import Busy, DriverError
+from cloudctl.drivers.errors import Busy, DriverError, Unfit
 from cloudctl.drivers.qemu import processes
 from cloudctl.drivers.qemu.machines import Machines
 from cloudctl.drivers.qemu.moves import Moves
@@ -42,6 +42,20 @@ async def test_a_damaged_record_concerns_no_other_guest(tmp_path: Path, runtime_
         await driver.observe(ID)
     file.write_bytes(whole)
     assert (await driver.observe(ID)).power is Power.RUNNING
+    await driver.close()
+
+
+async def test_a_root_disk_that_is_missing_is_not_made_anew(tmp_path: Path, runtime_dir: Path) -> None:
+    """The guest started from an empty one, as if nothing had been lost."""
+    driver, spec = driver_in(tmp_path, runtime_dir), tiny(tmp_path)
+    await driver.ensure_defined(spec)
+    root = driver.records.files(ID).root
+    hidden = root.rename(root.with_name("hidden"))
+    with pytest.raises(Unfit, match=r"the root disk of guest .*, /.*, is missing"):
+        await driver.ensure_defined(spec)
+    assert not root.exists()
+    hidden.rename(root)
+    await driver.ensure_defined(spec)
     await driver.close()
 
 
