@@ -8,6 +8,7 @@ it, so that keeping it is a hard link and not a copy.
 from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping
+from http import HTTPStatus
 from io import BytesIO
 from typing import IO, Any, cast
 from urllib.parse import unquote_to_bytes
@@ -17,6 +18,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
+from twisted.web.http import RESPONSES
 from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
 
@@ -51,6 +53,10 @@ TOO_LARGE = (
 TOO_LARGE_BODY = b'{"error":{"code":413,"title":"Request Entity Too Large","message":"The request body is too large."}}'
 
 
+# What twisted.web calls "Unknown Status", and clients tell their users so.
+PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus if status not in RESPONSES}
+
+
 class LimitedRequest(Request):
     """A request whose body cannot grow past its limit, and whose upload is kept once it is known to be allowed."""
 
@@ -78,6 +84,9 @@ class LimitedRequest(Request):
     # It is for another page of the application that the cloud is in: all of its body comes, as with twisted.web.
     _foreign = False
     _answering = False
+
+    def setResponseCode(self, code: int, message: bytes | None = None) -> None:
+        super().setResponseCode(code, message or PHRASES.get(code))
 
     def gotLength(self, length: int | None) -> None:
         site = getattr(self.channel, "site", None)

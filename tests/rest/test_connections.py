@@ -187,6 +187,22 @@ def test_a_length_that_python_does_not_read_is_a_bad_request(site: CloudSite) ->
     assert not wire.is_open
 
 
+@pytest.mark.parametrize("said", [b"422 Unprocessable Entity", b"429 Too Many Requests", b"404 Not Found"])
+def test_the_status_of_an_answer_has_its_name(clock: Clock, said: bytes) -> None:
+    """Clients repeat it to their users, who were told of a "422 Unknown Status"."""
+
+    class Refusing(Resource):
+        isLeaf = True
+
+        def render(self, request: Any) -> bytes:
+            request.setResponseCode(int(said[:3]))
+            return b""
+
+    wire = Wire(CloudSite(Refusing(), clock, None))
+    wire.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert wire.transport.value().startswith(b"HTTP/1.1 %s\r\n" % said)
+
+
 @pytest.mark.parametrize(
     "hosts", [b"Host: a.example\r\nHost: b.example", b"Host: a.example\r\nX-A: a\r\nhost: a.example"]
 )
