@@ -177,9 +177,14 @@ def open_ids() -> Select[Any]:
     return select(Migration.id).where(Migration.status.in_(OPEN))
 
 
-def close_all(conn: Connection, server_id: str, now: datetime, statuses: Sequence[str] = OPEN) -> int:
-    """End a server's migrations, of these statuses; one that had finished counts as confirmed. Returns their number."""
-    found = [row for row in unfinished(conn, server_id) if row.status in statuses]
+def close_all(
+    conn: Connection, server_id: str, now: datetime, statuses: Sequence[str] = OPEN, *, keep: str = ""
+) -> int:
+    """End a server's migrations, of these statuses, but for the one to `keep`; how many there are.
+
+    One that had finished counts as confirmed.
+    """
+    found = [row for row in unfinished(conn, server_id) if row.status in statuses and row.id != keep]
     for row in found:
         claims.release(conn, row.id)
         try_move(conn, row.id, "confirmed" if row.status in TO_CONFIRM else "failed", now)

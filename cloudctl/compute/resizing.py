@@ -116,9 +116,14 @@ def point(conn: Connection, migration: Migration, now: datetime, *, forward: boo
     networking.bind(conn, server, host.name, host.zone, now)
 
 
-def end_all(conn: Connection, server_id: str, now: datetime, statuses: Sequence[str] = migrations.OPEN) -> None:
-    """A resize that was to be confirmed or reverted counts as confirmed: neither can be requested any more."""
-    if migrations.close_all(conn, server_id, now, statuses):
+def end_all(
+    conn: Connection, server_id: str, now: datetime, statuses: Sequence[str] = migrations.OPEN, *, keep: str = ""
+) -> None:
+    """A resize that was to be confirmed or reverted counts as confirmed: neither can be requested any more.
+
+    `keep`: the id of the migration that takes their place.
+    """
+    if migrations.close_all(conn, server_id, now, statuses, keep=keep):
         count_one(conn, server_id, now)
 
 

@@ -41,6 +41,7 @@ NO_STATE, RUNNING, POWER_PAUSED, SHUTDOWN, CRASHED, POWER_SUSPENDED = 0, 1, 3, 4
 IDLE = sources(None)
 LIVELY = all_but(DELETING)
 STAYING = all_but(DELETING, SOFT_DELETING)
+ITS_OWN = all_but(DELETING, SOFT_DELETING, *REBUILDING)
 WRITABLE = sources(ACTIVE, PAUSED, SUSPENDED, STOPPED)
 ATTACHABLE = sources(ACTIVE, PAUSED, STOPPED, RESIZED, SOFT_DELETED, SHELVED, SHELVED_OFFLOADED)
 PLUGGABLE = sources(ACTIVE, PAUSED, STOPPED)
@@ -223,10 +224,11 @@ DONE: Mapping[str, Move] = {
     # the end
     "delete failed": _done((DELETING,), ERROR),
     "deleted": Move(None, {"vm_state": DELETED, "task_state": None, "power_state": NO_STATE}),
-    # work that failed; a deletion, for good or for the time being, goes on from where it is
+    # work that failed; a deletion, for good or for the time being, or what makes the guest anew comes after it
     "fault": Move({"task_state": LIVELY}, None),
-    "failed": Move({"task_state": STAYING}, {"task_state": None}),
-    "broken": Move({"task_state": STAYING}, {"task_state": None, "vm_state": ERROR}),
+    "failed": Move({"task_state": ITS_OWN}, {"task_state": None}),
+    "broken": Move({"task_state": ITS_OWN}, {"task_state": None, "vm_state": ERROR}),
+    "not made anew": Move({"task_state": STAYING}, {"task_state": None, "vm_state": ERROR}),
     # the audit, and an administrator's reset, which brings its own `vm_state`
     "stop as found": _asked(sources(ACTIVE, STOPPED, PAUSED), POWERING_OFF),
     "reset": Move(None, {"task_state": None}),

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from cloudctl.db import Connection
 from cloudctl.drivers.errors import Unreachable
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.drivers.specs import Power
+from cloudctl.tasks import queue
+from cloudctl.tasks.tables import HELD, OPEN, TaskRow
 from tests.compute.asking import Asking
 from tests.there import there
 
@@ -59,3 +62,80 @@ def test_a_guest_is_not_made_anew_where_it_goes_when_its_host_dies_on_the_way(
     found = there(hypervisor.guests.get(server_id))
     assert (admin.status(server_id), host_of(admin, server_id), found.spec.host) == ("ACTIVE", host, host)
     assert found.power is Power.RUNNING and found.log.startswith(made.log)
+
+
+MOVES: list[tuple[str, Any]] = [
+    ("ensure_stopped", {"migrate": None}),
+    ("ensure_stopped", {"resize": {"flavorRef": "2"}}),
+    ("ensure_running", {"migrate": None}),
+    ("ensure_migrated", {"os-migrateLive": {"host": None, "block_migration": "auto"}}),
+]
+WORK = [*MOVES, ("ensure_stopped", {"shelve": None})]
+
+
+def under_way(conn: Connection) -> list[TaskRow]:
+    return list(queue.listing(conn, states=(*OPEN, HELD)))
+
+
+def dies_while_it_works(admin: Asking, server_id: str, hypervisor: FakeHypervisor, method: str, work: Any) -> str:
+    """The host that the guest is on, which has died in the midst of this method. `work` names its path if no action."""
+    hypervisor.behaviour.delay(method, 5.0)
+    path, body = work if isinstance(work, tuple) else ("action", work)
+    assert admin.post(f"/servers/{server_id}/{path}", body, "2.30").status in (200, 202)
+    admin.cloud.advance(2)
+    host = there(hypervisor.guests.get(server_id)).spec.host
+    hypervisor.fail_host(host)
+    admin.cloud.advance(60)
+    hypervisor.behaviour.delay(method, 0.0)
+    return host
+
+
+@pytest.mark.parametrize(("method", "work"), WORK)
+def test_an_evacuation_does_not_wait_for_work_to_be_undone_on_the_dead_host(
+    admin: Asking, server_id: str, hypervisor: FakeHypervisor, method: str, work: Any
+) -> None:
+    """It began when the undo was given up, after eleven minutes, and two places were held for ever."""
+    host = dies_while_it_works(admin, server_id, hypervisor, method, work)
+    assert admin.act(server_id, {"evacuate": {}}, "2.30").status == 200
+    admin.cloud.advance(10)
+    found = there(hypervisor.guests.get(server_id))
+    assert (admin.status(server_id), host_of(admin, server_id)) == ("ACTIVE", found.spec.host)
+    assert (found.power, used(admin)) == (Power.RUNNING, 1) and found.spec.host != host
+    assert not admin.cloud.transact(under_way)
+
+
+@pytest.mark.parametrize("method", ["ensure_volume_attached", "ensure_port_attached"])
+def test_what_was_being_attached_when_the_host_died_is_free(
+    admin: Asking, server_id: str, hypervisor: FakeHypervisor, method: str
+) -> None:
+    volume_id, before = admin.volume(), len(admin.ports)
+    work: dict[str, tuple[str, Any]] = {
+        "ensure_volume_attached": ("os-volume_attachments", {"volumeAttachment": {"volumeId": volume_id}}),
+        "ensure_port_attached": ("os-interface", {"interfaceAttachment": {"net_id": admin.network}}),
+    }
+    dies_while_it_works(admin, server_id, hypervisor, method, work[method])
+    assert admin.act(server_id, {"evacuate": {}}, "2.30").status == 200
+    admin.cloud.advance(10)
+    assert (admin.status(server_id), admin.volume_status(volume_id)) == ("ACTIVE", "available")
+    spec = there(hypervisor.guests.get(server_id)).spec
+    assert (len(spec.volumes), len(spec.ports), len(admin.ports)) == (0, 1, before)
+    assert not admin.cloud.transact(under_way)
+
+
+@pytest.mark.parametrize(("method", "work"), MOVES)
+def test_a_held_undo_of_a_move_does_nothing_to_a_server_that_was_evacuated(
+    admin: Asking, server_id: str, hypervisor: FakeHypervisor, method: str, work: Any
+) -> None:
+    """Retried once the host was back, it recorded the server there, or stopped it and took it there."""
+    host = dies_while_it_works(admin, server_id, hypervisor, method, work)
+    while (held := admin.cloud.transact(under_way)[0]).state != HELD:
+        admin.cloud.advance(30)
+    assert admin.act(server_id, {"evacuate": {}}, "2.30").status == 200
+    admin.cloud.settle()
+    before = there(hypervisor.guests.get(server_id))
+    hypervisor.recover_host(host)
+    admin.cloud.transact(queue.retry, held.id)
+    admin.cloud.settle()
+    assert not admin.cloud.transact(under_way)
+    assert hypervisor.guests.get(server_id) == before and before.power is Power.RUNNING
+    assert (admin.status(server_id), host_of(admin, server_id), used(admin)) == ("ACTIVE", before.spec.host, 1)

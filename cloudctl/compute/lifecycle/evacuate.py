@@ -7,11 +7,14 @@ whatever the filters say; `stopped`, whether the server stays off. Reference: co
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import datetime
 
-from cloudctl.compute import kinds, migrations, networking, placing, servers
+from cloudctl.compute import kinds, migrations, networking, placing, resizing, servers
 from cloudctl.compute.lifecycle import defining, storage
 from cloudctl.compute.options import ComputeOptions
+from cloudctl.compute.states import REBUILDING
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.drivers.errors import HostDown, UnknownGuest, Unreachable
@@ -40,6 +43,8 @@ def place(
     """Claim the new place, and point the server and its ports to it. Raises NoValidHost, Cancelled."""
     server, migration = servers.get(conn, server_id), migrations.get(conn, migration_id)
     wish = placing.moved(conn, server, migration.asked_host, forced=forced)
+    # Another move may be held, since it cannot be undone without the host that has died.
+    resizing.end_all(conn, server_id, now, keep=migration_id)
     claims.hand_over(conn, server_id, migration_id)
     try:
         host = claims.claim(conn, server_id, server.project_id, wish, placing.weights(options))
@@ -59,6 +64,17 @@ def _may_stay(conn: Connection, server: Server, asked: str | None) -> bool:
     """Whether the server points to a living host: one on which an earlier evacuation did not finish."""
     host = hosts.find(conn, server.host or "")
     return host is not None and hosts.is_alive(host) and host.enabled and asked in (None, host.name)
+
+
+@asynccontextmanager
+async def sparing_dead_hosts(ctx: Context) -> AsyncIterator[None]:
+    """For what undoes other work: once its server is to be made anew, nothing need be undone on a host that is down."""
+    try:
+        yield
+    except HostDown:
+        server = await ctx.read(servers.find, ctx.resource_id)
+        if server is None or server.task_state not in REBUILDING:
+            raise
 
 
 async def connect(ctx: Context) -> Memo:
@@ -115,7 +131,7 @@ def made(conn: Connection, task: Task, host: str, bindings: defining.Bindings, n
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     """Nothing of the server runs any more: it can be evacuated again, or rebuilt."""
     _end(conn, task, now)
-    servers.fail(conn, task.resource_id, "broken", error, now, admin_password=None)
+    servers.fail(conn, task.resource_id, "not made anew", error, now, admin_password=None)
 
 
 def cancelled(conn: Connection, task: Task, now: datetime) -> None:

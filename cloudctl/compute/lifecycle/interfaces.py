@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from cloudctl.compute import kinds, networking, servers
+from cloudctl.compute.lifecycle import evacuate
 from cloudctl.db import Connection
 from cloudctl.network import plugging
 from cloudctl.tasks import Context, Origin, Step, Workflow
@@ -26,7 +27,8 @@ async def attach(ctx: Context) -> Memo:
 async def let_go(ctx: Context) -> None:
     """Remove the interface from the guest and its host, and then its record."""
     port_id = ctx.args["port_id"]
-    await ctx.drivers.hypervisor.ensure_port_detached(ctx.resource_id, port_id)
+    async with evacuate.sparing_dead_hosts(ctx):
+        await ctx.drivers.hypervisor.ensure_port_detached(ctx.resource_id, port_id)
     await plugging.unplug(ctx, port_id)
     await ctx.commit(gone, ctx.resource_id, port_id, ctx.now, ctx.task)
 

@@ -17,7 +17,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from cloudctl.compute import block_devices, guests, kinds, migrations, networking, placing, servers
-from cloudctl.compute.lifecycle import defining
+from cloudctl.compute.lifecycle import defining, evacuate
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.tables import BlockDevice, Migration, Server
 from cloudctl.db import Connection
@@ -127,12 +127,16 @@ async def prepare(ctx: Context) -> Memo:
 
 async def unprepare(ctx: Context) -> None:
     """Leave nothing of the server on the host that it is not on."""
-    await ctx.drivers.hypervisor.ensure_migration_aborted(ctx.resource_id)
-    going = await ctx.read(trip, ctx.resource_id, ctx.args["migration_id"])
-    may_have_moved = "prepare" in ctx.memo and not has_moved(going.server, going.migration)
-    if may_have_moved and await has_arrived(ctx, going.migration.new_host):
-        await ctx.write(arrived, ctx.resource_id, going.migration.id, ctx.memo["prepare"], ctx.now)
-        going = await ctx.read(trip, ctx.resource_id, going.migration.id)
+    migration = await ctx.read(migrations.get, ctx.args["migration_id"])
+    if migration.status not in migrations.OPEN:
+        return  # while this was held, the server was evacuated
+    async with evacuate.sparing_dead_hosts(ctx):
+        await ctx.drivers.hypervisor.ensure_migration_aborted(ctx.resource_id)
+        server = await ctx.read(servers.get, ctx.resource_id)
+        may_have_moved = "prepare" in ctx.memo and not has_moved(server, migration)
+        if may_have_moved and await has_arrived(ctx, migration.new_host):
+            await ctx.write(arrived, ctx.resource_id, migration.id, ctx.memo["prepare"], ctx.now)
+    going = await ctx.read(trip, ctx.resource_id, migration.id)
     await clean(ctx, going, None if has_moved(going.server, going.migration) else going.migration.new_host)
 
 
@@ -235,8 +239,8 @@ def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
         migrations.try_move(conn, migration.id, "completed", now)
         servers.try_move(conn, task.resource_id, "migrated", now)
         return
-    migrations.try_move(conn, migration.id, "did not arrive", now)
-    servers.fail(conn, task.resource_id, "failed", error, now)
+    if migrations.try_move(conn, migration.id, "did not arrive", now):
+        servers.fail(conn, task.resource_id, "failed", error, now)
 
 
 def cancelled(conn: Connection, task: Task, now: datetime) -> None:

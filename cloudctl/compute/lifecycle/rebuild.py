@@ -79,7 +79,7 @@ def made(
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
-    servers.fail(conn, task.resource_id, "broken", error, now, admin_password=None)
+    servers.fail(conn, task.resource_id, "not made anew", error, now, admin_password=None)
 
 
 def cancelled(conn: Connection, task: Task, now: datetime) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from attrs import evolve
 
 from cloudctl.compute import guests, kinds, migrations, placing, resizing, servers
-from cloudctl.compute.lifecycle import defining, storage
+from cloudctl.compute.lifecycle import defining, evacuate, storage
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.states import DELETING, SHUTDOWN
 from cloudctl.compute.tables import Migration
@@ -140,13 +140,16 @@ def go(conn: Connection, server_id: str, migration_id: str, now: datetime) -> No
 async def restore(ctx: Context) -> None:
     """Put the guest back where it was, as it was."""
     migration = await ctx.read(migrations.get, ctx.args["migration_id"])
+    if migration.status not in migrations.OPEN:
+        return  # while this was held, the server was evacuated
     await ctx.write(resizing.point, migration, ctx.now, forward=False)
     server = await ctx.read(servers.find, ctx.resource_id)
     if server is None or server.task_state == DELETING:
         return  # nobody waits for the guest, and the deletion must not wait for one that does not come back
-    with suppress(UnknownGuest):  # a guest that has vanished, see `failed`
-        plan, bindings = await appear(ctx, migration, migration.source_host)
-        await ctx.commit(defining.plugged, bindings, plan.guest.host)
+    async with evacuate.sparing_dead_hosts(ctx):
+        with suppress(UnknownGuest):  # a guest that has vanished, see `failed`
+            plan, bindings = await appear(ctx, migration, migration.source_host)
+            await ctx.commit(defining.plugged, bindings, plan.guest.host)
 
 
 async def appear(ctx: Context, migration: Migration, host: str) -> tuple[defining.Plan, defining.Bindings]:
@@ -201,14 +204,18 @@ def resized(conn: Connection, server_id: str, migration: Migration, bindings: de
 
 async def unfinish(ctx: Context) -> None:
     migration = await ctx.read(migrations.get, ctx.args["migration_id"])
-    with suppress(UnknownGuest):
-        await ctx.drivers.hypervisor.ensure_stopped(ctx.resource_id, 0.0)
-    await leave(ctx, migration, migration.new_host)
+    if migration.status not in migrations.OPEN:
+        return
+    async with evacuate.sparing_dead_hosts(ctx):
+        with suppress(UnknownGuest):
+            await ctx.drivers.hypervisor.ensure_stopped(ctx.resource_id, 0.0)
+        await leave(ctx, migration, migration.new_host)
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     """The server is as it was, with a fault; in error, if its guest has vanished."""
-    migrations.try_move(conn, task.args["migration_id"], "failed", now)
+    if not migrations.try_move(conn, task.args["migration_id"], "failed", now):
+        return
     resizing.count_one(conn, task.resource_id, now)
     servers.fail(conn, task.resource_id, "broken" if task.failed_by(UnknownGuest) else "failed", error, now)
 

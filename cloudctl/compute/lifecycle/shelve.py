@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import datetime
 
 from cloudctl.compute import guests, kinds, servers, shelving, snapshots
-from cloudctl.compute.lifecycle import create_image, storage
+from cloudctl.compute.lifecycle import create_image, evacuate, storage
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.states import ACTIVE, STOPPED
 from cloudctl.db import Connection
@@ -61,8 +61,9 @@ def _leaving(kind: Kind) -> Workflow:
 async def on_again(ctx: Context) -> None:
     if ctx.args["was"] == ACTIVE:
         # One that is gone is not brought back by this.
-        with suppress(UnknownGuest):
-            await ctx.drivers.hypervisor.ensure_running(ctx.resource_id)
+        async with evacuate.sparing_dead_hosts(ctx):
+            with suppress(UnknownGuest):
+                await ctx.drivers.hypervisor.ensure_running(ctx.resource_id)
     elif ctx.args["was"] != STOPPED:
         await ctx.commit(servers.try_move, ctx.resource_id, "shelve undone", ctx.now)
 

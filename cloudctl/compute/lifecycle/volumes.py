@@ -12,6 +12,7 @@ from attrs import frozen
 from sqlalchemy import select
 
 from cloudctl.compute import block_devices, guests, kinds, servers
+from cloudctl.compute.lifecycle import evacuate
 from cloudctl.compute.tables import BlockDevice
 from cloudctl.db import Connection
 from cloudctl.tasks import Context, Step, Workflow
@@ -80,7 +81,8 @@ async def let_go(ctx: Context) -> None:
     found = await ctx.read(use, ctx.resource_id, ctx.args["device_id"])
     if found is None:
         return
-    await ctx.drivers.hypervisor.ensure_volume_detached(ctx.resource_id, found.device.volume_id)
+    async with evacuate.sparing_dead_hosts(ctx):
+        await ctx.drivers.hypervisor.ensure_volume_detached(ctx.resource_id, found.device.volume_id)
     if found.host is not None and not found.shared:
         await ctx.drivers.volume.disconnect(found.device.volume_id, found.host)
     await ctx.commit(detached, found.device.id, found.attachment_id, ctx.now)
