@@ -9,32 +9,35 @@ from typing import Any
 from sqlalchemy import Column, ColumnDefault, DateTime, Integer, Table, UniqueConstraint, insert
 
 from cloudctl.db import Connection
+from cloudctl.rest.ways import USUAL
 
 WHEN = datetime(2026, 1, 1)
-# What all rows have in a column, where nothing else is needed: what they have in real life.
+# What all rows have in a column, where nothing else is needed and no usual value is declared: as in real life.
 COMMON: dict[str, Any] = {
     "description": "",
     "status": "ACTIVE",
     "mtu": 1450,
-    "ip_version": 4,
     "network_type": "vxlan",
-    "physical_network": "",
     "direction": "ingress",
     "ethertype": "IPv4",
+    "physical_network": "",
     "cidr": "10.0.0.0/24",
     "gateway_ip": "10.0.0.1",
     "protocol": "tcp",
     "device_owner": "compute:nova",
     "host": "h",
-    "vnic_type": "normal",
-    "ip_allocation": "immediate",
-    "dns_domain": "",
     "name": "common",
     "network_project_id": "",
     "revision": 1,
 }  # fmt: skip
 # What each has of its own, although nothing says that two may not have the same.
 OWN = {"network_agents": {"host"}, "ports": {"device_id", "mac_address"}, "rbac_policies": {"object_id"}}
+
+
+def common(column: Column[Any]) -> Any:
+    """What very many rows have in a column. None: nothing is known of it, or nothing is there."""
+    usual = column.info.get(USUAL)
+    return COMMON.get(column.name) if usual is None else usual
 
 
 def identifier(number: int) -> str:
@@ -62,8 +65,8 @@ def _value(table: Table, column: Column[Any], unique: bool, number: int) -> Any:
         return identifier(number)
     if unique:
         return number if isinstance(column.type, Integer) else f"{column.name}{number}"
-    if column.name in COMMON:
-        return COMMON[column.name]
+    if (usual := common(column)) is not None:
+        return usual
     if isinstance(column.type, DateTime):
         return WHEN + timedelta(seconds=number)
     if isinstance(default := column.default, ColumnDefault):

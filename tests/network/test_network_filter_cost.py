@@ -15,7 +15,7 @@ from sqlalchemy import Boolean, DateTime, Integer, Table
 from cloudctl.network import list_indexes as list_indexes  # which are there once they are declared
 from cloudctl.network.api.resource import Declared
 from tests.network.conftest import Neutron
-from tests.network.crowds import COMMON, crowd
+from tests.network.crowds import common, crowd
 from tests.network.test_network_lists import RESOURCES
 from tests.network.test_network_page_cost import counted
 
@@ -54,8 +54,8 @@ def values(declared: Declared[Any], name: str) -> list[str]:
         return ["true", "false"]
     if isinstance(column.type, DateTime):
         return ["2025-01-01T00:00:00", "2026-01-01T00:01:03"]
-    common = [str(COMMON[column.name])] if column.name in COMMON else []
-    return [*(["7"] if isinstance(column.type, Integer) else ["nobody"]), *common]
+    many = [] if common(column) is None else [str(common(column))]
+    return [*(["7"] if isinstance(column.type, Integer) else ["nobody"]), *many]
 
 
 def queries(declared: Declared[Any]) -> Iterator[str]:
