@@ -2,7 +2,8 @@
 
 Code that needs several rows locks them in this order, to avoid deadlocks: routers; networks; ports, of which those that
 carry others come first, then their trunks, and then what they carry; the project's turn (`rest.quota.turn`); and then
-subnets, floating IPs, security groups with their rules and address groups, to which creation comes last.
+subnets, floating IPs, security groups with their rules and address groups, to which creation comes last. Several of one
+sort are locked in the order of their ids.
 """
 
 from __future__ import annotations
@@ -66,14 +67,18 @@ def after_turn(
     id: str,
     visible: Callable[..., R],
     before: Callable[[Connection, R], None] | None = None,
+    between: Callable[[Connection, R], None] | None = None,
 ) -> R:
     """A record that is locked after its project's turn, for deletion and the like. Raises what `visible` raises.
 
-    `before(conn, record)` takes the locks that precede the turn. SQLite has one writer, who needs no order.
+    `before(conn, record)` takes the locks that precede the turn, `between` those between it and the record's.
+    SQLite has one writer, who needs no order.
     """
     if conn.dialect.name != "sqlite":
         seen = visible(conn, caller, id)
         if before is not None:
             before(conn, seen)
         gives_back(conn, seen.project_id)
+        if between is not None:
+            between(conn, seen)
     return visible(conn, caller, id, lock=True)

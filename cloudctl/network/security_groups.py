@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -44,17 +44,45 @@ RULES = Owned(SecurityGroupRuleRecord, "Security group rule {} does not exist", 
 visible_rule, rules_visible_to, rule_not_found = RULES.visible, RULES.visible_to, RULES.not_found
 
 
-def in_turn(conn: Connection, caller: Caller, id: str) -> SecurityGroup:
-    """The group, locked for `remove` and `add_rules`: after the turn, as by who puts a new port into it."""
-    return quotas.after_turn(conn, caller, id, visible)
+def in_turn(conn: Connection, caller: Caller, id: str, remote: Iterable[str] = ()) -> SecurityGroup:
+    """The group, locked for `add_rules`: after the turn, as by who puts a new port into it.
+
+    `remote`: the groups that the rules will name.
+    """
+    return quotas.after_turn(conn, caller, id, visible, between=lambda conn, _: _hold(conn, {id, *remote}))
+
+
+def to_remove(conn: Connection, caller: Caller, id: str) -> SecurityGroup:
+    """The group, locked for `remove`: after the turn, and with the groups that lose rules."""
+
+    def with_those_that_name_it(conn: Connection, group: SecurityGroup) -> None:
+        _hold(conn, {group.id, *conn.scalars(_naming, {"group": group.id})})
+
+    return quotas.after_turn(conn, caller, id, visible, between=with_those_that_name_it)
 
 
 def rule_in_turn(conn: Connection, caller: Caller, id: str) -> SecurityGroupRuleRecord:
-    """The rule, locked for `remove_rule`."""
-    return quotas.after_turn(conn, caller, id, visible_rule)
+    """The rule, locked for `remove_rule` after its group."""
+
+    def its_group(conn: Connection, rule: SecurityGroupRuleRecord) -> None:
+        _hold(conn, {rule.security_group_id})
+
+    return quotas.after_turn(conn, caller, id, visible_rule, between=its_group)
+
+
+def _hold(conn: Connection, ids: Collection[str]) -> None:
+    """Lock groups. Rules name groups of other projects, too, and all of these come and go at the same time."""
+    for _ in standard.rows(conn, _locked, groups=sorted(ids)):
+        """Each in its turn."""
 
 
 # Built once: building a statement costs more than running it.
+_locked = (
+    select(SecurityGroup.id)
+    .where(SecurityGroup.id.in_(bindparam("groups", expanding=True)))
+    .order_by(SecurityGroup.id)
+    .with_for_update()
+)
 _with_rules = (
     select(SecurityGroup.stateful, SecurityGroupRuleRecord)
     .join_from(
@@ -102,6 +130,11 @@ _members = (
 )
 _addresses = select(AddressGroup.addresses).where(AddressGroup.id == bindparam("group"))
 _naming = (
+    select(SecurityGroupRuleRecord.security_group_id)
+    .where(SecurityGroupRuleRecord.remote_group_id == bindparam("group"))
+    .distinct()
+)
+_naming_addresses = (
     select(SecurityGroupRuleRecord.security_group_id)
     .where(SecurityGroupRuleRecord.remote_address_group_id == bindparam("group"))
     .order_by(SecurityGroupRuleRecord.security_group_id)
@@ -232,7 +265,7 @@ def change(conn: Connection, row: SecurityGroup, changes: dict[str, Any], now: d
 
 
 def remove(conn: Connection, row: SecurityGroup, now: datetime, by: Origin, default_too: bool = False) -> None:
-    """Delete a group from `in_turn`, and rules and templates that name it. Raises Conflict while ports are in it."""
+    """Delete a group from `to_remove`, and rules and templates that name it. Raises Conflict while ports are in it."""
     if row.is_default and not default_too:
         raise Conflict(
             "Insufficient rights for removing default security group.", type="SecurityGroupCannotRemoveDefault"
@@ -240,8 +273,7 @@ def remove(conn: Connection, row: SecurityGroup, now: datetime, by: Origin, defa
     if _is_used(conn, row.id):
         raise _in_use(row.id)
     rules = SecurityGroupRuleRecord.table
-    naming = select(rules.c.security_group_id).where(rules.c.remote_group_id == row.id).distinct()
-    others = [each for each in conn.scalars(naming) if each != row.id]
+    others = [each for each in conn.scalars(_naming, {"group": row.id}) if each != row.id]
     gone = or_(rules.c.security_group_id == row.id, rules.c.remote_group_id == row.id)
     tags.forget_all(conn, select(rules.c.id).where(gone))
     conn.execute(delete(rules).where(gone))
@@ -343,5 +375,5 @@ def _rule_specs(conn: Connection, row: SecurityGroupRuleRecord) -> list[Security
 
 def address_group_changed(conn: Connection, address_group_id: str, now: datetime, by: Origin) -> None:
     """Update the security groups that let the address group's addresses through."""
-    for group_id in conn.scalars(_naming, {"group": address_group_id}).all():
+    for group_id in conn.scalars(_naming_addresses, {"group": address_group_id}).all():
         _realise(conn, group_id, now, by)

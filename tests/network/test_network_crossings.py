@@ -73,7 +73,7 @@ def test_a_rule_names_a_group_of_another_project_or_the_group_goes(db: Database)
     said = {**wanted, "direction": "ingress", "ethertype": None, "description": None}
 
     def goes(conn: Connection) -> None:
-        security_groups.remove(conn, security_groups.in_turn(conn, member("other"), theirs.id), NOW, BY)
+        security_groups.remove(conn, security_groups.to_remove(conn, member("other"), theirs.id), NOW, BY)
 
     def add(conn: Connection) -> Any:
         return security_group_rules.create_all(conn, call("security_group_rules:create"), [Wanted(None, said)])
@@ -260,6 +260,6 @@ def test_a_log_is_of_what_stays(db: Database, of: str, type: str) -> None:
         if of == "target_id":
             ports.discard(conn, port, NOW, BY)
         else:
-            security_groups.remove(conn, security_groups.in_turn(conn, ME, group), NOW, BY)
+            security_groups.remove(conn, security_groups.to_remove(conn, ME, group), NOW, BY)
 
     assert meanwhile(db, goes, lambda conn: new_log(conn, call("logs:create"), None, body)) == type

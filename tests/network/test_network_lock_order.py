@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -24,7 +26,9 @@ from cloudctl.network import (
 )
 from cloudctl.network.api.local_ips import LOCAL_IPS
 from cloudctl.network.api.ports import PORTS
+from cloudctl.network.api.resource import Wanted
 from cloudctl.network.api.router_interfaces import InterfaceWish, RouterInterfaces
+from cloudctl.network.api.security_group_rules import create_all
 from cloudctl.network.api.security_groups import SECURITY_GROUPS
 from cloudctl.network.api.subnets import SUBNETS
 from cloudctl.network.api.trunks import TRUNKS
@@ -37,9 +41,10 @@ from cloudctl.network.routers import NewRouter
 from cloudctl.network.security_groups import NewGroup
 from cloudctl.network.subnets import NewSubnet
 from cloudctl.network.trunks import NewSubPort, NewTrunk
+from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Unasked
 from tests.meanwhile import beside, crossing, opened
-from tests.network.meetings import BY, ME, NOW, call, meanwhile, network, new_port
+from tests.network.meetings import BY, ME, NOW, call, meanwhile, member, network, new_port
 
 
 @pytest.fixture
@@ -179,6 +184,68 @@ def test_a_group_is_renamed_while_a_port_is_put_into_it(db: Database, monkeypatc
 
     monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
     crossing(db, lambda conn: ports.get(conn, port, lock=True), rename, put)
+
+
+def group(project: str) -> Callable[[Connection], str]:
+    """A group that is shared with everybody."""
+
+    def make(conn: Connection) -> str:
+        made = security_groups.create(conn, project, NewGroup("g"), NOW)
+        shares.share(conn, shares.SECURITY_GROUP, made, shares.EVERYBODY, NOW)
+        return str(made.id)
+
+    return make
+
+
+def names(caller: Caller, id: str, remote: str) -> Callable[[Connection], str]:
+    """The group gets a rule that names the other one."""
+    wanted = {"security_group_id": id, "remote_group_id": remote, "remote_address_group_id": None}
+    said = Wanted(None, {**wanted, "direction": "ingress", "ethertype": None, "description": None})
+    return lambda conn: str(create_all(conn, call("security_group_rules:create", caller), [said])[0].id)
+
+
+class TestGroupsOfTwoProjects:
+    """Each has a rule that names the other."""
+
+    @pytest.fixture
+    def two(self, db: Database) -> list[tuple[Caller, str]]:
+        made = [(member(each), db.transact(False, group(each))) for each in ("p", "other")]
+        return sorted(made, key=itemgetter(1))
+
+    @staticmethod
+    def goes(caller: Caller, id: str) -> Callable[[Connection], None]:
+        return lambda conn: SECURITY_GROUPS.deleted(conn, call("security_groups:delete", caller), {"group_id": id})
+
+    def test_both_go(self, db: Database, two: list[tuple[Caller, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+        (me, mine), (they, theirs) = two
+        for caller, id, remote in ((me, mine, theirs), (they, theirs, mine)):
+            db.transact(False, names(caller, id, remote))
+        monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+        held = partial(security_groups.RECORDS.get, id=mine, lock=True)
+        crossing(db, held, self.goes(they, theirs), self.goes(me, mine))
+
+    def test_they_begin_to_name_each_other(
+        self, db: Database, two: list[tuple[Caller, str]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (me, mine), (they, theirs) = two
+        monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+        held = partial(security_groups.RECORDS.get, id=mine, lock=True)
+        crossing(db, held, names(they, theirs, mine), names(me, mine, theirs))
+
+    def test_a_rule_goes_with_the_group_that_it_names_or_alone(
+        self, db: Database, two: list[tuple[Caller, str]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (me, mine), (they, theirs) = two
+        rule = db.transact(False, names(me, mine, theirs))
+
+        def held(conn: Connection) -> None:
+            security_groups.rule_in_turn(conn, me, rule)
+
+        def remove(conn: Connection) -> None:
+            security_groups.remove_rule(conn, security_groups.RULES.get(conn, rule), NOW, BY)
+
+        monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+        crossing(db, held, self.goes(they, theirs), remove)
 
 
 class TestTrunks:

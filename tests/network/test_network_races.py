@@ -403,7 +403,7 @@ def test_security_groups_their_rules_and_ports_come_and_go_at_once(
         return str(security_groups.create(conn, "p", NewGroup("g"), NOW).id)
 
     def group_goes(conn: Connection, made: str) -> None:
-        security_groups.remove(conn, security_groups.in_turn(conn, ME, made), NOW, BY)
+        security_groups.remove(conn, security_groups.to_remove(conn, ME, made), NOW, BY)
 
     def new_rule(conn: Connection) -> str:
         wanted = NewRule("ingress", protocol="tcp", port_range_min=next(numbers), port_range_max=60000)

@@ -5,6 +5,7 @@ Rules here are about incoming traffic; outgoing traffic is the networking API's.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -124,9 +125,11 @@ def bad(error: CloudError) -> Invalid:
     return Invalid(error.message)
 
 
-def _own(conn: Connection, call: Call, group_id: str) -> SecurityGroup:
+def _own(
+    conn: Connection, call: Call, group_id: str, locked: Callable[..., SecurityGroup], **others: Any
+) -> SecurityGroup:
     """The group, locked, if the caller may change it: sharing only lets others use it. Raises Forbidden, NotFound."""
-    group = security_groups.in_turn(conn, call.caller, checked(group_id))
+    group = locked(conn, call.caller, checked(group_id), **others)
     refuse_foreign(call.caller, group, "network:security_groups:update")
     return group
 
@@ -152,7 +155,7 @@ def _create(conn: Connection, call: Call, wanted: NewGroup) -> dict[str, Any]:
 def _change(conn: Connection, call: Call, group_id: str, changes: dict[str, Any]) -> dict[str, Any]:
     if "name" in changes:
         security_groups.lock_members(conn, security_groups.visible(conn, call.caller, checked(group_id)).id)
-    group = _own(conn, call, group_id)
+    group = _own(conn, call, group_id, security_groups.in_turn)
     try:
         return groups(conn, [security_groups.change(conn, group, changes, call.now, call.caller)])[0]
     except Conflict as error:
@@ -160,7 +163,7 @@ def _change(conn: Connection, call: Call, group_id: str, changes: dict[str, Any]
 
 
 def _remove(conn: Connection, call: Call, group_id: str) -> None:
-    group = _own(conn, call, group_id)
+    group = _own(conn, call, group_id, security_groups.to_remove)
     try:
         security_groups.remove(conn, group, call.now, call.caller)
     except Conflict as error:
@@ -168,10 +171,9 @@ def _remove(conn: Connection, call: Call, group_id: str) -> None:
 
 
 def _create_rule(conn: Connection, call: Call, body: CreateRule) -> dict[str, Any]:
-    group = _own(conn, call, str(body.parent_group_id))
-    remote = None
-    if body.group_id:
-        remote = security_groups.visible(conn, call.caller, checked(body.group_id)).id
+    said = [checked(body.group_id)] if body.group_id else []
+    group = _own(conn, call, str(body.parent_group_id), security_groups.in_turn, remote=said)
+    remote = next((security_groups.visible(conn, call.caller, each).id for each in said), None)
     try:
         (made,) = security_groups.add_rules(conn, group, [wanted_rule(body, remote)], call.now, call.caller)
     except Conflict as error:

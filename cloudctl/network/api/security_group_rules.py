@@ -82,7 +82,8 @@ def create_all(conn: Connection, call: Call, wanted: Sequence[Wanted]) -> list[S
     if len({each.values["security_group_id"] for each in wanted}) > 1:
         message = "Only allowed to update rules for one security profile at a time"
         raise Invalid(message, type="SecurityGroupNotSingleGroupRules")
-    group = security_groups.in_turn(conn, call.caller, wanted[0].values["security_group_id"])
+    remote = [id for each in wanted if (id := each.values["remote_group_id"]) is not None]
+    group = security_groups.in_turn(conn, call.caller, wanted[0].values["security_group_id"], remote)
     call.require(project_id=group.project_id)
     for each in wanted:
         if each.owner is not None:
