@@ -16,6 +16,7 @@ from cloudctl.db import Connection
 from cloudctl.drivers.network_specs import Isolation
 from cloudctl.errors import Invalid
 from cloudctl.network import kinds
+from cloudctl.network.standard import hold, in_order
 from cloudctl.network.tables import Network, Port
 from cloudctl.tasks import Origin
 
@@ -29,6 +30,7 @@ _apart = (
     .where(Port.network_id == bindparam("network"), Port.pvlan_type != PROMISCUOUS, Port.realised.is_(True))
     .order_by(Port.id)
 )
+_ports = in_order(Port, Port.network_id == bindparam("network"))
 _all_or_none = (
     update(Port)
     .where(Port.network_id == bindparam("network"))
@@ -70,6 +72,7 @@ def _checked(enabled: bool, type: str | None, community: str | None, secure: boo
 
 def network_changed(conn: Connection, network: Network, enabled: bool, by: Origin) -> None:
     """A locked network turns PVLAN on or off: its ports all become promiscuous, or have no type."""
+    hold(conn, _ports, network=network.id)
     for id in conn.scalars(_apart, {"network": network.id}).all():
         tasks.submit_once(conn, kinds.ENSURE_PORT, id, by)
     conn.execute(_all_or_none, {"network": network.id, "on": enabled})

@@ -21,7 +21,7 @@ from cloudctl.db.columns import new_id
 from cloudctl.drivers.interfaces import IGuaranteedRates, IMarking, IPacketLimits
 from cloudctl.drivers.specs import BandwidthLimit, Guarantee, PacketLimit
 from cloudctl.errors import Conflict, NotFound
-from cloudctl.network import kinds, port_security, standard
+from cloudctl.network import kinds, port_security, shown, standard
 from cloudctl.network.tables import FloatingIp, Network, Port, QosPolicy, QosRule, RouterPort
 from cloudctl.tasks import Origin
 
@@ -113,6 +113,12 @@ def policy_of(conn: Connection, type: Type, rule_id: str) -> str | None:
 # -- changes, each of a locked policy
 
 
+def lock_ports(conn: Connection, policy_id: str, type: Type) -> None:
+    """Lock the ports that show such a rule, by which servers are placed, before the policy: some get one meanwhile."""
+    if type.name in PLACED_BY:
+        standard.hold(conn, standard.in_order(Port, _have(policy_id)))
+
+
 def add(conn: Connection, policy: QosPolicy, wanted: NewRule, now: datetime, by: Origin) -> QosRule:
     """Raises Conflict if the policy already has such a rule, or one that contradicts it."""
     made = QosRule(
@@ -168,12 +174,9 @@ def _meet(one: str, other: str) -> bool:
 
 def _changed(conn: Connection, policy: QosPolicy, rule: QosRule, now: datetime, by: Origin) -> None:
     standard.change(conn, QosPolicy.table, policy.id, now)
-    on_networks = Port.network_id.in_(select(Network.id).where(Network.qos_policy_id == policy.id))
-    have_it = or_(Port.qos_policy_id == policy.id, and_(_follow_their_network(), on_networks))
     if rule.type in PLACED_BY:
-        # Ports show what servers are placed by.
-        conn.execute(update(Port).where(have_it).values(edition=Port.edition + 1))
-    _ensure_ports(conn, have_it, by)
+        shown.ports_changed(conn, _have(policy.id))
+    _ensure_ports(conn, _have(policy.id), by)
     for router_id in {id for query in (_gateways, _floating) for id in conn.scalars(query, {"policy": policy.id})}:
         if router_id is not None:
             tasks.submit_once(conn, kinds.ENSURE_ROUTER, router_id, by)
@@ -231,6 +234,11 @@ def policy_for(port: Port, network_policy_id: str | None) -> str | None:
     if port.qos_policy_id is not None or port_security.is_network_owned(port.device_owner):
         return port.qos_policy_id
     return network_policy_id
+
+
+def _have(policy_id: str) -> ColumnElement[bool]:
+    on_networks = Port.network_id.in_(select(Network.id).where(Network.qos_policy_id == policy_id))
+    return or_(Port.qos_policy_id == policy_id, and_(_follow_their_network(), on_networks))
 
 
 def _follow_their_network() -> ColumnElement[bool]:

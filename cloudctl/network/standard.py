@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, TypeVar, TypeVarTuple, overload
 
-from sqlalchemy import Insert, Table, Update, bindparam, update
+from sqlalchemy import ColumnElement, Insert, Select, Table, Update, bindparam, select, update
 from sqlalchemy.sql.selectable import TypedReturnsRows
 
 from cloudctl.db import Connection, Record
@@ -77,6 +77,17 @@ def _change(table: Table) -> Update:
 def _change_all(table: Table) -> Update:
     those = table.c.id.in_(bindparam("those", expanding=True))
     return update(table).where(those).values(revision=table.c.revision + 1)
+
+
+def in_order(record: type[Standard], which: ColumnElement[bool]) -> Select[str]:
+    """What `hold` locks: records, always in one order. An UPDATE would take that in which it finds them."""
+    return select(record.id).where(which).order_by(record.id).with_for_update(key_share=True)
+
+
+def hold(conn: Connection, statement: Select[str], **values: Any) -> None:
+    """SQLite has one writer, who needs no order."""
+    if conn.dialect.name != "sqlite":
+        conn.execute(statement, values)
 
 
 def owner_of_new(caller: Caller, named: str | None) -> str:

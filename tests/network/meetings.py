@@ -46,8 +46,8 @@ def call(rule: str, caller: Caller = ME) -> Call:
     return Call(caller, (2, 0), Query.parse(b""), "", "", "", Headers(), BytesIO(), f"network:{rule}")
 
 
-def network(conn: Connection, external: bool = False) -> str:
-    made = networks.create(conn, "p", NewNetwork(external=external), NOW, NetworkOptions(), BY)
+def network(conn: Connection, external: bool = False, **fields: Any) -> str:
+    made = networks.create(conn, "p", NewNetwork(external=external, **fields), NOW, NetworkOptions(), BY)
     subnets.create(conn, made, "p", NewSubnet("10.0.0.0/24", 4), NOW, BY)
     return str(made.id)
 

@@ -8,6 +8,8 @@ from operator import itemgetter
 from typing import Any
 
 import pytest
+from attrs import evolve, make_class
+from sqlalchemy import select, text
 
 from cloudctl.db import Connection, Database
 from cloudctl.errors import CloudError
@@ -16,16 +18,20 @@ from cloudctl.network import (
     local_ips,
     networks,
     ports,
+    qos_policies,
+    qos_rules,
     rbac_policies,
     router_interfaces,
     routers,
     security_groups,
     shares,
+    shown,
     subnets,
     trunks,
 )
 from cloudctl.network.api.local_ips import LOCAL_IPS
 from cloudctl.network.api.ports import PORTS
+from cloudctl.network.api.qos_rules import RULES
 from cloudctl.network.api.resource import Wanted
 from cloudctl.network.api.router_interfaces import InterfaceWish, RouterInterfaces
 from cloudctl.network.api.security_group_rules import create_all
@@ -36,10 +42,12 @@ from cloudctl.network.associations import Target
 from cloudctl.network.floating_ips import NewFloatingIp
 from cloudctl.network.local_ips import NewLocalIp
 from cloudctl.network.options import NetworkOptions
+from cloudctl.network.qos_policies import NewPolicy
 from cloudctl.network.rbac_policies import NewRbacPolicy
 from cloudctl.network.routers import NewRouter
 from cloudctl.network.security_groups import NewGroup
 from cloudctl.network.subnets import NewSubnet
+from cloudctl.network.tables import Port
 from cloudctl.network.trunks import NewSubPort, NewTrunk
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Unasked
@@ -184,6 +192,60 @@ def test_a_group_is_renamed_while_a_port_is_put_into_it(db: Database, monkeypatc
 
     monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
     crossing(db, lambda conn: ports.get(conn, port, lock=True), rename, put)
+
+
+class TestWhatManyPortsShow:
+    """It changes in one transaction while another one has the first of the ports and wants the next."""
+
+    @pytest.fixture
+    def id(self, db: Database) -> str:
+        policy = db.transact(False, qos_policies.create, "p", NewPolicy("gold"), NOW)
+        return db.transact(False, lambda conn: network(conn, pvlan=True, qos_policy_id=policy.id))
+
+    @pytest.fixture
+    def two(self, db: Database, id: str) -> list[str]:
+        """Ports by their ids; on its pages, the database has them the other way round."""
+        first, second = sorted(db.transact(False, new_port(id)) for _ in range(2))
+        lie = select(Port.id).order_by(text("ctid"))
+        while db.transact(True, lambda conn: list(conn.scalars(lie))) != [second, first]:
+            db.transact(False, shown.port_changed, first)
+        return [first, second]
+
+    def meet(
+        self, db: Database, two: list[str], change: Callable[[Connection], Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+        first, second = (partial(ports.get, id=each, lock=True) for each in two)
+
+        def in_the_order_of_pages(conn: Connection) -> None:
+            # As the database may do with many rows.
+            for way in ("indexscan", "bitmapscan"):
+                conn.execute(text(f"SET LOCAL enable_{way} = off"))
+            change(conn)
+
+        crossing(db, first, in_the_order_of_pages, second)
+
+    @pytest.mark.parametrize("changes", [{"name": "new"}, {"pvlan": False}])
+    def test_a_network_changes(
+        self, db: Database, id: str, two: list[str], monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
+    ) -> None:
+        def change(conn: Connection) -> None:
+            networks.change(conn, networks.get(conn, id, lock=True), changes, NOW, NetworkOptions(), BY)
+
+        self.meet(db, two, change, monkeypatch)
+
+    def test_a_policy_gets_a_rule_by_which_servers_are_placed(
+        self, db: Database, id: str, two: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        wanted, path = make_class("Wish", ["value", "direction"])(1, "egress"), {}
+        path["policy_id"] = str(db.transact(True, networks.get, id).qos_policy_id)
+
+        admin = evolve(ME, identity=evolve(ME.identity, roles=frozenset({"admin"})))
+
+        def add(conn: Connection) -> None:
+            RULES[qos_rules.GUARANTEED.name].created(conn, call("qos_rules:change", admin), path, wanted)
+
+        self.meet(db, two, add, monkeypatch)
 
 
 def group(project: str) -> Callable[[Connection], str]:

@@ -103,7 +103,7 @@ class DeclaredRule(Described[QosRule]):
     def created(self, conn: Connection, call: Call, path: Path, body: Any) -> Json:
         new = NewRule(self.type, **given(body))
         return self._one(
-            conn, call, qos_rules.add(conn, _locked(conn, call, path["policy_id"]), new, call.now, call.caller)
+            conn, call, qos_rules.add(conn, self._locked(conn, call, path["policy_id"]), new, call.now, call.caller)
         )
 
     def shown(self, conn: Connection, call: Call, path: Path) -> Json:
@@ -114,7 +114,7 @@ class DeclaredRule(Described[QosRule]):
 
     def updated(self, conn: Connection, call: Call, path: Path, body: Any) -> Json:
         with self._policy_of(conn, path) as policy_id:
-            policy = _locked(conn, call, policy_id)
+            policy = self._locked(conn, call, policy_id)
             row, changes = qos_rules.get(conn, policy, self.type, path[self.id]), given(body)
             if changes:
                 row = qos_rules.change(conn, policy, row, changes, call.now, call.caller)
@@ -122,7 +122,7 @@ class DeclaredRule(Described[QosRule]):
 
     def deleted(self, conn: Connection, call: Call, path: Path) -> None:
         with self._policy_of(conn, path) as policy_id:
-            policy = _locked(conn, call, policy_id)
+            policy = self._locked(conn, call, policy_id)
             row = qos_rules.get(conn, policy, self.type, path[self.id])
             qos_rules.remove(conn, policy, row, call.now, call.caller)
 
@@ -140,6 +140,12 @@ class DeclaredRule(Described[QosRule]):
             yield policy_id
         except NotFound:
             raise qos_rules.not_found(id) from None
+
+    def _locked(self, conn: Connection, call: Call, policy_id: str) -> QosPolicy:
+        """The policy, locked, if the caller may change it."""
+        call.require(project_id=qos_policies.visible(conn, call.caller, policy_id).project_id)
+        qos_rules.lock_ports(conn, policy_id, self.type)
+        return qos_policies.visible(conn, call.caller, policy_id, lock=True)
 
     def _one(self, conn: Connection, call: Call, row: QosRule) -> Json:
         return {self.name: self.views(conn, call, [row])[0]}
@@ -195,13 +201,6 @@ RULES = {
 def offered(driver: Any) -> list[DeclaredRule]:
     """The types that a driver obeys."""
     return [each for each in RULES.values() if each.type.needs is None or each.type.needs.providedBy(driver)]
-
-
-def _locked(conn: Connection, call: Call, policy_id: str) -> QosPolicy:
-    """The policy, locked, if the caller may change it."""
-    row = qos_policies.visible(conn, call.caller, policy_id, lock=True)
-    call.require(project_id=row.project_id)
-    return row
 
 
 def views_in_policy(conn: Connection, call: Call, rows: Sequence[QosRule]) -> list[Json]:
