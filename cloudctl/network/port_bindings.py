@@ -65,7 +65,7 @@ def get(conn: Connection, port: Port, host: str) -> tuple[PortBinding, str]:
     raise NotFound(message, type="PortBindingNotFound")
 
 
-# -- changes, each of a locked port
+# -- changes, each of a locked port, whose revision they raise
 
 
 def create(conn: Connection, port: Port, new: NewBinding, now: datetime, by: Origin) -> PortBinding:
@@ -87,6 +87,7 @@ def create(conn: Connection, port: Port, new: NewBinding, now: datetime, by: Ori
         vif_details={},
     )
     conn.execute(insert(PortBinding).values(**made._asdict()))
+    standard.change(conn, Port.table, port.id, now)
     tasks.submit_once(conn, kinds.ENSURE_PORT, port.id, by)
     return made
 
@@ -101,6 +102,7 @@ def change(
     if status == ACTIVE:
         return active_of(ports.change(conn, port, dict(changes), now, by)), status
     conn.execute(update(PortBinding).where(*_one).values(**changes), {"of": port.id, "on": host})
+    standard.change(conn, Port.table, port.id, now)
     return row._replace(**changes), status
 
 
@@ -126,6 +128,7 @@ def remove(conn: Connection, port: Port, host: str, now: datetime, by: Origin) -
         ports.change(conn, port, {"host": ""}, now, by)
         return
     conn.execute(_delete, {"of": port.id, "on": host})
+    standard.change(conn, Port.table, port.id, now)
     tasks.submit(conn, kinds.ENSURE_PORT, port.id, by, args={"left": host})
 
 

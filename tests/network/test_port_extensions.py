@@ -59,6 +59,23 @@ class TestBindings:
         neutron.expect(204, "DELETE", f"{path}/h2", user="admin")
         assert held(neutron, port) is None
 
+    def test_each_of_its_changes_changes_its_port(self, neutron: Neutron) -> None:
+        port = plugged(neutron, neutron.network())
+        path = f"/ports/{port['id']}"
+        one, revisions = f"{path}/bindings/h2", []
+        first = neutron.get(path, "admin")["port"]["revision_number"]
+        for method, where, body in (
+            ("POST", f"{path}/bindings", {"host": "h2"}),
+            ("PUT", one, {"profile": {"a": "b"}}),
+            ("PUT", one, {}),
+            ("DELETE", one, None),
+        ):
+            neutron.clock.advance(60)
+            neutron.ask(method, where, None if body is None else {"binding": body}, "admin")
+            shown = neutron.get(path, "admin")["port"]
+            revisions.append((shown["revision_number"] - first, shown["updated_at"][14:16]))
+        assert revisions == [(1, "01"), (2, "02"), (2, "02"), (3, "04")]
+
     @pytest.mark.parametrize("by", ("request", "compute"))
     def test_a_port_bound_to_a_host_that_it_may_move_to_has_one_binding_there(self, neutron: Neutron, by: str) -> None:
         port = plugged(neutron, neutron.network())
