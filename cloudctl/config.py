@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import attrs
 from attrs import field, frozen
@@ -22,7 +21,7 @@ from sqlalchemy.exc import ArgumentError
 
 from cloudctl import state_dir
 from cloudctl.errors import ConfigError
-from cloudctl.options import positive, structure
+from cloudctl.options import parts_of, positive, structure
 
 T = TypeVar("T")
 
@@ -47,10 +46,7 @@ def is_public_url(_instance: object, attribute: Any, value: str) -> None:
     scheme, _, rest = value.partition("://")
     if scheme not in ("http", "https") or not rest.strip("/") or any(c in value for c in " ?#"):
         raise ValueError("must look like https://cloud.example.com/prefix")
-    try:
-        urlsplit(value).port  # noqa: B018 - it is read for what it raises
-    except ValueError as error:
-        raise ValueError(f"is not an address: {error}") from None
+    parts_of(value)
     if LOOKS_LIKE_A_VERSION.search(rest.partition("/")[1] + rest.partition("/")[2]):
         raise ValueError("part of its path looks like an API version (v and a digit), which would mislead clients")
 

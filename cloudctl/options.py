@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from urllib.parse import SplitResult, urlsplit
 
 import attrs
 
@@ -178,3 +179,15 @@ def named(_instance: object, _attribute: Any, value: str | Sequence[str]) -> Non
 def not_negative(_instance: object, _attribute: Any, value: float) -> None:
     if value < 0:
         raise ValueError("must not be negative")
+
+
+def parts_of(url: str) -> SplitResult:
+    """Raises ValueError for a host or a port that only its first use would find to be none."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ValueError(f"is not an address: {error}") from None
+    if not parts.hostname or port == 0:
+        raise ValueError(f"is not an address: {url!r} names no {'port' if parts.hostname else 'host'}")
+    return parts

@@ -11,7 +11,7 @@ from attrs import field, frozen
 from attrs.validators import le, matches_re
 
 from cloudctl.drivers.forwarded import is_secret
-from cloudctl.options import ENDPOINT, named, not_negative, positive
+from cloudctl.options import ENDPOINT, named, not_negative, parts_of, positive
 
 HIGHEST = 104
 INTERNAL = "internal"  # the zone of the services that run no servers
@@ -47,6 +47,12 @@ def are_origins(_instance: object, _attribute: Any, value: Sequence[str]) -> Non
     for text in value:
         if re.fullmatch(r"https?://[^/?#\s]+", text) is None:
             raise ValueError(f"{text!r} is not the origin of a page: https://host:port, without a path")
+        parts_of(text)
+
+
+def is_address(_instance: object, _attribute: Any, value: str) -> None:
+    if value:
+        parts_of(value)
 
 
 def as_browsers_name_them(origins: Sequence[str]) -> list[str]:
@@ -108,9 +114,9 @@ class ComputeOptions:
     # The endpoint at which consoles of servers are opened by WebSockets; empty: there are no consoles.
     console_listen: str = field(default="", metadata=ENDPOINT)
     # Where clients find it, as «ws://host:port» or «wss://host:port»; empty: at the host of the API, on its own port.
-    console_url: str = field(default="", validator=matches_re(r"(wss?://[^/?#]+(/[^?#]*)?)?"))
+    console_url: str = field(default="", validator=[matches_re(r"(wss?://[^/?#]+(/[^?#]*)?)?"), is_address])
     # noVNC's page, wherever it is served: a VNC console is a link to it; empty: the link is the WebSocket's own.
-    console_vnc_page: str = field(default="", validator=matches_re(r"(https?://[^/?#]+(/[^?#]*)?)?"))
+    console_vnc_page: str = field(default="", validator=[matches_re(r"(https?://[^/?#]+(/[^?#]*)?)?"), is_address])
     # Pages of other hosts that may open consoles, as browsers name them: «https://host:port».
     console_origins: list[str] = field(factory=list, validator=are_origins, converter=as_browsers_name_them)
     # Seconds within which a console must be opened after it was requested.

@@ -113,6 +113,12 @@ def test_more_fake_hosts_than_memory_has_room_for_are_refused() -> None:
     ("kind", "name", "table", "problem"),
     [
         ("objects", "s3", {}, "the driver needs an endpoint (http:// or https://) and a bucket"),
+        (
+            "objects",
+            "s3",
+            {"endpoint": "https:///x", "bucket": "b"},
+            "is not an address: 'https:///x' names no host",
+        ),
         ("objects", "file", {}, "the driver needs a directory"),
         (
             "network",

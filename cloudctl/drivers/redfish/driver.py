@@ -20,7 +20,7 @@ from cloudctl.drivers.answers import body
 from cloudctl.drivers.errors import DriverError, Unreachable, Unusable
 from cloudctl.drivers.power import PowerFencer
 from cloudctl.drivers.specs import DriverResources
-from cloudctl.options import positive
+from cloudctl.options import parts_of, positive
 
 # A name that does not resolve is an OSError, but not a ConnectError.
 TROUBLE = (
@@ -40,6 +40,7 @@ def is_system(_instance: object, _attribute: Any, value: str) -> None:
     parts = urlsplit(value)
     if parts.scheme not in ("https", "http") or not parts.hostname or parts.username or not parts.path.strip("/"):
         raise ValueError("must be the URL of a system: https://10.0.0.1/redfish/v1/Systems/1")
+    parts_of(value)
 
 
 @frozen

@@ -30,6 +30,7 @@ from cloudctl.drivers.objects_interface import ContentState
 from cloudctl.drivers.s3 import documents, parts
 from cloudctl.drivers.s3.client import Account, Answer, Bucket, Refused, Span, gone
 from cloudctl.drivers.specs import DriverResources
+from cloudctl.options import parts_of
 
 PAGE = 1000  # contents
 
@@ -56,6 +57,7 @@ class Config:
 def create(config: Config, resources: DriverResources) -> ObjectsByS3:
     if urlsplit(config.endpoint).scheme not in ("http", "https") or not config.bucket:
         raise ValueError("the driver needs an endpoint (http:// or https://) and a bucket")
+    parts_of(config.endpoint)
     if config.timeout <= 0 or config.tries < 1:
         raise ValueError("timeout and tries must be greater than 0")
     if not parts.LEAST <= config.part_size <= parts.MOST_OF_ONE:

@@ -144,6 +144,9 @@ def test_what_cannot_be_is_told_at_the_start(table: Any) -> None:
     table["hosts"]["compute-1"]["url"] = "10.0.0.1"
     with pytest.raises(ConfigError, match="must be the URL of a system"):
         made(table, Clock())
+    table["hosts"]["compute-1"]["url"] = "https://10.0.0.1:99999/redfish/v1/Systems/1"
+    with pytest.raises(ConfigError, match="url: is not an address: Port out of range"):
+        made(table, Clock())
 
 
 async def test_authorities_that_cannot_be_read_are_told_whenever_that_is(
