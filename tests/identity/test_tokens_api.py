@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from twisted.logger import capturedLogs, formatEvent
 
 from cloudctl.testing import http
 
@@ -35,6 +36,17 @@ SYSTEM = {"system": {"all": True}}
 def token_of(response: Any) -> Any:
     assert response.status == 201, response
     return response.json()["token"]
+
+
+def test_the_line_of_a_login_says_who_it_was(keystone: Any) -> None:
+    with capturedLogs() as events:
+        keystone.ask("POST", "/auth/tokens", password("demo", scope=DEMO))
+        keystone.ask("POST", "/auth/tokens", password("demo", "wrong", scope=DEMO))
+    lines = [formatEvent(each) for each in events]
+    who = f"user={keystone.made.demo_user_id} project={keystone.made.demo_project_id}"
+    assert [line.partition(" ms ")[2] for line in lines if "POST /identity/v3/auth/tokens" in line] == [
+        who, "user= project=",
+    ]  # fmt: skip
 
 
 def test_a_project_token_says_everything_that_clients_read(keystone: Any) -> None:

@@ -54,6 +54,8 @@ class AuthTokens:
             token, issued = await self.logins.login(chosen, scope, call.header(RECEIPT_HEADER) or None)
         except NotEnough as error:
             return self._lacking(call, error)
+        # For the log of requests: nobody was known when it came.
+        call.caller = call.caller.as_(issued.identity)
         return await self.reply(call, token, issued)
 
     def _lacking(self, call: Call, error: NotEnough) -> Reply:
