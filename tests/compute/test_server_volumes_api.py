@@ -81,7 +81,10 @@ def test_devices_are_named_in_turn(demo: Asking) -> None:
     demo.cloud.settle()
     second = attach(demo, server_id, demo.volume()).json()["volumeAttachment"]["device"]
     demo.cloud.settle()
-    assert (first, second) == ("/dev/vdc", "/dev/vdb")
+    # Named like a part of a disk, as some clients do.
+    third = attach(demo, server_id, demo.volume(), device="/dev/sda2").json()["volumeAttachment"]["device"]
+    demo.cloud.settle()
+    assert (first, second, third) == ("/dev/vdc", "/dev/vdb", "/dev/sda2")
     status, key, message = refusal(attach(demo, server_id, demo.volume(), device="/dev/vdc"))
     assert (status, key) == (409, "conflictingRequest")
     assert "/dev/vdc" in message
@@ -92,6 +95,7 @@ def test_devices_are_named_in_turn(demo: Asking) -> None:
     [
         ({"device": "vdb"}, 400),
         ({"device": ""}, 400),
+        ({"device": "/dev/disk/by-id/1"}, 400),
         ({"device": "/dev/vd" + 58 * "a"}, 400),  # longer than what the database stores
         ({"x": 1}, 400),
     ],

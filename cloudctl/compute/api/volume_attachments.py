@@ -23,7 +23,7 @@ from cloudctl.rest.views import Fields
 PATH = "/servers/<server_id>/os-volume_attachments"
 
 DETAILED = since(2, 85)
-Device = Annotated[str, Length(1, 64), Pattern(r"/dev/x?[a-z]{0,1}d[a-z]+", "a device such as /dev/vdb")]
+Device = Annotated[str, Length(1, 64), Pattern(r"/dev/[a-z]+[0-9]*", "a device such as /dev/vdb")]
 
 
 @frozen
