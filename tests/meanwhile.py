@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from threading import Event as Flag
 from threading import Thread
+from time import monotonic
 from typing import Any
 
 from attrs import define, field
@@ -18,6 +19,8 @@ from cloudctl.db.driver import create
 from cloudctl.db.threads import Inline
 from cloudctl.errors import CloudError
 
+# Seconds until a transaction counts as lost, and between two looks at it: looking keeps it from its work.
+PATIENCE, PAUSE = 60, 0.002
 # Whether anybody waits for a lock in this database, which is the test's alone.
 WAITING = text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
 
@@ -37,8 +40,9 @@ class Others:
         """Returns once it has ended, or waits for a lock."""
         begun = self.threads.submit(self.db.transact, False, fn, *args)
         self._begun.append(begun)
-        while not (begun.done() or self.threads.submit(self.db.transact, True, _are_waiting).result()):
-            """It is under way."""
+        give_up = monotonic() + PATIENCE
+        while not (wait([begun], PAUSE).done or self.threads.submit(self.db.transact, True, _are_waiting).result()):
+            assert monotonic() < give_up, f"{fn} neither ends nor waits for a lock"
 
     @property
     def results(self) -> list[Any]:
@@ -62,16 +66,16 @@ class Meanwhile:
         self._done, self._go_on = Flag(), Flag()
         self._thread = Thread(target=db.transact, args=(False, self._run, fn, *args))
         self._thread.start()
-        assert self._done.wait(60)
+        assert self._done.wait(PATIENCE)
 
     def _run(self, conn: Connection, fn: Any, *args: Any) -> None:
         self.result = fn(conn, *args)
         self._done.set()
-        assert self._go_on.wait(60)
+        assert self._go_on.wait(PATIENCE)
 
     def commit(self) -> None:
         self._go_on.set()
-        self._thread.join(60)
+        self._thread.join(PATIENCE)
 
 
 @contextmanager
