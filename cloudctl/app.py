@@ -182,13 +182,18 @@ class Cloud(OrderedService):
         *,
         services: Sequence[Service] = SERVICES,
         log_levels: LogLevels | None = None,
+        db: Database | None = None,
     ) -> Cloud:
-        """A cloud without sockets, threads or a database file, driven by a Clock, in a temporary directory."""
+        """A cloud without sockets, threads or a database file, driven by a Clock, in a temporary directory.
+
+        `db`: in memory, too; without it, a new one.
+        """
         cloud = cls.__new__(cls)
         cloud._log_levels = log_levels
         cloud._directory = tempfile.TemporaryDirectory(prefix="cloudctl-")
         config = evolve(config, state_dir=Path(cloud._directory.name))
-        cloud._compose(config, services, Database.in_memory(clock), cast(Any, Inline()), clock, in_memory=True)
+        db = db or Database.in_memory(clock)
+        cloud._compose(config, services, db, cast(Any, Inline()), clock, in_memory=True)
         cloud._order(listen=False)
         return cloud
 

@@ -9,6 +9,7 @@ from typing import Any
 from attrs import define, field
 
 from cloudctl.testing.cloud import MemoryCloud, connection
+from cloudctl.testing.databases import READS, WRITES
 from tests.plans import unchecked
 
 # What begins and ends a transaction or a savepoint, and PRAGMA.
@@ -24,9 +25,9 @@ class Work:
     writes: int = 0
 
     def see(self, statement: str) -> None:
-        if statement.startswith("BEGIN IMMEDIATE"):
+        if statement.startswith(("BEGIN IMMEDIATE", WRITES)):
             self.writes += 1
-        elif statement.startswith("BEGIN"):
+        elif statement.startswith(("BEGIN", READS)):
             self.reads += 1
         elif not statement.startswith((*AROUND, "--")) and not self._is_of_trigger(statement):
             self.statements.append(statement)

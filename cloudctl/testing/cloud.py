@@ -29,6 +29,7 @@ from cloudctl.db.columns import metadata
 from cloudctl.image.store import ImageStore
 from cloudctl.log_levels import LogLevels
 from cloudctl.tasks.tables import OPEN, TaskRow
+from cloudctl.testing.databases import MemoryDatabase
 from cloudctl.testing.http import Response, request
 from cloudctl.testing.limits import limited
 
@@ -46,11 +47,11 @@ class Snapshot:
 
     @classmethod
     def of(cls, cloud: Cloud) -> Snapshot:
+        database = cloud.db.image() if isinstance(cloud.db, MemoryDatabase) else connection(cloud).serialize()
         directory = cloud.made(ImageStore).directory
-        return cls(connection(cloud).serialize(), {file.name: file.read_bytes() for file in directory.iterdir()})
+        return cls(database, {file.name: file.read_bytes() for file in directory.iterdir()})
 
-    def copy_to(self, cloud: Cloud) -> None:
-        connection(cloud).deserialize(self.database)
+    def give_images(self, cloud: Cloud) -> None:
         store = cloud.made(ImageStore)
         store.prepare()
         for name, data in self.images.items():
@@ -59,7 +60,7 @@ class Snapshot:
 
 def connection(cloud: Cloud) -> Any:
     """The one sqlite3.Connection of a cloud in memory."""
-    return cloud.db.engine.raw_connection().driver_connection
+    return cloud.db.connections.get().driver
 
 
 @lru_cache(maxsize=4)
@@ -73,11 +74,9 @@ def without_rows(_tables: int) -> bytes:
     return bytes(db.connections.get().driver.serialize())
 
 
-def empty_database(clock: IReactorTime) -> Database:
+def empty_database(clock: IReactorTime) -> MemoryDatabase:
     """A database in memory that has all tables and no rows."""
-    db = Database.in_memory(clock)
-    db.connections.get().driver.deserialize(without_rows(len(metadata.tables)))
-    return db
+    return MemoryDatabase(clock, without_rows(len(metadata.tables)))
 
 
 @lru_cache(maxsize=4)
@@ -85,8 +84,7 @@ def fresh(start: float) -> Snapshot:
     """A cloud with the default configuration, which has been started once at this time."""
     clock = Clock()
     clock.rightNow = start
-    cloud = Cloud.in_memory(build({}, SECTIONS, Path("/nonexistent")), clock)
-    connection(cloud).deserialize(without_rows(len(metadata.tables)))
+    cloud = Cloud.in_memory(build({}, SECTIONS, Path("/nonexistent")), clock, db=empty_database(clock))
     cloud.prepare(PASSWORDS)
     cloud.startService()
     snapshot = Snapshot.of(cloud)
@@ -100,15 +98,15 @@ _prepared: OrderedDict[tuple[Any, ...], Snapshot] = OrderedDict()
 _PREPARED = 8
 
 
-def prepare(cloud: Cloud, key: tuple[Any, ...]) -> None:
-    """Fill a new cloud as an earlier one with the same key was filled."""
+def prepared(key: tuple[Any, ...]) -> Snapshot | None:
+    """How an earlier cloud with the same key was filled."""
     if (found := _prepared.get(key)) is not None:
         _prepared.move_to_end(key)
-        found.copy_to(cloud)
-        cloud.prepare(PASSWORDS)
-        return
-    connection(cloud).deserialize(without_rows(len(metadata.tables)))
-    cloud.prepare(PASSWORDS)
+    return found
+
+
+def remember(cloud: Cloud, key: tuple[Any, ...]) -> None:
+    """The next cloud with the same key will be filled as this one is."""
     made = Snapshot.of(cloud)
     # Without images here, the first one is in a store that would not be copied.
     if made.images:
@@ -135,27 +133,25 @@ class MemoryCloud:
         self.clock = Clock()
         self.clock.rightNow = start
         self.config = build(tables or {}, SECTIONS, state_dir or Path("/nonexistent"))
-        self.cloud = Cloud.in_memory(self.config, self.clock, log_levels=log_levels)
         # The tables of every fresh cloud are the same, and making them is most of the work.
-        if snapshot is None and tables and state_dir is None:
-            prepare(self.cloud, (start, len(metadata.tables), repr(tables)))
-        else:
-            if snapshot is not None:
-                snapshot.copy_to(self.cloud)
-            elif tables:
-                connection(self.cloud).deserialize(without_rows(len(metadata.tables)))
-            else:
-                fresh(start).copy_to(self.cloud)
-            self.cloud.prepare(PASSWORDS)
+        key = (start, len(metadata.tables), repr(tables))
+        if snapshot is None and not tables:
+            snapshot = fresh(start)
+        elif snapshot is None and state_dir is None:
+            snapshot = prepared(key)
+        image = without_rows(len(metadata.tables)) if snapshot is None else snapshot.database
+        self.db = MemoryDatabase(self.clock, image)
+        self.cloud = Cloud.in_memory(self.config, self.clock, log_levels=log_levels, db=self.db)
+        if snapshot is not None:
+            snapshot.give_images(self.cloud)
+        self.cloud.prepare(PASSWORDS)
+        if snapshot is None and state_dir is None:
+            remember(self.cloud, key)
         self.cloud.startService()
         self.site = self.cloud.site
         self.ha_site = self.cloud.ha_site
         # With when they expire, in the Clock's time.
         self._tokens: dict[tuple[str, str], tuple[str, float]] = {}
-
-    @property
-    def db(self) -> Database:
-        return self.cloud.db
 
     def transact(self, fn: Any, *args: Any) -> Any:
         """`fn(conn, …)` in a transaction of its own."""

@@ -50,6 +50,8 @@ class World:
     state: Callable[[], Any]
     # A value that compares equal if nothing that outlives a process has changed: rows, what backends hold, files.
     durable: Callable[[], Any] | None = None
+    # After the end. None: the database is stopped.
+    close: Callable[[], object] | None = None
 
 
 @frozen
@@ -183,7 +185,7 @@ def run(world: World, probers: Sequence[Prober], limit: float = LIMIT) -> Any:
         prober.instant(engine)
     end = (world.state(), world.db.transact(True, _outline))
     engine.kill()
-    world.db.stopService()
+    (world.close or world.db.stopService)()
     return end
 
 

@@ -10,6 +10,7 @@ from cloudctl.drivers.errors import DriverError, Unfit
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.drivers.specs import Power
 from cloudctl.image.store import ImageStore
+from cloudctl.testing.cloud import connection
 from cloudctl.volume.creation import boot_snapshot
 from tests.compute.asking import LATEST, Asking, refusal
 from tests.there import there
@@ -389,8 +390,7 @@ def test_a_password_reaches_the_guest_and_is_forgotten(
     demo.cloud.settle()
     assert demo.status(server_id) == "ACTIVE"
     assert there(hypervisor.guests.get(server_id)).spec.admin_password == "new-secret"
-    connection = demo.cloud.db.engine.raw_connection().driver_connection
-    assert "new-secret" not in "\n".join(there(connection).iterdump())
+    assert "new-secret" not in "\n".join(connection(demo.cloud.cloud).iterdump())
 
 
 @pytest.mark.parametrize(("error", "status"), [(Unfit("no agent"), "ACTIVE"), (DriverError("it is broken"), "ERROR")])

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from attrs import field, frozen
+from attrs import frozen
 from sqlalchemy import DateTime
 
 from cloudctl.compute.host_watch import HostWatch
@@ -17,7 +17,7 @@ from cloudctl.instance_ha.watch import HaWatch
 from cloudctl.placement import hosts
 from cloudctl.tasks.engine import Engine
 from cloudctl.tasks.tables import TaskRow
-from cloudctl.testing.cloud import MemoryCloud
+from cloudctl.testing.cloud import MemoryCloud, connection
 from cloudctl.testing.crash import World
 
 # Seconds that every driver call takes, so that a process also dies in the middle of calls.
@@ -42,7 +42,7 @@ class Moment:
     """The whole state of a cloud, apart from its processes."""
 
     now: float
-    database: bytes = field(repr=False)
+    database: int
     stores: dict[str, dict[str, Any]]
     machines: dict[str, Any]
     fenced: set[str]
@@ -124,13 +124,19 @@ class Stage:
             fake.behaviour.delays = _Every(DELAY)
         faults(self)
         return World(
-            self.cloud.clock, self.cloud.db, self.engine, lambda: None, lambda: self.changes(moment), self.durable
+            self.cloud.clock,
+            self.cloud.db,
+            self.engine,
+            lambda: None,
+            lambda: self.changes(moment),
+            self.durable,
+            close=lambda: None,
         )
 
     def durable(self) -> tuple[Any, ...]:
         """What a dying process leaves behind. Rows are represented by a count of changes: there are many."""
         return (
-            self._connection().total_changes,
+            connection(self.service).total_changes,
             {name: dict(store.objects) for name, store in self._stores().items()},
             dict(self.drivers.hypervisor.machines),
             set(self.drivers.fencer.fenced),
@@ -146,7 +152,7 @@ class Stage:
     def moment(self) -> Moment:
         return Moment(
             self.cloud.clock.seconds(),
-            self._connection().serialize(),
+            self.cloud.db.moment(),
             {name: dict(store.objects) for name, store in self._stores().items()},
             dict(self.drivers.hypervisor.machines),
             set(self.drivers.fencer.fenced),
@@ -158,10 +164,7 @@ class Stage:
         clock = self.cloud.clock
         clock.calls.clear()
         clock.rightNow = moment.now
-        # A run ends with its database: this is a new, empty one.
-        self._connection().deserialize(moment.database)
-        # Caches of answers learn that the database has changed.
-        self.cloud.transact(lambda conn: None)
+        self.cloud.db.go_back(moment.database)
         self.cloud.db._listeners.clear()
         self.service.made(Tokens).forget()
         for name, store in self._stores().items():
@@ -193,9 +196,6 @@ class Stage:
         _tell(found, "files", *_differences(_called(self._files()), _called(moment.files)))
         return found
 
-    def _connection(self) -> Any:
-        return self.cloud.db.engine.raw_connection().driver_connection
-
     def _stores(self) -> dict[str, Any]:
         hypervisor, volume, network = self.drivers.hypervisor, self.drivers.volume, self.drivers.network
         return {
@@ -225,11 +225,11 @@ class Stage:
         return found
 
     def _rows(self) -> dict[str, set[tuple[Any, ...]]]:
-        connection = self._connection()
+        execute = connection(self.service).execute
         # Three of four tables are empty, which one statement tells of all of them.
-        filled = {name for (name,) in connection.execute(FILLED)}
+        filled = {name for (name,) in execute(FILLED)}
         return {
-            name: set(connection.execute(f"SELECT {columns} FROM {name}")) if name in filled else set()
+            name: set(execute(f"SELECT {columns} FROM {name}")) if name in filled else set()
             for name, columns in COMPARED.items()
         }
 

@@ -35,7 +35,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=["sqlite", "postgresql"])
 def db(request: pytest.FixtureRequest) -> Iterator[Database]:
     if request.param == "sqlite":
-        found = empty_database(Clock())
+        found: Database = empty_database(Clock())
     else:
         inline: Any = Inline()
         found = Database(create(request.getfixturevalue("postgresql_with_tables")), inline, inline, Clock())

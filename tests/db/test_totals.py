@@ -184,7 +184,7 @@ def test_a_change_of_what_is_not_summed_writes_no_total(db: Database) -> None:
 def empty(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Database]:
     """All tables of the cloud."""
     if request.param == "sqlite":
-        db = empty_database(clock)
+        db: Database = empty_database(clock)
     else:
         db = Database.open(str(request.getfixturevalue("postgresql_with_tables")), clock)
     yield db

@@ -11,7 +11,7 @@ from cloudctl.identity.tokens import Tokens
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.identity import Identity
 from cloudctl.rest.route import Operation
-from cloudctl.testing.cloud import PASSWORDS, Client, MemoryCloud
+from cloudctl.testing.cloud import PASSWORDS, Client, MemoryCloud, connection
 from cloudctl.testing.http import Response
 from tests.network.samples import samples
 
@@ -71,21 +71,21 @@ class World:
 
     # -- the database as it was
 
-    def _connection(self) -> Any:
-        return self.cloud.db.engine.raw_connection().driver_connection
+    def _made(self) -> int:
+        """How many changes of rows there have been."""
+        return int(connection(self.cloud.cloud).total_changes)
 
     def save(self) -> None:
         """Save the state that `restore` goes back to."""
-        self._saved: bytes = self._connection().serialize()
-        self._changes: int = self._connection().total_changes
+        self._saved = self.cloud.db.moment()
+        self._changes = self._made()
 
     def restore(self) -> None:
         """Undo whatever a request did to the database."""
-        if self._connection().total_changes == self._changes:
+        if self._made() == self._changes:
             return
-        self._connection().deserialize(self._saved)
-        self._changes = self._connection().total_changes
-        self.cloud.transact(lambda conn: None)  # invalidates earlier answers
+        self.cloud.db.go_back(self._saved)
+        self._changes = self._made()
         self.cloud.cloud.made(Tokens).forget()
 
     # -- what there is

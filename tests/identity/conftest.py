@@ -124,4 +124,6 @@ def options() -> IdentityOptions:
 def keystone(options: IdentityOptions) -> Iterator[Keystone]:
     clock = Clock()
     clock.advance(START)
-    yield make_keystone(empty_database(clock), clock, options)
+    db = empty_database(clock)
+    yield make_keystone(db, clock, options)
+    db.close()

@@ -15,14 +15,14 @@ MANY = 3000
 
 
 class Work:
-    """Counts what SQLite does, in tens of its own instructions: reading a row takes some."""
+    """Counts what SQLite does, in its own instructions: reading a row takes some."""
 
     def __init__(self, keystone: Any) -> None:
-        self.connection = keystone.db.engine.raw_connection().driver_connection
+        self.connection = keystone.db.connections.get().driver
         self.done = 0
 
     def __enter__(self) -> Work:
-        self.connection.set_progress_handler(self._count, 10)
+        self.connection.set_progress_handler(self._count, 1)
         return self
 
     def __exit__(self, *_: object) -> None:

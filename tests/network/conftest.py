@@ -195,6 +195,8 @@ def options() -> NetworkOptions:
 def neutron(options: NetworkOptions) -> Iterator[Neutron]:
     clock = Clock()
     clock.rightNow = START
-    made = make_neutron(empty_database(clock), clock, options)
+    db = empty_database(clock)
+    made = make_neutron(db, clock, options)
     yield made
     made.engine.stopService()
+    db.close()

@@ -456,7 +456,7 @@ def test_one_statement_tells_of_all_that_a_router_serves(
     for _ in range(5):
         port = neutron.create("port", network_id=network["id"])
         made.append(floating(neutron, external, port_id=port["id"]))
-    driver = neutron.db.engine.raw_connection().driver_connection
+    driver = neutron.db.connections.get().driver
 
     def written() -> int:
         """How often floating IPs are written until all tasks have ended."""

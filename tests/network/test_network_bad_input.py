@@ -16,6 +16,7 @@ from cloudctl.network.api import build
 from cloudctl.network.options import NetworkOptions
 from cloudctl.rest.body import wire_names
 from cloudctl.testing.cloud import empty_database
+from cloudctl.testing.databases import MemoryDatabase
 from tests.network.conftest import START, Neutron, make_http, make_neutron
 from tests.network.samples import samples
 
@@ -69,22 +70,25 @@ def fields() -> list[tuple[str, str, str, Any, str]]:
 
 @frozen
 class Sampled:
-    """A cloud with one of everything, and its database as it was then."""
+    """A cloud with one of everything, and the moment at which it was made."""
 
     neutron: Neutron
+    db: MemoryDatabase
     ids: dict[str, str]
-    database: bytes
+    moment: int
 
 
 @pytest.fixture(scope="module")
 def sampled() -> Iterator[Sampled]:
     clock = Clock()
     clock.rightNow = START
-    neutron = make_neutron(empty_database(clock), clock, NetworkOptions())
+    db = empty_database(clock)
+    neutron = make_neutron(db, clock, NetworkOptions())
     ids = one_of_everything(neutron)
     neutron.settle()
-    yield Sampled(neutron, ids, connection(neutron).serialize())
+    yield Sampled(neutron, db, ids, db.moment())
     neutron.engine.stopService()
+    db.close()
 
 
 @pytest.fixture
@@ -92,18 +96,12 @@ def neutron(sampled: Sampled) -> Iterator[Neutron]:
     """Whatever a test makes of it is undone: making one of everything again takes as long as the questions."""
     yield sampled.neutron
     sampled.neutron.settle()
-    connection(sampled.neutron).deserialize(sampled.database)
-    sampled.neutron.transact(lambda conn: None)  # what was answered before does not hold any more
+    sampled.db.go_back(sampled.moment)
 
 
 @pytest.fixture
 def ids(sampled: Sampled) -> dict[str, str]:
     return sampled.ids
-
-
-def connection(neutron: Neutron) -> Any:
-    """The one sqlite3.Connection of a database in memory."""
-    return neutron.db.engine.raw_connection().driver_connection
 
 
 def one_of_everything(neutron: Neutron) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cloudctl.testing.cloud import Client, MemoryCloud, connection
+from cloudctl.testing.databases import WRITES
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.quotas import quotas
 from cloudctl.volume.search import metadata_values
@@ -31,7 +32,7 @@ def written(cloud: MemoryCloud, work: Callable[[], Any]) -> int:
     finally:
         connection(cloud.cloud).set_trace_callback(None)
     cloud.settle()
-    return sum(text == "BEGIN IMMEDIATE" for text in texts)
+    return sum(text == WRITES for text in texts)
 
 
 def test_a_volume_is_made_and_removed_in_the_request_a_claim_and_one_transaction_more(
