@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import resource
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -253,4 +254,7 @@ def makeService(options: Options) -> IService:
         if error.errno not in (ENOSPC, EDQUOT):  # which a write tells, without saying of what file
             raise
         stop(f"cannot write to {options.config.state_dir}: {error.strerror}")
+    except KeyboardInterrupt:
+        # A database that does not answer, or a long migration, is waited for here, where the reactor hears no signal.
+        stop("interrupted before it was started", 128 + signal.SIGINT)
     return cloud

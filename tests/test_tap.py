@@ -179,6 +179,21 @@ def test_twist_ends_with_one_line_and_64(tmp_path: Path) -> None:
         assert "lisen" in line or "nonsense" in line
 
 
+def test_who_interrupts_a_start_is_shown_no_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tap, "within_files", lambda made: made)
+    monkeypatch.setattr(tap, "CloudProcess", interrupted)
+    monkeypatch.setattr(os, "umask", lambda mask: mask)
+    monkeypatch.setattr(gc, "disable", lambda: None)
+    with pytest.raises(SystemExit) as raised:
+        tap.makeService(parse(f"--state-dir={tmp_path}"))
+    assert (raised.value.code, capsys.readouterr().err) == (130, "cloudctl: interrupted before it was started\n")
+
+
 @pytest.mark.parametrize(
     ("toml", "told"),
     [
