@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import dropwhile
 from typing import Any
@@ -31,6 +31,7 @@ class ApiApp:
     `exact`: whether `/v2/images/` is not found. Otherwise, and at roots such as `/v2/`, a trailing slash is dropped.
     `plain`: (old, present) first segments of paths: `/v2/servers` is `/v2.1/servers` without microversions.
     `suffixed`: whether `/v2.0/networks/ID.json` is taken for `/v2.0/networks/ID`. Names, such as tags, keep theirs.
+    `heads`: whether HEAD is answered as GET where no Operation has it. At what everybody may read, it always is.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class ApiApp:
         exact: bool = False,
         plain: tuple[bytes, bytes] | None = None,
         suffixed: bool = False,
+        heads: bool = True,
     ) -> None:
         """Raises LookupError for an Operation whose rule does not exist."""
         self.pipeline = pipeline
@@ -49,6 +51,7 @@ class ApiApp:
         self.project_in_path = project_in_path
         self.exact = exact
         self.suffixed = suffixed
+        self.heads = heads
         self.operations: list[tuple[str, Operation]] = []
         self._bound: dict[Endpoint, list[Bound]] = defaultdict(list)
         for prefix, resource in mounts:
@@ -86,7 +89,12 @@ class ApiApp:
 
     async def respond(self, request: Any, endpoint: Endpoint, variables: Mapping[str, str]) -> bytes | None:
         """Answer what was routed to `endpoint`."""
-        return await self.pipeline.answer(request, self._bound[endpoint], variables)
+        bound, (_, public) = self._bound[endpoint], endpoint
+        if request.method == b"HEAD" and not self.heads and not public:
+            offered = {each.operation.method for each in bound}
+            if "HEAD" not in offered:
+                return await self._raise(request, not_allowed(offered))
+        return await self.pipeline.answer(request, bound, variables)
 
     def admit(self, request: Any) -> Coroutine[Any, Any, Admitted] | None:
         """Decide whether the upload that these headers begin may come: see `Pipeline.admit`. None: they begin none."""
@@ -106,8 +114,7 @@ class ApiApp:
 
         error: errors.CloudError
         if isinstance(failure.value, MethodNotAllowed):
-            allowed = ", ".join(sorted(failure.value.valid_methods or ()))
-            error = errors.MethodNotAllowed("The method is not allowed for this path.", headers={"Allow": allowed})
+            error = not_allowed(failure.value.valid_methods or ())
         else:
             error = errors.NotFound(self.pipeline.faults.unknown_path)
         return await self._raise(request, error)
@@ -132,6 +139,11 @@ class ApiApp:
 
 def ends_an_id(variables: Mapping[str, str]) -> bool:
     return any(name.endswith("id") and value.endswith(SUFFIX) for name, value in variables.items())
+
+
+def not_allowed(offered: Iterable[str]) -> errors.MethodNotAllowed:
+    told = {"Allow": ", ".join(sorted(offered))}
+    return errors.MethodNotAllowed("The method is not allowed for this path.", headers=told)
 
 
 def methods(bound: Sequence[Bound]) -> tuple[str, ...]:

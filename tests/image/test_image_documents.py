@@ -31,6 +31,15 @@ def test_another_method_on_versions_is_405(cloud: MemoryCloud, path: str) -> Non
     assert (answer.status, answer.headers["Allow"]) == (405, "GET, HEAD")
 
 
+def test_head_is_for_documents(demo: Client) -> None:
+    image = create(demo)
+    path = f"{IMAGES}/{image['id']}"
+    answers = [demo.request("HEAD", each) for each in ("/image/v2", IMAGES, path, f"{path}/file")]
+    assert [(each.status, each.headers.get("allow"), each.body) for each in answers] == [
+        (200, None, b""), (405, "GET, POST", b""), (405, "DELETE, GET, PATCH", b""), (405, "GET, PUT", b""),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("name", ["image", "images", "member", "members", "task", "tasks"])
 def test_a_schema_has_its_name(demo: Client, name: str) -> None:
     schema = demo.get(f"/image/v2/schemas/{name}").json()

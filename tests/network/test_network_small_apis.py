@@ -27,6 +27,24 @@ def test_the_version_document_needs_no_token(neutron: Neutron, path: str) -> Non
         assert neutron.expect(200, "GET", path, user=user) == {"versions": versions}
 
 
+@pytest.mark.parametrize(
+    ("path", "user", "status", "allowed"),
+    [
+        ("/networks", "demo", 405, "GET, POST"),
+        ("/networks/x", "demo", 405, "DELETE, GET, PUT"),
+        ("/networks", "", 405, "GET, POST"),
+        ("/nothing", "demo", 404, None),
+        ("/", "", 200, None),
+        ("/networking", "", 200, None),
+    ],
+)
+def test_head_is_for_what_everybody_may_read(
+    neutron: Neutron, path: str, user: str, status: int, allowed: str | None
+) -> None:
+    answer = neutron.ask("HEAD", path, user=user)
+    assert (answer.status, answer.headers.get("allow"), answer.body) == (status, allowed, b"")
+
+
 def test_the_resources_are_listed_and_there(neutron: Neutron) -> None:
     for path in ("/networking/v2.0", "/networking/v2.0/"):
         resources = neutron.expect(200, "GET", path, user="")["resources"]

@@ -52,4 +52,4 @@ def build(http: Http, db: Database, looking: Looking, options: ImageOptions, upl
         TagDefinitions(db),
     )
     mounts = [("", Versions()), *(("/v2", each) for each in resources)]
-    return ApiApp(Pipeline(http, "image", FAULTS, sight=Sight(db, SEEN)), mounts, exact=True)
+    return ApiApp(Pipeline(http, "image", FAULTS, sight=Sight(db, SEEN)), mounts, exact=True, heads=False)

@@ -80,6 +80,7 @@ def build(http: Http, db: Database, driver: Any, driver_name: str, options: Netw
         Pipeline(http, "network", FAULTS, types=TYPES, bodies_first="network:writing", sight=sight),
         [("", VersionList()), *(("/v2.0", resource) for resource in offered)],
         suffixed=True,
+        heads=False,
     )
 
 
