@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Column, Index
+from sqlalchemy import JSON, Boolean, Column, ColumnDefault, Index
 
 from cloudctl.network.extension_tables import LocalIp, MeteringLabel, MeteringRule, NdpProxy, NetworkLog, ServiceProfile
 from cloudctl.network.tables import (
@@ -38,7 +38,9 @@ from cloudctl.rest.ways import declare_usual
 
 Named = tuple[Any, ...]  # an index: its name and its columns
 
-# Columns whose values single out a row, or very many rows. For times see `TIMED`.
+# Whose lists filter and sort by every column: where one has a default, nearly all rows have that, or no description.
+BY_EVERY_COLUMN: Sequence[type[Standard]] = (Trunk, QosPolicy, NdpProxy, LocalIp)
+# Of the others: columns whose values single out a row, or very many rows. For times see `TIMED`.
 TELLING: Mapping[type[Standard], Sequence[Column[Any]]] = {
     Network: (Network.name, Network.status, Network.mtu, Network.qos_policy_id),
     Subnet: (Subnet.name, Subnet.network_id, Subnet.cidr, Subnet.gateway_ip, Subnet.subnetpool_id, Subnet.segment_id),
@@ -67,7 +69,6 @@ TELLING: Mapping[type[Standard], Sequence[Column[Any]]] = {
         SecurityGroupRule.protocol,
         SecurityGroupRule.remote_ip_prefix,
     ),
-    Trunk: (Trunk.name, Trunk.status, Trunk.port_id),
     SubnetPool: (
         SubnetPool.name,
         SubnetPool.min_prefixlen,
@@ -75,12 +76,9 @@ TELLING: Mapping[type[Standard], Sequence[Column[Any]]] = {
         SubnetPool.default_prefixlen,
         SubnetPool.address_scope_id,
     ),
-    QosPolicy: (QosPolicy.name,),
     AddressGroup: (AddressGroup.name,),
     AddressScope: (AddressScope.name,),
     RbacPolicy: (RbacPolicy.object_type, RbacPolicy.object_id, RbacPolicy.action, RbacPolicy.target),
-    NdpProxy: (NdpProxy.name, NdpProxy.router_id, NdpProxy.port_id, NdpProxy.ip_address),
-    LocalIp: (LocalIp.name, LocalIp.network_id, LocalIp.local_port_id, LocalIp.local_ip_address, LocalIp.ip_mode),
 }
 # Shown only to callers who see all; segments, templates, profiles and flavors belong to no project.
 TOLD_TO_ALL: Mapping[type[Standard], Sequence[Column[Any]]] = {
@@ -165,18 +163,14 @@ USUALLY: Mapping[type[Standard], Mapping[Column[Any], Any]] = {
         SecurityGroupRule.remote_group_id: None,
         SecurityGroupRule.remote_address_group_id: None,
     },
-    Trunk: {Trunk.description: "", Trunk.admin_state_up: True},
     SubnetPool: {
         SubnetPool.description: "",
         SubnetPool.ip_version: 4,
         SubnetPool.is_default: False,
         SubnetPool.default_quota: None,
     },
-    QosPolicy: {QosPolicy.description: "", QosPolicy.is_default: False},
     AddressGroup: {AddressGroup.description: ""},
     AddressScope: {AddressScope.ip_version: 4},
-    NdpProxy: {NdpProxy.description: ""},
-    LocalIp: {LocalIp.description: ""},
 }
 # As above, for columns shown only to callers who see all.
 USUALLY_OF_ALL: Mapping[type[Standard], Mapping[Column[Any], Any]] = {
@@ -201,10 +195,7 @@ USUALLY_OF_ALL: Mapping[type[Standard], Mapping[Column[Any], Any]] = {
     },
 }
 # Records that show when they were made. Indexing when they changed would make a change cost as much as a creation.
-TIMED = (
-    Network, Subnet, Port, Router, FloatingIp, SecurityGroup, SecurityGroupRule, Trunk, SubnetPool, QosPolicy, NdpProxy,
-    LocalIp,
-)  # fmt: skip
+TIMED = (Network, Subnet, Port, Router, FloatingIp, SecurityGroup, SecurityGroupRule, SubnetPool)
 TIMED_OF_ALL = (Segment, NetworkLog)
 
 
@@ -216,7 +207,23 @@ def _all(record: type[Standard], column: Column[Any]) -> Named:
     return f"ix_{record.table.name}_all_{column.name}", column, record.id
 
 
+def _declare_every_column(record: type[Standard]) -> None:
+    without = (record.id, record.project_id, record.updated_at, record.revision)
+    for column in record.table.c:
+        if column in without or isinstance(column.type, JSON):
+            continue
+        default = column.default.arg if isinstance(column.default, ColumnDefault) else None
+        indexes = [made(record, column) for made in (_own, _all)]
+        if default or isinstance(column.type, Boolean) or column.nullable or column is record.description:
+            declare_usual(column, default, *indexes)
+        else:
+            for index in indexes:
+                Index(*index)
+
+
 def _declare() -> None:
+    for each in BY_EVERY_COLUMN:
+        _declare_every_column(each)
     for told, named, timed in ((TELLING, (_own, _all), TIMED), (TOLD_TO_ALL, (_all,), TIMED_OF_ALL)):
         for record, columns in told.items():
             for column in (*columns, record.created_at) if record in timed else columns:
