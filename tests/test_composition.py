@@ -19,6 +19,7 @@ from cloudctl.identity.service import SERVICE as IDENTITY
 from cloudctl.image.store import ImageStore
 from cloudctl.rest.app import ApiApp
 from cloudctl.rest.pipeline import Http
+from cloudctl.rest.resource import body
 from cloudctl.testing.cloud import PASSWORDS, MemoryCloud
 from cloudctl.testing.http import request
 from tests.toy.service import SERVICE as TOY
@@ -181,3 +182,13 @@ def test_with_sqlite_one_process_has_every_role(tmp_path: Path, reactor: Any) ->
 def test_roles_that_are_none_are_refused(roles: list[str]) -> None:
     with pytest.raises(ConfigError, match=r"server\.roles.*api, engine"):
         build({"server": {"roles": roles}}, SECTIONS, Path("/nonexistent"))
+
+
+def test_another_cloud_makes_no_class_of_a_body_again(cloud: MemoryCloud) -> None:
+    """Each is code that is compiled, and stays in the process for good."""
+    assert cloud.cloud.apis
+    made = body.cache_info().misses
+    other = MemoryCloud()
+    assert other.cloud.apis
+    other.close()
+    assert body.cache_info().misses == made

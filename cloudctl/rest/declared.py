@@ -130,7 +130,7 @@ class Described(Named, Generic[R]):
         if verb.handler not in ("create", "update"):
             return None
         name, update = f"{verb.handler.capitalize()} {self.name}", verb.handler == "update"
-        made = resource.body(name, self.attributes, update=update, extra=self.extra)
+        made = resource.body(name, tuple(self.attributes), update=update, extra=self.extra)
         return Body(made, self.name, self.plural if verb.several else None)
 
     def views(

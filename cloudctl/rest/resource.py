@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import Enum
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from itertools import repeat
 from operator import itemgetter
 from typing import Any, Final, Literal, ParamSpec, TypeVar, cast
@@ -64,7 +64,7 @@ COLUMN: Final = Mark.COLUMN
 READ: Final = Mark.READ
 
 
-@frozen
+@frozen(eq=False)
 class Attribute:
     """One attribute of a resource.
 
@@ -108,7 +108,9 @@ def offered(fn: Callable[P, T] | None) -> Callable[P, T]:
 # -- bodies
 
 
-def body(name: str, attributes: Attributes, *, update: bool = False, extra: bool = False) -> type:
+# Far more than there are. Making a class compiles code, and each class stays: `structure` remembers it.
+@lru_cache(maxsize=1024)
+def body(name: str, attributes: tuple[Attribute, ...], *, update: bool = False, extra: bool = False) -> type:
     """The class of bodies that create or update a resource; it also names the attributes that they may not have.
 
     `extra`: a body may have any others, too.

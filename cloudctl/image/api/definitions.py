@@ -172,7 +172,7 @@ class Declared(Described[D]):
     @cached_property
     def whole(self) -> Body:
         """The body that makes one, or replaces it."""
-        return Body(resource.body(self.name, self.attributes))
+        return Body(resource.body(self.name, tuple(self.attributes)))
 
     @cached_property
     def operations(self) -> Sequence[Operation]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from attrs import evolve, frozen
@@ -90,9 +91,8 @@ def of_host(say: Callable[[Agent, Host | None], Any]) -> View:
     return view
 
 
-def configurations(kinds: Sequence[Kind]) -> View:
+def configurations(everything: bool) -> View:
     """How much each agent serves: the only one of its kind serves everything that works."""
-    everything = any(kind.only for kind in kinds if kind.name == ROUTERS.name)
 
     def view(conn: Connection, call: Call, records: Sequence[Agent]) -> list[Json]:
         return [
@@ -118,6 +118,27 @@ def remove(conn: Connection, call: Call, agent: Agent) -> None:
 _c = Agent
 
 
+@lru_cache(maxsize=2)
+def attributes(everything: bool) -> tuple[Attribute, ...]:
+    """`everything`: whether the only one that has routers has all of them."""
+    return (
+        Attribute("id", _c.id, filter=any_of, sort=True),
+        Attribute("agent_type", _c.agent_type, filter=_any_case, sort=True),
+        Attribute("binary", view=of_each(lambda agent: KINDS[agent.agent_type].binary), sort=_by_kind("binary")),
+        Attribute("topic", view=of_each(lambda agent: KINDS[agent.agent_type].topic), sort=_by_kind("topic")),
+        Attribute("host", _c.host, filter=any_of, sort=True),
+        Attribute("availability_zone", view=of_host(lambda agent, host: host.zone if host else None)),
+        Attribute("admin_state_up", _c.admin_state_up, Flag, put=True, filter=lists.truths, sort=True),
+        Attribute("alive", view=of_host(lambda agent, host: host is not None and hosts.is_alive(host)), sort=_is_up),
+        Attribute("created_at", _c.created_at, sort=True, view=of_each(lambda a: a.created_at.strftime(MOMENT))),
+        Attribute("started_at", view=of_each(lambda agent: agent.created_at.strftime(MOMENT)), sort=_c.created_at),
+        Attribute("heartbeat_timestamp", view=of_host(_heartbeat), sort=func.coalesce(_seen, _c.created_at)),
+        Attribute("description", _c.description, put=Text | None, filter=any_of, sort=True),
+        Attribute("resources_synced", view=of_each(lambda agent: None)),
+        Attribute("configurations", view=configurations(everything)),
+    )
+
+
 def declared(driver: Any) -> Declared[Agent]:
     kinds = kinds_of(driver)
 
@@ -127,24 +148,7 @@ def declared(driver: Any) -> Declared[Agent]:
     return Declared(
         name="agent",
         record=Agent,
-        attributes=(
-            Attribute("id", _c.id, filter=any_of, sort=True),
-            Attribute("agent_type", _c.agent_type, filter=_any_case, sort=True),
-            Attribute("binary", view=of_each(lambda agent: KINDS[agent.agent_type].binary), sort=_by_kind("binary")),
-            Attribute("topic", view=of_each(lambda agent: KINDS[agent.agent_type].topic), sort=_by_kind("topic")),
-            Attribute("host", _c.host, filter=any_of, sort=True),
-            Attribute("availability_zone", view=of_host(lambda agent, host: host.zone if host else None)),
-            Attribute("admin_state_up", _c.admin_state_up, Flag, put=True, filter=lists.truths, sort=True),
-            Attribute(
-                "alive", view=of_host(lambda agent, host: host is not None and hosts.is_alive(host)), sort=_is_up
-            ),
-            Attribute("created_at", _c.created_at, sort=True, view=of_each(lambda a: a.created_at.strftime(MOMENT))),
-            Attribute("started_at", view=of_each(lambda agent: agent.created_at.strftime(MOMENT)), sort=_c.created_at),
-            Attribute("heartbeat_timestamp", view=of_host(_heartbeat), sort=func.coalesce(_seen, _c.created_at)),
-            Attribute("description", _c.description, put=Text | None, filter=any_of, sort=True),
-            Attribute("resources_synced", view=of_each(lambda agent: None)),
-            Attribute("configurations", view=configurations(kinds)),
-        ),
+        attributes=attributes(any(kind.only for kind in kinds if kind.name == ROUTERS.name)),
         filters={
             "alive": _alive,
             "availability_zone": _in_zone,

@@ -47,6 +47,25 @@ def scope(call: Call) -> list[Condition]:
     return [*lists.scope(call, Group.table.c.project_id), consistency.GROUPS]
 
 
+ATTRIBUTES = (
+    Attribute("id", Group.id, filter=lists.exact, sort=True),
+    Attribute("status", Group.status, Text | None, post=MISSING, filter=lists.text, sort=True),
+    Attribute("availability_zone", Group.availability_zone, Text | None, post=None, filter=lists.text, sort=True),
+    created(Group),
+    Attribute(
+        "name",
+        Group.name,
+        Label | None,
+        post=None,
+        filter=lists.text,
+        sort=func.coalesce(Group.name, ""),
+    ),
+    Attribute("description", Group.description, Label | None, post=None, filter=lists.text),
+    Attribute("volume_types", Group.volume_types, VolumeTypes, post=REQUIRED),
+    *IGNORED,
+)
+
+
 def consistency_groups(options: VolumeOptions, freezing: Sequence[str]) -> Declared[Group]:
     """`freezing`: the pools whose backends freeze several volumes at one moment."""
 
@@ -61,25 +80,7 @@ def consistency_groups(options: VolumeOptions, freezing: Sequence[str]) -> Decla
     return Declared(
         name="consistencygroup",
         record=Group,
-        attributes=(
-            Attribute("id", Group.id, filter=lists.exact, sort=True),
-            Attribute("status", Group.status, Text | None, post=MISSING, filter=lists.text, sort=True),
-            Attribute(
-                "availability_zone", Group.availability_zone, Text | None, post=None, filter=lists.text, sort=True
-            ),
-            created(Group),
-            Attribute(
-                "name",
-                Group.name,
-                Label | None,
-                post=None,
-                filter=lists.text,
-                sort=func.coalesce(Group.name, ""),
-            ),
-            Attribute("description", Group.description, Label | None, post=None, filter=lists.text),
-            Attribute("volume_types", Group.volume_types, VolumeTypes, post=REQUIRED),
-            *IGNORED,
-        ),
+        attributes=ATTRIBUTES,
         shows={"list": BRIEF, "create": BRIEF},
         scope=scope,
         visible=visible,
@@ -177,6 +178,24 @@ def _delete(conn: Connection, call: Call, group_id: str, with_volumes: bool) -> 
 # -- snapshots of consistency groups
 
 
+OF_SNAPSHOTS = (
+    Attribute("id", GroupSnapshot.id, filter=lists.exact, sort=True),
+    Attribute("consistencygroup_id", GroupSnapshot.group_id, Uuid, post=REQUIRED, filter=lists.exact, sort=True),
+    Attribute("status", GroupSnapshot.status, Text | None, post=MISSING, filter=lists.text, sort=True),
+    created(GroupSnapshot),
+    Attribute(
+        "name",
+        GroupSnapshot.name,
+        Label | None,
+        post=None,
+        filter=lists.text,
+        sort=func.coalesce(GroupSnapshot.name, ""),
+    ),
+    Attribute("description", GroupSnapshot.description, Label | None, post=None),
+    *IGNORED,
+)
+
+
 def cgsnapshots(options: VolumeOptions, freezing: Sequence[str]) -> Declared[GroupSnapshot]:
     def seen(conn: Connection, call: Call, id: str) -> GroupSnapshot:
         return consistency.visible_snapshot(conn, call.caller, id)
@@ -195,24 +214,7 @@ def cgsnapshots(options: VolumeOptions, freezing: Sequence[str]) -> Declared[Gro
     return Declared(
         name="cgsnapshot",
         record=GroupSnapshot,
-        attributes=(
-            Attribute("id", GroupSnapshot.id, filter=lists.exact, sort=True),
-            Attribute(
-                "consistencygroup_id", GroupSnapshot.group_id, Uuid, post=REQUIRED, filter=lists.exact, sort=True
-            ),
-            Attribute("status", GroupSnapshot.status, Text | None, post=MISSING, filter=lists.text, sort=True),
-            created(GroupSnapshot),
-            Attribute(
-                "name",
-                GroupSnapshot.name,
-                Label | None,
-                post=None,
-                filter=lists.text,
-                sort=func.coalesce(GroupSnapshot.name, ""),
-            ),
-            Attribute("description", GroupSnapshot.description, Label | None, post=None),
-            *IGNORED,
-        ),
+        attributes=OF_SNAPSHOTS,
         shows={"list": BRIEF, "create": BRIEF},
         scope=mine,
         visible=seen,

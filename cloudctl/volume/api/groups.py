@@ -44,33 +44,34 @@ def volumes_of(conn: Connection, call: Call, found: Sequence[Group]) -> list[Any
     return [members.get(group.id, []) for group in found]
 
 
+BY_NAME = func.coalesce(Group.name, "")
+ATTRIBUTES = (
+    Attribute("id", Group.id, filter=lists.exact, sort=True),
+    Attribute("status", Group.status, filter=lists.text, sort=True),
+    Attribute("availability_zone", Group.availability_zone, Text | None, post=None, filter=lists.text, sort=True),
+    created(Group),
+    Attribute("group_type", Group.group_type_id, Name, post=REQUIRED, filter=lists.exact, named="group_type"),
+    Attribute("name", Group.name, Label | None, post=None, filter=lists.text, sort=BY_NAME),
+    Attribute("description", Group.description, Label | None, post=None, filter=lists.text),
+    Attribute("volume_types", Group.volume_types, Annotated[list[Name], Items(1, MOST_TYPES)], post=REQUIRED),
+    Attribute("volumes", view=volumes_of),
+    Attribute("group_snapshot_id", Group.group_snapshot_id, filter=lists.exact, span=COPIES),
+    Attribute("source_group_id", Group.source_group_id, filter=lists.exact, span=COPIES),
+    Attribute("replication_status", view=always("disabled"), span=REPLICATED),
+    Attribute("project_id", Group.project_id, filter=lists.for_admins, rule="volume:groups:owner", span=OWNED),
+)
+
+
 def volume_groups(options: VolumeOptions, freezing: Sequence[str]) -> Declared[Group]:
     """`freezing`: the pools whose backends freeze several volumes at one moment."""
 
     def create(conn: Connection, call: Call, values: dict[str, Any]) -> Group:
         return groups.create(conn, call.caller, NewGroup(**values), options, freezing)
 
-    by_name = func.coalesce(Group.name, "")
     return Declared(
         name="group",
         record=Group,
-        attributes=(
-            Attribute("id", Group.id, filter=lists.exact, sort=True),
-            Attribute("status", Group.status, filter=lists.text, sort=True),
-            Attribute(
-                "availability_zone", Group.availability_zone, Text | None, post=None, filter=lists.text, sort=True
-            ),
-            created(Group),
-            Attribute("group_type", Group.group_type_id, Name, post=REQUIRED, filter=lists.exact, named="group_type"),
-            Attribute("name", Group.name, Label | None, post=None, filter=lists.text, sort=by_name),
-            Attribute("description", Group.description, Label | None, post=None, filter=lists.text),
-            Attribute("volume_types", Group.volume_types, Annotated[list[Name], Items(1, MOST_TYPES)], post=REQUIRED),
-            Attribute("volumes", view=volumes_of),
-            Attribute("group_snapshot_id", Group.group_snapshot_id, filter=lists.exact, span=COPIES),
-            Attribute("source_group_id", Group.source_group_id, filter=lists.exact, span=COPIES),
-            Attribute("replication_status", view=always("disabled"), span=REPLICATED),
-            Attribute("project_id", Group.project_id, filter=lists.for_admins, rule="volume:groups:owner", span=OWNED),
-        ),
+        attributes=ATTRIBUTES,
         shows={"list": BRIEF, "create": BRIEF},
         visible=visible,
         not_found=groups.not_found,
@@ -222,6 +223,25 @@ def _refuse_replication(conn: Connection, call: Call, group_id: str) -> None:
 # -- snapshots of groups
 
 
+SNAPSHOTS_BY_NAME = func.coalesce(GroupSnapshot.name, "")
+OF_SNAPSHOTS = (
+    Attribute("id", GroupSnapshot.id, filter=lists.exact, sort=True),
+    Attribute("group_id", GroupSnapshot.group_id, Uuid, post=REQUIRED, filter=lists.exact, sort=True),
+    Attribute("group_type_id", GroupSnapshot.group_type_id),
+    Attribute("status", GroupSnapshot.status, filter=lists.text, sort=True),
+    created(GroupSnapshot),
+    Attribute("name", GroupSnapshot.name, Label | None, post=None, filter=lists.text, sort=SNAPSHOTS_BY_NAME),
+    Attribute("description", GroupSnapshot.description, Label | None, post=None),
+    Attribute(
+        "project_id",
+        GroupSnapshot.project_id,
+        filter=lists.for_admins,
+        rule="volume:group_snapshots:owner",
+        span=OWNED,
+    ),
+)
+
+
 def group_snapshots_of(options: VolumeOptions, freezing: Sequence[str]) -> Declared[GroupSnapshot]:
     def seen(conn: Connection, call: Call, id: str) -> GroupSnapshot:
         return group_snapshots.visible(conn, call.caller, id)
@@ -232,26 +252,10 @@ def group_snapshots_of(options: VolumeOptions, freezing: Sequence[str]) -> Decla
     def delete(conn: Connection, call: Call, record: GroupSnapshot) -> None:
         group_snapshots.remove(conn, call.caller, record)
 
-    by_name = func.coalesce(GroupSnapshot.name, "")
     return Declared(
         name="group_snapshot",
         record=GroupSnapshot,
-        attributes=(
-            Attribute("id", GroupSnapshot.id, filter=lists.exact, sort=True),
-            Attribute("group_id", GroupSnapshot.group_id, Uuid, post=REQUIRED, filter=lists.exact, sort=True),
-            Attribute("group_type_id", GroupSnapshot.group_type_id),
-            Attribute("status", GroupSnapshot.status, filter=lists.text, sort=True),
-            created(GroupSnapshot),
-            Attribute("name", GroupSnapshot.name, Label | None, post=None, filter=lists.text, sort=by_name),
-            Attribute("description", GroupSnapshot.description, Label | None, post=None),
-            Attribute(
-                "project_id",
-                GroupSnapshot.project_id,
-                filter=lists.for_admins,
-                rule="volume:group_snapshots:owner",
-                span=OWNED,
-            ),
-        ),
+        attributes=OF_SNAPSHOTS,
         shows={"list": BRIEF, "create": ("id", "name", "group_type_id")},
         visible=seen,
         not_found=group_snapshots.not_found,
