@@ -83,7 +83,12 @@ def propose(directory: Path, cloud_id: str) -> None:
     """Mark the directory as the cloud's, if the transaction that names the cloud commits. Raises ConfigError."""
     other = _content(directory / CLOUD_ID)
     if other is not None and other != cloud_id:
-        raise ConfigError([f"server.data_dir: {directory} is that of another cloud, {other}"])
+        raise ConfigError(
+            [
+                f"server.data_dir: {directory} has the data of cloud {other}, but the database is empty: restore that "
+                "cloud's database, or begin a new cloud in another directory"
+            ]
+        )
     _write(directory / f"{CLOUD_ID}.new", cloud_id.encode())
 
 

@@ -119,7 +119,7 @@ def test_a_data_directory_is_one_clouds(tmp_path: Path) -> None:
     for alone in (False, True):
         with pytest.raises(ConfigError, match=r"server\.data_dir: .* is that of another cloud, two"):
             state_dir.belongs_to(tmp_path, "one", ["images"], alone)
-    with pytest.raises(ConfigError, match="is that of another cloud, two"):
+    with pytest.raises(ConfigError, match="has the data of cloud two, but the database is empty: restore"):
         state_dir.propose(tmp_path, "one")
 
 
