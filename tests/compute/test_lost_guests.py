@@ -64,6 +64,23 @@ def test_a_guest_is_not_made_anew_where_it_goes_when_its_host_dies_on_the_way(
     assert found.power is Power.RUNNING and found.log.startswith(made.log)
 
 
+def test_a_guest_whose_disks_are_volumes_arrives_though_its_host_dies_on_the_way(
+    admin: Asking, hypervisor: FakeHypervisor
+) -> None:
+    """It is off by then, and nothing of it is lost with the host."""
+    root = {"uuid": admin.image, "source_type": "image", "destination_type": "volume", "volume_size": 1}
+    server_id = admin.boot(imageRef=None, block_device_mapping_v2=[{**root, "boot_index": 0}])
+    host = host_of(admin, server_id)
+    hypervisor.behaviour.fail("ensure_defined", times=1, error=Unreachable("the way is cut"))
+    assert admin.act(server_id, {"migrate": None}).status == 202
+    admin.cloud.advance(0.1)
+    hypervisor.fail_host(host)
+    admin.cloud.settle()
+    found = there(hypervisor.guests.get(server_id))
+    assert (admin.status(server_id), host_of(admin, server_id)) == ("VERIFY_RESIZE", found.spec.host)
+    assert found.power is Power.RUNNING and found.spec.host != host
+
+
 MOVES: list[tuple[str, Any]] = [
     ("ensure_stopped", {"migrate": None}),
     ("ensure_stopped", {"resize": {"flavorRef": "2"}}),

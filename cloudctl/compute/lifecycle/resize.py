@@ -155,12 +155,13 @@ async def restore(ctx: Context) -> None:
 async def appear(ctx: Context, migration: Migration, host: str) -> tuple[defining.Plan, defining.Bindings]:
     """Put the guest on this host, to which its server already points; it runs unless it was off before.
 
-    Raises UnknownGuest, HostDown: one that cannot be moved would be made anew, with another disk.
+    Raises UnknownGuest, HostDown: one that cannot be moved would be made anew, with other disks than it had.
     """
-    await ctx.drivers.hypervisor.observe(ctx.resource_id)
     if moves(migration):
         await storage.join(ctx, host)
     server = await ctx.read(servers.get, ctx.resource_id)
+    if server.image_id or migration.old_flavor["ephemeral"]:
+        await ctx.drivers.hypervisor.observe(ctx.resource_id)
     plan = await ctx.read(defining.plan, server, ctx.drivers.image_path, is_made=True)
     bindings = await defining.define(ctx, plan)
     if not migration.was_stopped:
