@@ -28,8 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from bare_klein import app
 
 from cloudctl.db.connection import Connection
-from cloudctl.db.driver import Held
 from cloudctl.testing.cloud import MemoryCloud
+from cloudctl.testing.databases import Undoable
 from cloudctl.testing.http import request
 
 SERVERS, VOLUMES, NETWORKING = "/compute/v2.1/servers", "/volume/v3/volumes", "/networking/v2.0"
@@ -147,21 +147,21 @@ class Counted:
 
 def ask(counted: Counted, work: Callable[[], Any]) -> None:
     """Do it, and count the database's statements."""
-    execute, begin = Connection.execute, Held.begin
+    execute, begin = Connection.execute, Undoable.begin
 
     def executing(self: Connection, *arguments: Any) -> Any:
         counted.statements += 1
         return execute(self, *arguments)
 
-    def beginning(self: Held, read_only: bool) -> None:
+    def beginning(self: Undoable, read_only: bool) -> None:
         counted.transactions += not read_only
         begin(self, read_only)
 
-    Connection.execute, Held.begin = executing, beginning
+    Connection.execute, Undoable.begin = executing, beginning
     try:
         work()
     finally:
-        Connection.execute, Held.begin = execute, begin
+        Connection.execute, Undoable.begin = execute, begin
 
 
 def show(name: str, counted: Counted, klein: Counted, most: int) -> None:
