@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from inspect import iscoroutinefunction
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -29,6 +30,7 @@ def capabilities(driver: object) -> list[type[Interface]]:
     return [each for kind in CAPABILITIES.values() for each in kind if each.providedBy(driver)]
 
 
+@lru_cache(maxsize=256)  # zope.interface walks through all bases for each name
 def methods(*interfaces: type[Interface]) -> frozenset[str]:
     """Names of all methods that these interfaces declare."""
     return frozenset(name for each in interfaces for name in each.names(all=True) if isinstance(each.get(name), Method))
