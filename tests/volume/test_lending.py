@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from cloudctl.drivers.errors import DriverError
 from cloudctl.drivers.fake.volume import FakeVolumeBackend
 from cloudctl.testing.cloud import Client, MemoryCloud
 from tests.there import there
@@ -30,9 +31,9 @@ def source(backend: FakeVolumeBackend, make: Make) -> str:
     return source
 
 
-def copying(demo: Client, backend: FakeVolumeBackend, **source: str) -> str:
+def copying(demo: Client, backend: FakeVolumeBackend, seconds: float = 60.0, **source: str) -> str:
     """A volume that is being made from it, and that takes its time."""
-    backend.behaviour.delay("ensure_created", 60.0)
+    backend.behaviour.delay("ensure_created", seconds)
     made = demo.post(f"{V3}/volumes", {"volume": source})
     assert made.status == 202
     return str(made.json()["volume"]["id"])
@@ -66,6 +67,24 @@ def test_a_volume_is_copied_as_it_was_accepted(
         assert demo.get(f"{V3}/volumes/{source}").status == 404
     else:
         assert (volume(demo, source)["size"], volume(demo, copy)["size"]) == (size, 1)
+
+
+@pytest.mark.parametrize("error", [None, DriverError("the disk is full")])
+@pytest.mark.parametrize("of", ["volume", "snapshot"])
+def test_it_is_returned_as_soon_as_the_copy_is_made_or_has_failed(
+    cloud: MemoryCloud, demo: Client, backend: FakeVolumeBackend, source: str, of: str, error: Exception | None
+) -> None:
+    """A client that waited for the copy, deleted both and then their type was refused for up to a second."""
+    id, key = (source, "source_volid") if of == "volume" else (snapshot(demo, source), "snapshot_id")
+    copy = copying(demo, backend, 60.3, **{key: id})
+    if error is not None:
+        backend.behaviour.fail("ensure_created", times=None, error=error)
+    for passes in (0.0, 60.3, 0.0):
+        cloud.advance(passes)
+    assert volume(demo, copy)["status"] == ("available" if error is None else "error")
+    assert demo.delete(f"{V3}/{of}s/{id}").status == 202
+    cloud.advance(0.0)
+    assert demo.get(f"{V3}/{of}s/{id}").status == 404
 
 
 @pytest.mark.parametrize("way", ["snapshots", "cascade"])

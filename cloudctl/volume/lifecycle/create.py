@@ -8,7 +8,8 @@ from cloudctl.db import Connection
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import attachments, kinds, messages, states, volumes
-from cloudctl.volume.lifecycle import place
+from cloudctl.volume.lifecycle import lend, place
+from cloudctl.volume.tables import Volume
 
 
 async def create(ctx: Context) -> Memo:
@@ -18,7 +19,7 @@ async def create(ctx: Context) -> Memo:
         await ctx.write(states.try_move, ctx.resource_id, "download", ctx.now)
     spec = await ctx.read(volumes.driver_spec, ctx.resource_id, ctx.drivers.image_path)
     await ctx.drivers.volume.ensure_created(spec)
-    await ctx.commit(made, ctx.resource_id, ctx.now)
+    await ctx.commit(created, volume, ctx.now)
     return None
 
 
@@ -27,6 +28,11 @@ async def remove(ctx: Context) -> None:
     if volume is not None and volume.host is None:
         return  # it never had a pool, so nothing was made
     await ctx.drivers.volume.ensure_absent(ctx.resource_id)
+
+
+def created(conn: Connection, volume: Volume, now: datetime) -> None:
+    made(conn, volume.id, now)
+    lend.returned(conn, volume)
 
 
 def made(conn: Connection, volume_id: str, now: datetime) -> None:
@@ -45,6 +51,7 @@ def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
         trouble = messages.NO_BACKEND
         volumes.place(conn, volume.id, None)  # nothing was made in the pool it would have had
     messages.record(conn, trouble, volume.project_id, task.request_id, volume.id, now)
+    lend.returned(conn, volume)
 
 
 CREATE = Workflow(
