@@ -14,6 +14,7 @@ from cloudctl.drivers.programs import Programs
 from cloudctl.drivers.qemu.disks import Disks
 from cloudctl.drivers.qemu.records import Files
 from cloudctl.drivers.specs import GuestFile, GuestSpec
+from tests.drivers.qcow2.live import demand
 
 SPEC = GuestSpec(
     "6f1c0f5e-0000-4000-8000-00000000000a",
@@ -29,6 +30,7 @@ SPEC = GuestSpec(
 
 
 async def test_all_files_are_read_as_they_were_written(reactor: Any, tmp_path: Path) -> None:
+    demand("genisoimage")
     content, files = dict(guest_data.files(SPEC)), Files(tmp_path, tmp_path)
     await Disks(Programs(reactor, reactor), reactor, tmp_path, 0.0, 60.0).pack(content, files)
     drive = files.config_drive.read_bytes()

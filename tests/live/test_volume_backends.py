@@ -27,7 +27,7 @@ runtime_dir = "{runtime_dir}"
 
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCloud]:
-    demand("qemu-img", "qemu-io", "qemu-storage-daemon")
+    demand("qemu-img", "qemu-storage-daemon")
     # Paths of sockets must be short.
     runtime_dir = tempfile.mkdtemp(prefix="cc-")
     made = LiveCloud(tmp_path_factory.mktemp("live"), DRIVERS.format(runtime_dir=runtime_dir))

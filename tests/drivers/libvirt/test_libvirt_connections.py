@@ -19,6 +19,7 @@ from twisted.logger import capturedLogs, formatEvent
 from cloudctl.drivers.errors import HostDown, Unreachable, Unusable
 from cloudctl.drivers.specs import DriverResources
 from tests.drivers.libvirt import pki
+from tests.drivers.qcow2.live import demand
 
 libvirt: Any = pytest.importorskip("libvirt")
 
@@ -167,6 +168,7 @@ async def test_certificates_that_are_not_there_are_told_before_the_start_with_th
 
     from cloudctl.drivers.libvirt.hypervisor import create
 
+    demand("genisoimage")
     pki.make(there := tmp_path / "pki")
     hosts = {"east": f"qemu+tls://east/system?pkipath={there}", "here": "qemu:///system"}
     driver = create(Config(hosts), DriverResources(reactor, "libvirt", reactor, tmp_path))
