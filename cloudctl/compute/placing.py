@@ -24,6 +24,7 @@ from cloudctl.placement.queries import QueryError
 from cloudctl.placement.weighers import Weights
 from cloudctl.placement.wishes import Resources, Wish
 from cloudctl.rest.caller import Caller
+from cloudctl.tasks.workflow import Task
 
 FORCE = "compute:servers:create:forced_host"
 REQUEST = "compute:servers:create:requested_host"
@@ -137,6 +138,11 @@ def traits(*said: Mapping[str, str]) -> tuple[frozenset[str], frozenset[str]]:
 def _amount(extra_specs: Mapping[str, str], name: str, otherwise: int) -> int:
     text = extra_specs.get(f"resources:{name}", "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else otherwise
+
+
+def failed_before(task: Task) -> list[str]:
+    """The hosts on which earlier starts of the task failed, whose step `schedule` chose them."""
+    return [tried["schedule"]["host"] for tried in task.tried if "schedule" in tried]
 
 
 def wish(conn: Connection, server: Server, excluded: Iterable[str]) -> Wish:

@@ -41,7 +41,7 @@ class Transient(Exception):
 
 
 class TryElsewhere(Exception):
-    """It cannot work here; the whole workflow may work on another host. The next start finds `ctx.tried`."""
+    """It cannot work here; the whole workflow may work on another host. The next start finds `task.tried`."""
 
 
 class Lost(Exception):
@@ -229,11 +229,6 @@ class Context:
     def reason(self) -> Reason | None:
         """Why the task turns back; None on its way forward."""
         return reason(self.memo)
-
-    @property
-    def tried(self) -> Sequence[Mapping[str, Any]]:
-        """As `task.tried`."""
-        return self.task.tried
 
     @property
     def cancelled(self) -> bool:

@@ -67,7 +67,7 @@ def move(conn: Connection, id: str, state: str, used: int = 0) -> None:
 
 
 async def schedule(ctx: Context) -> Any:
-    return {"host": ("h1", "h2", "h3")[len(ctx.tried)]}
+    return {"host": ("h1", "h2", "h3")[len(ctx.task.tried)]}
 
 
 async def claim(ctx: Context) -> None:

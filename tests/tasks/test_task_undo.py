@@ -193,7 +193,7 @@ def test_try_elsewhere_undoes_and_starts_again_knowing_what_failed(scene: Scene)
     known: list[Any] = []
 
     async def schedule(ctx: Context) -> Any:
-        failed = ctx.tried
+        failed = ctx.task.tried
         known.append([memo["schedule"]["host"] for memo in failed])
         return {"host": f"h{len(failed)}"}
 

@@ -37,8 +37,7 @@ def boots(options: ComputeOptions) -> tuple[Workflow, Workflow]:
 
     def schedule(placed: str) -> Step:
         def claim(conn: Connection, task: Task, now: datetime) -> None:
-            failed = [tried["schedule"]["host"] for tried in task.tried if "schedule" in tried]
-            place(conn, task.resource_id, failed, placed, options, now)
+            place(conn, task.resource_id, placing.failed_before(task), placed, options, now)
 
         return Step("schedule", Transaction(claim), unschedule)
 

@@ -28,8 +28,7 @@ from cloudctl.tasks.workflow import Cancelled, Memo, Task
 def workflow(options: ComputeOptions) -> Workflow:
     def schedule(conn: Connection, task: Task, now: datetime) -> None:
         if not task.args["here"]:
-            failed = [tried["schedule"]["host"] for tried in task.tried if "schedule" in tried]
-            place(conn, task.resource_id, task.args["host"], failed, options, now)
+            place(conn, task.resource_id, task.args["host"], placing.failed_before(task), options, now)
 
     steps = (
         Step("schedule", Transaction(schedule), unschedule),
