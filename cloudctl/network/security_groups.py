@@ -120,14 +120,8 @@ _realised = (
 )
 
 
-_members = (
-    select(Port.id)
-    .where(
-        Port.id.in_(select(PortSecurityGroup.port_id).where(PortSecurityGroup.security_group_id == bindparam("group")))
-    )
-    .order_by(Port.id)
-    .with_for_update()
-)
+_in_group = select(PortSecurityGroup.port_id).where(PortSecurityGroup.security_group_id == bindparam("group"))
+_members = standard.in_order(Port, Port.id.in_(_in_group))
 _addresses = select(AddressGroup.addresses).where(AddressGroup.id == bindparam("group"))
 _naming = (
     select(SecurityGroupRuleRecord.security_group_id)
@@ -245,7 +239,7 @@ def create(conn: Connection, project_id: str, new: NewGroup, now: datetime) -> S
 
 def lock_members(conn: Connection, group_id: str) -> None:
     """Lock the ports in a group that is about to get another name, which they show, before the group."""
-    conn.execute(_members, {"group": group_id})
+    standard.hold(conn, _members, group=group_id)
 
 
 def change(conn: Connection, row: SecurityGroup, changes: dict[str, Any], now: datetime, by: Origin) -> SecurityGroup:
