@@ -40,16 +40,12 @@ class RecordType(type):
     """Turns the columns of a class body into a Table, and the class into the type of its rows."""
 
     table: Table
-    # The class of the rows: a named tuple that has the properties and methods of the declaration, too.
-    row: type[Any]
+    _row: type[Any] | None
     # For records made here: what each column has by default, in order, and those defaults that are made per record.
     _constants: dict[str, Any]
     _makers: list[tuple[str, Callable[[None], Any]]]
 
     def __new__(mcls, name: str, bases: tuple[type, ...], body: dict[str, Any], table: str | None = None) -> RecordType:
-        if any("row" in vars(base) for base in bases):
-            # The class of the rows itself.
-            return super().__new__(mcls, name, bases, body)
         inherited = {key: value for base in reversed(bases) for key, value in getattr(base, "_declared", {}).items()}
         declared = {key: value for key, value in body.items() if isinstance(value, Column)}
         for key, value in declared.items():
@@ -75,13 +71,21 @@ class RecordType(type):
         made = Table(name, columns.metadata, *own)
         cls._constants = {column.key: _default(column) for column in own}
         cls._makers = [(name, value) for name, value in cls._constants.items() if callable(value)]
-        # The names are only known at run time: mypy cannot check them here, and sees them as Field instead.
-        fields = namedtuple(cls.__name__, [column.key for column in own])  # type: ignore[misc]
-        cls.table = made
-        cls.row = RecordType(
-            cls.__name__, (fields, cls), {"__slots__": (), "__doc__": cls.__doc__, "__module__": cls.__module__}
-        )
+        cls.table, cls._row = made, None
         made.info["record"] = cls
+
+    @property
+    def row(cls) -> type[Any]:
+        """The class of the rows: a named tuple that has the properties and methods of the declaration, too.
+
+        Made when it is first asked for: a start declares all tables, and reads a few.
+        """
+        if cls._row is None:
+            # The names are only known at run time: mypy cannot check them here, and sees them as Field instead.
+            fields = namedtuple(cls.__name__, list(cls._constants))  # type: ignore[misc]
+            body = {"__slots__": (), "__doc__": cls.__doc__, "__module__": cls.__module__}
+            cls._row = type.__new__(RecordType, cls.__name__, (fields, cls), body)
+        return cls._row
 
     def __clause_element__(cls) -> Table:
         return cls.table
