@@ -148,7 +148,9 @@ def failed_before(task: Task) -> list[str]:
 def wish(conn: Connection, server: Server, excluded: Iterable[str]) -> Wish:
     """What placement is asked for a server. `server`: its row; `excluded`: hosts on which it failed."""
     hints = server.scheduling.get("hints", {})
-    image = properties.of(conn, [server.image_id])[server.image_id] if server.image_id else {}
+    image = server.scheduling.get("image")
+    if image is None:  # as of a server that was made before servers remembered them
+        image = properties.of(conn, [server.image_id])[server.image_id] if server.image_id else {}
     same, different = _ids(hints.get("same_host")), _ids(hints.get("different_host"))
     required, forbidden = traits(server.flavor["extra_specs"], image)
     return Wish(

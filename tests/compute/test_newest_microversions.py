@@ -60,6 +60,17 @@ def test_a_server_shows_what_its_image_said_when_its_disk_was_made(demo: Asking,
     assert image_of(demo, server_id)["properties"] == {**before, "hw_disk_bus": "sata"}
 
 
+def test_a_server_moves_to_where_its_image_wanted_to_be_when_its_disk_was_made(demo: Asking, admin: Asking) -> None:
+    server_id = demo.boot()
+    source = admin.server(server_id)["OS-EXT-SRV-ATTR:host"]
+    say(admin, demo.image, "img_hv_type", "hyperv")
+    assert demo.server(demo.boot())["status"] == "ERROR"
+    assert admin.act(server_id, {"os-migrateLive": {"host": None, "block_migration": "auto"}}, "2.96").status == 202
+    demo.cloud.settle()
+    moved = admin.server(server_id)
+    assert moved["status"] == "ACTIVE" and moved["OS-EXT-SRV-ATTR:host"] != source
+
+
 def test_a_server_that_boots_from_a_volume_has_no_image(demo: Asking) -> None:
     device = {"uuid": demo.image, "source_type": "image", "destination_type": "volume", "volume_size": 1}
     server_id = demo.boot(imageRef=None, block_device_mapping_v2=[{**device, "boot_index": 0}])
