@@ -37,7 +37,12 @@ _has = exists().where(
     IpAllocation.port_id == DhcpPort.port_id,
     IpAllocation.subnet_id == Subnet.id,
 )
-_state = select(Subnet.enable_dhcp, Subnet.ipv6_address_mode, _has).where(Subnet.network_id == bindparam("network"))
+# For each subnet, or once with NULLs if there is none.
+_state = (
+    select(exists().where(DhcpPort.network_id == Network.id), Subnet.enable_dhcp, Subnet.ipv6_address_mode, _has)
+    .join_from(Network, Subnet, Subnet.network_id == Network.id, isouter=True)
+    .where(Network.id == bindparam("network"))
+)
 _others = select(Subnet.id).where(Subnet.network_id == bindparam("network"), Subnet.id != bindparam("but")).limit(1)
 _held_network = select(Network).where(Network.id == bindparam("network")).with_for_update()
 _held_subnets = select(Subnet).where(Subnet.network_id == bindparam("network")).order_by(Subnet.id).with_for_update()
@@ -84,21 +89,24 @@ def is_due(conn: Connection, network_id: str) -> bool:
     """Whether `follow` would change anything."""
     # A subnet without a free address is checked again each time: there may be one by now.
     rows = conn.execute(_state, {"network": network_id}).all()
-    served = [has for enabled, mode, has in rows if enabled and not is_automatic(mode)]
+    served = [has for _, enabled, mode, has in rows if enabled and not is_automatic(mode)]
     if not served or _host(conn, network_id) is None:
-        return find(conn, network_id) is not None
-    return not all(served) or sum(1 for _, _, has in rows if has) != len(served)
+        return any(is_there for is_there, _, _, _ in rows)
+    return not all(served) or sum(1 for _, _, _, has in rows if has) != len(served)
 
 
 def follow(conn: Connection, network_id: str, now: datetime) -> None:
     """The network has such a port, with an address of each subnet that has DHCP; or none, if no subnet has it."""
-    # Locked in the order of all code that takes addresses.
     network = conn.execute(_held_network, {"network": network_id}).first()
-    if network is None:
-        return
-    subnets = conn.execute(_held_subnets, {"network": network_id}).all()
+    if network is not None:
+        follow_held(conn, network, now)
+
+
+def follow_held(conn: Connection, network: Network, now: datetime) -> None:
+    """As `follow`, for a locked network. Its subnets are locked after it, as in all code that takes addresses."""
+    subnets = conn.execute(_held_subnets, {"network": network.id}).all()
     served = [each for each in subnets if each.enable_dhcp and not is_automatic(each.ipv6_address_mode)]
-    host, port = _host(conn, network_id), find(conn, network_id)
+    host, port = _host(conn, network.id), find(conn, network.id)
     if not served or host is None:
         if port is not None and not any(port_uses.of(conn, port.id)):
             _give_back(conn, port, subnets)
@@ -169,12 +177,10 @@ def leave(conn: Connection, subnet: Subnet, now: datetime) -> None:
     port = idle(conn, subnet.network_id)
     if port is None:
         return
-    there = [row for row in _addresses(conn, port) if row.subnet_id == subnet.id]
-    for row in there:
-        ipam.give_back(conn, subnet, int(row.address))
     if conn.execute(_others, {"network": subnet.network_id, "but": subnet.id}).first() is None:
         remove(conn, port)
-    elif there:
+    elif any(row.subnet_id == subnet.id for row in _addresses(conn, port)):
+        ipam.drop_all(conn, subnet.id, [port.id])
         standard.change(conn, Port.table, port.id, now)
 
 

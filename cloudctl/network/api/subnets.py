@@ -70,6 +70,11 @@ def external(conn: Connection, call: Call, records: Sequence[Subnet]) -> list[bo
 
 
 def create(conn: Connection, call: Call, owner: str | None, values: dict[str, Any]) -> Subnet:
+    return _created(conn, call, owner, values)[1]
+
+
+def _created(conn: Connection, call: Call, owner: str | None, values: dict[str, Any]) -> tuple[Network, Subnet]:
+    """The locked network, too."""
     network = networks.visible(conn, call.caller, values.pop("network_id"), lock=True)
     refuse_foreign(call.caller, network, "network:subnets:create:foreign_network")
     if values.get("segment_id") is not None:
@@ -82,13 +87,13 @@ def create(conn: Connection, call: Call, owner: str | None, values: dict[str, An
         raise Invalid(f"Invalid input for ip_version. Reason: '{values['ip_version']}' is not in [4, 6].")
     values = _given_cidr(conn, call, network, project, _paired(values))
     new = NewSubnet(pools=values.pop("allocation_pools"), **values)
-    return subnets.create(conn, network, project, new, call.now, call.caller)
+    return network, subnets.create(conn, network, project, new, call.now, call.caller)
 
 
 def _create_served(conn: Connection, call: Call, owner: str | None, values: dict[str, Any]) -> Subnet:
     """As `create`, with the address of the network's DHCP port: left to the network's task, that is a commit more."""
-    made = create(conn, call, owner, values)
-    dhcp_ports.follow(conn, made.network_id, call.now)
+    network, made = _created(conn, call, owner, values)
+    dhcp_ports.follow_held(conn, network, call.now)
     return made
 
 
