@@ -3,21 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-from sqlalchemy import bindparam, literal_column, select
-
-from cloudctl.db import Connection
-from cloudctl.network.standard import rows
-from cloudctl.network.tables import Network, Port
-
-# Built once: building a statement costs more than running it. Its empty name is not a parameter: SQLite would plan it
-# again at each run, since an index covers only those that have a name.
-_domains = (
-    select(Port.id, Network.dns_domain)
-    .join_from(Port, Network, Network.id == Port.network_id)
-    .where(Port.id.in_(bindparam("ports", expanding=True)), Network.dns_domain != literal_column("''"))
-)
 LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
 # The domain of every port that names no other one.
 DOMAIN = "openstacklocal."
@@ -45,11 +31,6 @@ def check_domain(text: str) -> str:
     if text and not text.endswith("."):
         raise ValueError(f"{text[:64]!r} is not a fully qualified domain name: it does not end in a dot")
     return check_label(text)
-
-
-def domains_of(conn: Connection, port_ids: Sequence[str]) -> dict[str, str]:
-    """Port id → the domain of its network. Ports of networks without one are missing."""
-    return dict(rows(conn, _domains, ports=port_ids))
 
 
 def assignment(name: str, address: str, domain: str = "") -> dict[str, str]:

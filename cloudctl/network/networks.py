@@ -8,7 +8,7 @@ from ipaddress import ip_network
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import bindparam, delete, or_, select, update
+from sqlalchemy import bindparam, delete, literal_column, or_, select, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -114,6 +114,15 @@ _absences = (
 _physical = select(Network.id, Network.physical_network).where(
     Network.id.in_(bindparam("networks", expanding=True)), Network.physical_network.is_not(None)
 )
+# Its empty name is not a parameter: SQLite would plan it again at each run, since an index has only those with a name.
+_around_ports = (
+    select(Port.id, Network.dns_domain, Network.qos_policy_id)
+    .join_from(Port, Network, Network.id == Port.network_id)
+    .where(
+        Port.id.in_(bindparam("ports", expanding=True)),
+        or_(Network.dns_domain != literal_column("''"), Network.qos_policy_id.is_not(None)),
+    )
+)
 _ports = select(Port.id).where(Port.network_id == bindparam("network"), Port.id != bindparam("but")).limit(SHOWN_IDS)
 # Nothing is written if the network has this status already.
 _found = (
@@ -167,6 +176,11 @@ def bootable(conn: Connection, caller: Caller, network_id: str) -> tuple[Network
 def subnets_of(conn: Connection, network_ids: Sequence[str]) -> dict[str, list[str]]:
     """Network id → the ids of its subnets, the oldest first. Networks without any are missing."""
     return standard.grouped(standard.rows(conn, _subnet_ids, networks=network_ids))
+
+
+def around_ports(conn: Connection, port_ids: Sequence[str]) -> dict[str, tuple[str, str | None]]:
+    """Port id → the DNS domain and the QoS policy of its network. Ports of networks that have neither are missing."""
+    return {id: (domain, policy) for id, domain, policy in standard.rows(conn, _around_ports, ports=port_ids)}
 
 
 def physical_of(conn: Connection, network_ids: Sequence[str]) -> dict[str, str]:

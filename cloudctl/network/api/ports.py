@@ -199,18 +199,18 @@ def _pairs(wanted: Sequence[AddressPair] | None) -> tuple[tuple[str, str | None]
 
 
 @frozen
-class Addresses:
-    """By port id."""
+class Around:
+    """By port id: what a port has, and the DNS domain and the QoS policy that its network has."""
 
     fixed_ips: Mapping[str, Sequence[dict[str, str]]]
-    domains: Mapping[str, str]  # of networks
+    networks: Mapping[str, tuple[str, str | None]]
 
 
-def addresses(conn: Connection, port_ids: Sequence[str]) -> Addresses:
-    return Addresses(ports.fixed_ips_of(conn, port_ids), names.domains_of(conn, port_ids))
+def around(conn: Connection, port_ids: Sequence[str]) -> Around:
+    return Around(ports.fixed_ips_of(conn, port_ids), networks.around_ports(conn, port_ids))
 
 
-def fixed_ips(found: Addresses, port: Port) -> Sequence[dict[str, str]]:
+def fixed_ips(found: Around, port: Port) -> Sequence[dict[str, str]]:
     return found.fixed_ips.get(port.id, [])
 
 
@@ -219,9 +219,8 @@ def groups(conn: Connection, call: Call, records: Sequence[Port]) -> list[list[s
     return [[id for id, _ in found.get(port.id, ())] for port in records]
 
 
-def network_policy(conn: Connection, call: Call, records: Sequence[Port]) -> list[str | None]:
-    found = qos_policies.of_networks(conn, [port.network_id for port in records])
-    return [found.get(port.network_id) for port in records]
+def network_policy(found: Around, port: Port) -> str | None:
+    return found.networks.get(port.id, ("", None))[1]
 
 
 def trunk_details(conn: Connection, call: Call, records: Sequence[Port]) -> list[Any]:
@@ -229,8 +228,8 @@ def trunk_details(conn: Connection, call: Call, records: Sequence[Port]) -> list
     return [found.get(port.id, MISSING) for port in records]
 
 
-def assignments(found: Addresses, port: Port) -> list[dict[str, str]]:
-    domain = port.dns_domain or found.domains.get(port.id, "")
+def assignments(found: Around, port: Port) -> list[dict[str, str]]:
+    domain = port.dns_domain or found.networks.get(port.id, ("", None))[0]
     return [names.assignment(port.dns_name, each["ip_address"], domain) for each in fixed_ips(found, port)]
 
 
@@ -425,7 +424,7 @@ PORTS = Declared(
         Attribute("status", c.status, filter=any_of, sort=True),
         Attribute("device_id", c.device_id, Text, post="", put=Text | None, filter=any_of, sort=True),
         Attribute("device_owner", c.device_owner, Text, post="", put=Text | None, filter=any_of, sort=True),
-        Attribute("fixed_ips", None, FixedIps | None, post=MISSING, put=True, view=Beside(addresses, fixed_ips)),
+        Attribute("fixed_ips", None, FixedIps | None, post=MISSING, put=True, view=Beside(around, fixed_ips)),
         Attribute("security_groups", None, Groups | None, post=MISSING, put=True, view=groups),
         Attribute("port_security_enabled", c.port_security_enabled, Flag, post=MISSING, put=True, filter=lists.truths),
         Attribute(
@@ -440,7 +439,7 @@ PORTS = Declared(
         Attribute("extra_dhcp_opts", c.dhcp_options, DhcpOptions | None, post=MISSING, put=True, needs=IDhcpOptions),
         Attribute("dns_name", c.dns_name, Label, post=MISSING, put=True, filter=any_of),
         Attribute("dns_domain", c.dns_domain, Domain, post=MISSING, put=True, filter=any_of),
-        Attribute("dns_assignment", view=Beside(addresses, assignments)),
+        Attribute("dns_assignment", view=Beside(around, assignments)),
         Attribute("ip_allocation", c.ip_allocation, filter=any_of, sort=True),
         Attribute("trunk_details", view=trunk_details, needs=ITrunks, at_first=MISSING),
         Attribute("data_plane_status", c.data_plane_status, Literal["ACTIVE", "DOWN"] | None, put=True, filter=any_of),
@@ -463,7 +462,7 @@ PORTS = Declared(
             needs=IPrivateVlans,
         ),
         Attribute("qos_policy_id", c.qos_policy_id, Id | None, post=None, put=True, filter=any_of),
-        Attribute("qos_network_policy_id", view=network_policy),
+        Attribute("qos_network_policy_id", view=Beside(around, network_policy)),
         *standard(Port),
         Attribute("binding:host_id", c.host, Text | None, post=MISSING, put=True, filter=any_of, rule=BINDING),
         Attribute("binding:profile", c.profile, Profile | None, post=MISSING, put=True, view=profiles, rule=BINDING),
