@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -68,8 +68,18 @@ def _image(
         return image_source(conn, image_id, image_path, is_made=may_be_gone)
     except NotFound:
         if may_be_gone:
-            return ImageSource(image_id, None)
+            return _gone(conn, server, image_id, image_path)
         raise
+
+
+def _gone(conn: Connection, server: Server, image_id: str, image_path: Callable[[str], Path]) -> ImageSource:
+    """An image that is gone, as far as the server remembers it. The guest has its own kernel and ramdisk."""
+    said: Mapping[str, str] = server.scheduling.get("image", {})
+    try:
+        started = _started_with(conn, server.project_id, said, image_path, is_made=True)
+    except NotFound:
+        started = {}
+    return ImageSource(image_id, None, **started, properties=said)
 
 
 def _spec(
@@ -120,27 +130,27 @@ def image_source(
     if found is None:
         raise images.not_found(image_id)
     owner, disk_format, given = found
-    kernel, ramdisk = (_started_with(conn, owner, given.get(name), is_made) for name in ("kernel_id", "ramdisk_id"))
+    started = _started_with(conn, owner, given, image_path, is_made=is_made)
     return ImageSource(
-        id=image_id,
-        path=str(image_path(image_id)),
-        disk_format=disk_format or "raw",
-        kernel_path=str(image_path(kernel)) if kernel else None,
-        ramdisk_path=str(image_path(ramdisk)) if ramdisk else None,
-        properties=given,
+        image_id, str(image_path(image_id)), disk_format=disk_format or "raw", **started, properties=given
     )
 
 
-def _started_with(conn: Connection, owner: str, id: str | None, is_made: bool) -> str | None:
-    """The id of a kernel or ramdisk. An image's owner may write anything there, so it must be one the owner may use.
+def _started_with(
+    conn: Connection, owner: str, given: Mapping[str, str], image_path: Callable[[str], Path], *, is_made: bool
+) -> dict[str, str]:
+    """The files of the kernel and the ramdisk that the properties name, as ImageSource has them.
 
-    Raises NotFound.
+    An image's owner may write anything there, so they must be images that the owner may use. Raises NotFound.
     """
-    if not id or images.is_usable(conn, id, owner):
-        return id or None
-    if not is_made or not _is_id(id) or images.exists(conn, id):
-        raise images.not_found(id)
-    return id
+    files = {}
+    for name in ("kernel", "ramdisk"):
+        if id := given.get(f"{name}_id"):
+            may_be_gone = is_made and _is_id(id) and not images.exists(conn, id)
+            if not may_be_gone and not images.is_usable(conn, id, owner):
+                raise images.not_found(id)
+            files[f"{name}_path"] = str(image_path(id))
+    return files
 
 
 def _is_id(text: str) -> bool:

@@ -434,17 +434,17 @@ def test_a_kernel_is_an_image_that_the_owner_may_use(demo: Asking) -> None:
     assert begun_with(demo, mine) == ("ACTIVE", "")
 
 
-def test_a_guest_keeps_its_kernel_when_the_image_of_it_is_gone(demo: Asking) -> None:
-    from cloudctl.compute import guests
-
+def test_a_guest_keeps_its_kernel_when_its_images_are_gone(demo: Asking, hypervisor: FakeHypervisor) -> None:
     kernel, store = other_image(demo), demo.cloud.cloud.made(ImageStore)
-    image = other_image(demo, kernel_id=kernel)
-    assert demo.client.delete(f"/image/v2/images/{kernel}").status == 204
-    reading = demo.cloud.db.read(guests.image_source, image, store.path, is_made=True)
-    demo.cloud.settle()
-    found: list[Any] = []
-    reading.addBoth(found.append)
-    assert found[0].kernel_path == str(store.path(kernel))
+    image = other_image(demo, kernel_id=kernel, os_command_line="quiet")
+    server_id = demo.boot(imageRef=image)
+    for gone in (kernel, image):
+        assert demo.client.delete(f"/image/v2/images/{gone}").status == 204
+        demo.act(server_id, {"reboot": {"type": "HARD"}})
+        demo.cloud.settle()
+        found = there(there(hypervisor.guests.get(server_id)).spec.image)
+        assert found.kernel_path == str(store.path(kernel))
+        assert found.properties["os_command_line"] == "quiet"
 
 
 # -- volumes of an image that has no data
