@@ -89,12 +89,13 @@ def check_metadata(conn: Connection, row: Server, metadata: Mapping[str, str]) -
 
 def new(conn: Connection, caller: Caller, row: Server, name: str, metadata: Mapping[str, str]) -> NewImage:
     """An image of the server that has no data yet."""
-    of_base = properties.of(conn, [row.image_id]).get(row.image_id, {})
+    of_base: Mapping[str, str]
     try:
         base: Any = images.get(conn, row.image_id)
+        of_base = properties.of(conn, [row.image_id])[row.image_id]
     except NotFound:
-        # The server has outlived its image.
-        base = None
+        # The server has outlived its image, and remembers it.
+        base, of_base = None, row.scheduling.get("image", {})
     inherited = {
         key: value
         for key, value in of_base.items()

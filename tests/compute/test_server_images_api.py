@@ -434,17 +434,19 @@ def test_a_kernel_is_an_image_that_the_owner_may_use(demo: Asking) -> None:
     assert begun_with(demo, mine) == ("ACTIVE", "")
 
 
-def test_a_guest_keeps_its_kernel_when_its_images_are_gone(demo: Asking, hypervisor: FakeHypervisor) -> None:
+def test_guests_and_snapshots_keep_their_kernel_without_the_images(demo: Asking, hypervisor: FakeHypervisor) -> None:
     kernel, store = other_image(demo), demo.cloud.cloud.made(ImageStore)
-    image = other_image(demo, kernel_id=kernel, os_command_line="quiet")
-    server_id = demo.boot(imageRef=image)
-    for gone in (kernel, image):
+    origin = other_image(demo, kernel_id=kernel, os_command_line="quiet")
+    server_id = demo.boot(imageRef=origin)
+    for gone in (kernel, origin):
         assert demo.client.delete(f"/image/v2/images/{gone}").status == 204
         demo.act(server_id, {"reboot": {"type": "HARD"}})
         demo.cloud.settle()
         found = there(there(hypervisor.guests.get(server_id)).spec.image)
         assert found.kernel_path == str(store.path(kernel))
         assert found.properties["os_command_line"] == "quiet"
+    made = image(demo, snapshot(demo, server_id))
+    assert (made["kernel_id"], made["os_command_line"]) == (kernel, "quiet")
 
 
 # -- volumes of an image that has no data
