@@ -89,12 +89,15 @@ class ApiApp:
 
     async def respond(self, request: Any, endpoint: Endpoint, variables: Mapping[str, str]) -> bytes | None:
         """Answer what was routed to `endpoint`."""
-        bound, (_, public) = self._bound[endpoint], endpoint
-        if request.method == b"HEAD" and not self.heads and not public:
-            offered = {each.operation.method for each in bound}
-            if "HEAD" not in offered:
-                return await self._raise(request, not_allowed(offered))
+        bound = self._bound[endpoint]
+        if request.method == b"HEAD" and not self._heads(endpoint):
+            return await self._raise(request, not_allowed({each.operation.method for each in bound}))
         return await self.pipeline.answer(request, bound, variables)
+
+    def _heads(self, endpoint: Endpoint) -> bool:
+        """Whether HEAD is answered at an endpoint that has GET or HEAD: the router leads it to both."""
+        _, public = endpoint
+        return self.heads or public or any(each.operation.method == "HEAD" for each in self._bound[endpoint])
 
     def admit(self, request: Any) -> Coroutine[Any, Any, Admitted] | None:
         """Decide whether the upload that these headers begin may come: see `Pipeline.admit`. None: they begin none."""
@@ -114,7 +117,10 @@ class ApiApp:
 
         error: errors.CloudError
         if isinstance(failure.value, MethodNotAllowed):
-            error = not_allowed(failure.value.valid_methods or ())
+            offered, found = {*(failure.value.valid_methods or ())}, self.router.find(b"HEAD", request.where.path)
+            if found is not None and not self._heads(found[0]):
+                offered.discard("HEAD")
+            error = not_allowed(offered)
         else:
             error = errors.NotFound(self.pipeline.faults.unknown_path)
         return await self._raise(request, error)

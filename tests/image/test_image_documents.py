@@ -38,6 +38,7 @@ def test_head_is_for_documents(demo: Client) -> None:
     assert [(each.status, each.headers.get("allow"), each.body) for each in answers] == [
         (200, None, b""), (405, "GET, POST", b""), (405, "DELETE, GET, PATCH", b""), (405, "GET, PUT", b""),
     ]  # fmt: skip
+    assert demo.put(path).headers["Allow"] == "DELETE, GET, PATCH"
 
 
 @pytest.mark.parametrize("name", ["image", "images", "member", "members", "task", "tasks"])
