@@ -58,6 +58,38 @@ def test_the_resources_are_listed_and_there(neutron: Neutron) -> None:
         neutron.get(link["href"].removeprefix("http://cloud.example.com"), "admin")
 
 
+def test_a_body_may_name_a_project_where_something_else_says_whose_the_record_is(neutron: Neutron) -> None:
+    external, network = neutron.external(), neutron.network()
+    router = neutron.router(network, external=external)
+    port = neutron.create("port", network_id=network["id"])
+    ip = neutron.create("floatingip", floating_network_id=external["id"])
+    local = neutron.expect(201, "POST", "/local_ips", {"local_ip": {"network_id": network["id"]}})["local_ip"]
+    bound = neutron.create("port", "admin", network_id=network["id"], project_id="demo", binding__host_id="h1")
+    forwarding = {"internal_port_id": port["id"], "internal_port": 22, "external_port": 2222, "protocol": "tcp"}
+    for path, key, said in (
+        (
+            f"/routers/{router['id']}/conntrack_helpers",
+            "conntrack_helper",
+            {"protocol": "tcp", "port": 21, "helper": "ftp"},
+        ),
+        (f"/floatingips/{ip['id']}/port_forwardings", "port_forwarding", forwarding),
+        (f"/local_ips/{local['id']}/port_associations", "port_association", {"fixed_port_id": bound["id"]}),
+    ):
+        for wrong in ({"project_id": "other"}, {"tenant_id": "other"}, {"project_id": "demo", "tenant_id": "other"}):
+            neutron.refused(400, "HTTPBadRequest", "POST", path, {key: {**said, **wrong}})
+        own = {"project_id": "demo", "tenant_id": "demo"}
+        made = neutron.expect(201, "POST", path, {key: {**said, **own}})[key]
+        assert not own.keys() & made.keys()
+    for path, key, said in (
+        ("/flavors", "flavor", {"service_type": "L3_ROUTER_NAT"}),
+        ("/service_profiles", "service_profile", {"metainfo": "m"}),
+        ("/default-security-group-rules", "default_security_group_rule", {"direction": "ingress", "protocol": "tcp"}),
+        ("/segments", "segment", {"network_id": network["id"], "network_type": "vxlan"}),
+    ):
+        made = neutron.expect(201, "POST", path, {key: {**said, "project_id": "demo"}}, "admin")[key]
+        assert "project_id" not in made
+
+
 def test_extensions(neutron: Neutron) -> None:
     extensions = neutron.get("/extensions")["extensions"]
     for extension in extensions:

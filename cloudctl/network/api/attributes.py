@@ -11,10 +11,12 @@ from cloudctl.db import Connection
 from cloudctl.errors import Invalid
 from cloudctl.network import tags as domain
 from cloudctl.network.api import lists
+from cloudctl.network.standard import owner_of_new
 from cloudctl.network.tables import LONG, Standard
 from cloudctl.network.tags import LENGTH, MOST
-from cloudctl.rest.body import MISSING, Check, Items, Length, Loose, Missing, Range, ValueProblem, uuid
+from cloudctl.rest.body import MISSING, Check, Items, Length, Loose, Range, ValueProblem, uuid
 from cloudctl.rest.call import Call
+from cloudctl.rest.caller import Caller
 from cloudctl.rest.formats import zulu
 from cloudctl.rest.listing import any_of, number
 from cloudctl.rest.resource import REFUSED, Attribute, of_each
@@ -66,12 +68,19 @@ def each_once(texts: list[str]) -> list[str]:
 Hints = Annotated[list[Text], Items(0, 10), Check(each_once)]
 
 
-def owner_named(tenant_id: str | Missing, project_id: str | Missing) -> str | None:
-    """The project that a body names. Raises Invalid if its two names for it differ."""
-    named = {name for name in (tenant_id, project_id) if not isinstance(name, Missing)}
+def owner_named(values: dict[str, Any]) -> str | None:
+    """The project that a body names, which is taken out of it. Raises Invalid if its two names for it differ."""
+    named = {values.pop(name) for name in ("tenant_id", "project_id") if name in values}
     if len(named) > 1:
         raise Invalid("'project_id' and 'tenant_id' do not match", type="HTTPBadRequest")
     return next(iter(named), None)
+
+
+def check_owner(caller: Caller, values: dict[str, Any]) -> None:
+    """Take the project out of a body that need not name one. Raises Invalid for one that the caller may not name."""
+    named = owner_named(values)
+    if named is not None:
+        owner_of_new(caller, named)
 
 
 def listed(body: T | list[T]) -> list[T]:
@@ -86,6 +95,9 @@ def enveloped(body: Any, key: str, plural: str, views: Sequence[Json]) -> Json:
     """The answer to a create, in the same form as the body."""
     return {plural: list(views)} if isinstance(body, list) else {key: views[0]}
 
+
+# What a body may name where something else decides whose the record is, if anybody's.
+NAMED_OWNER = tuple(Attribute(name, None, Project, post=MISSING, view=None) for name in ("project_id", "tenant_id"))
 
 # -- the standard attributes
 

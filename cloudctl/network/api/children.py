@@ -23,7 +23,7 @@ from cloudctl.db import Connection
 from cloudctl.db.records import Record
 from cloudctl.errors import NotFound
 from cloudctl.network.api import lists
-from cloudctl.network.api.attributes import Json
+from cloudctl.network.api.attributes import Json, check_owner
 from cloudctl.network.api.resource import VERBS
 from cloudctl.network.tables import Standard
 from cloudctl.rest import resource
@@ -100,8 +100,10 @@ class Children(Described[R], Generic[P, R]):
         return lists.answer(call, self.collection, page, self.views(conn, call, page.rows))
 
     def created(self, conn: Connection, call: Call, path: Path, body: Any) -> Json:
+        values = given(body)
+        check_owner(call.caller, values)
         parent = self.changeable(conn, call, path)
-        return self._one(conn, call, resource.offered(self.create)(conn, call, parent, given(body)))
+        return self._one(conn, call, resource.offered(self.create)(conn, call, parent, values))
 
     def shown(self, conn: Connection, call: Call, path: Path) -> Json:
         record = self.get(conn, self._parent(conn, call, path), path[self.id])

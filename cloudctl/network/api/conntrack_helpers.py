@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from cloudctl.db import Connection
 from cloudctl.network import conntrack_helpers, routers
-from cloudctl.network.api.attributes import Json
+from cloudctl.network.api.attributes import NAMED_OWNER, Json
 from cloudctl.network.api.children import Children
 from cloudctl.network.conntrack_helpers import NewHelper
 from cloudctl.network.extension_tables import ConntrackHelper
@@ -60,6 +60,7 @@ CONNTRACK_HELPERS = Children(
         Attribute(
             "helper", _c.helper, Annotated[str, Length(1, 64)], post=REQUIRED, put=True, filter=any_of, sort=True
         ),
+        *NAMED_OWNER,
     ),
     not_found=conntrack_helpers.not_found,
     create=create,

@@ -10,7 +10,7 @@ from attrs import frozen
 from cloudctl.db import Connection, Database
 from cloudctl.network import flavors
 from cloudctl.network.api import lists
-from cloudctl.network.api.attributes import Flag, Id, Json, LongText, Text
+from cloudctl.network.api.attributes import NAMED_OWNER, Flag, Id, Json, LongText, Text
 from cloudctl.network.api.resource import Declared
 from cloudctl.network.extension_tables import ServiceProfile
 from cloudctl.network.flavors import FLAVORS, PROFILES, NewFlavor, NewProfile
@@ -71,6 +71,7 @@ FLAVORS_OF_ROUTERS = Declared(
         Attribute("service_type", _c.service_type, Service, post=REQUIRED, filter=any_of, sort=True),
         Attribute("enabled", _c.enabled, Flag | None, post=True, put=True, filter=lists.truths, sort=True),
         Attribute("service_profiles", None, Profiles, post=(), put=True, view=profiles),
+        *NAMED_OWNER,
     ),
     visible=flavors.visible,
     visible_to=flavors.seen_by_all,
@@ -153,6 +154,7 @@ SERVICE_PROFILES = Declared(
         Attribute("driver", _p.driver, Driver, post="", put=True, filter=any_of, sort=True),
         Attribute("metainfo", _p.metainfo, Meta, post="", put=True, filter=any_of, sort=True),
         Attribute("enabled", _p.enabled, Flag | None, post=True, put=True, filter=lists.truths, sort=True),
+        *NAMED_OWNER,
     ),
     visible=flavors.visible_profile,
     visible_to=flavors.seen_by_all,

@@ -9,7 +9,7 @@ from cloudctl.db import Connection
 from cloudctl.drivers.interfaces import ILocalIps
 from cloudctl.errors import Invalid
 from cloudctl.network import local_ip_ports, local_ips, networks, ports
-from cloudctl.network.api.attributes import Id, IpText, Text, standard
+from cloudctl.network.api.attributes import NAMED_OWNER, Id, IpText, Text, standard
 from cloudctl.network.api.children import Children
 from cloudctl.network.api.resource import Declared
 from cloudctl.network.extension_tables import LocalIp, LocalIpAssociation
@@ -115,6 +115,7 @@ LOCAL_IP_ASSOCIATIONS = Children(
         Attribute("fixed_port_id", _a.fixed_port_id, Id, post=REQUIRED, filter=any_of, sort=True),
         Attribute("fixed_ip", _a.fixed_ip, IpText | None, post=None, filter=any_of, sort=True),
         Attribute("host", view=hosts),
+        *NAMED_OWNER,
     ),
     not_found=local_ip_ports.not_found,
     create=associate,

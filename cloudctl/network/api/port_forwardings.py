@@ -11,7 +11,7 @@ from cloudctl.db import Connection, Database
 from cloudctl.errors import Conflict, Invalid
 from cloudctl.network import associations, floating_ips, port_forwardings, ports
 from cloudctl.network.api import lists
-from cloudctl.network.api.attributes import Id, IpText, Json, Text
+from cloudctl.network.api.attributes import Id, IpText, Json, Project, Text, check_owner
 from cloudctl.network.associations import Target
 from cloudctl.network.port_forwardings import NewForwarding
 from cloudctl.network.tables import FloatingIp, PortForwarding
@@ -40,6 +40,8 @@ class CreateForwarding:
     internal_port_range: PortRange | None = None
     external_port_range: PortRange | None = None
     description: Text = ""
+    project_id: Project | Missing = MISSING
+    tenant_id: Project | Missing = MISSING
 
 
 @frozen
@@ -118,8 +120,9 @@ class PortForwardings:
         return {KEY: await self.db.run(self._create, call, floatingip_id, body)}
 
     def _create(self, conn: Connection, call: Call, ip_id: str, body: CreateForwarding) -> Json:
-        ip = _owned(conn, call, ip_id)
-        spans = _spans(given(body))
+        sent = given(body)
+        check_owner(call.caller, sent)
+        ip, spans = _owned(conn, call, ip_id), _spans(sent)
         if not {"internal", "external"} <= spans.keys():
             raise _bad("internal_port and external_port, or ranges of them, are needed")
         to = _target(conn, call, ip, body.internal_port_id, body.internal_ip_address)

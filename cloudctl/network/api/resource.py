@@ -30,7 +30,7 @@ from cloudctl.network.api.matching import check_match
 from cloudctl.network.standard import batches
 from cloudctl.network.tables import Standard
 from cloudctl.rest import listing, resource
-from cloudctl.rest.body import MISSING, given
+from cloudctl.rest.body import given
 from cloudctl.rest.call import Call, Reply
 from cloudctl.rest.caller import Caller
 from cloudctl.rest.declared import ONE, SEVERAL, Described, Path, Resource, Verb
@@ -267,5 +267,5 @@ def _standard_filters(declared: Declared[Any]) -> dict[str, Filter]:
 
 def _wanted(body: Any) -> Wanted:
     values = given(body)
-    named = owner_named(values.pop("tenant_id", MISSING), values.pop("project_id", MISSING))
+    named = owner_named(values)
     return Wanted(named, values, values.pop("tags", ()))

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from cloudctl.db import Connection
 from cloudctl.network import address_groups, rule_templates, security_groups
 from cloudctl.network.api import lists
-from cloudctl.network.api.attributes import Flag, LongText
+from cloudctl.network.api.attributes import NAMED_OWNER, Flag, LongText
 from cloudctl.network.api.resource import Declared
 from cloudctl.network.api.security_group_rules import Port, Word
 from cloudctl.network.rule_templates import PARENT, NewTemplate
@@ -60,6 +60,7 @@ RULE_TEMPLATES = Declared(
         Attribute("used_in_default_sg", _c.used_in_default_sg, Flag, post=False, filter=lists.truths, sort=True),
         Attribute("used_in_non_default_sg", _c.used_in_non_default_sg, Flag, post=True, filter=lists.truths, sort=True),
         Attribute("description", _c.description, LongText | None, post="", filter=any_of, sort=True),
+        *NAMED_OWNER,
     ),
     visible=rule_templates.visible,
     visible_to=rule_templates.visible_to,

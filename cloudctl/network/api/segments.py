@@ -13,7 +13,7 @@ from cloudctl.errors import Invalid
 from cloudctl.network import network_segments, networks, segment_ranges, segments
 from cloudctl.network import standard as records
 from cloudctl.network.api import lists
-from cloudctl.network.api.attributes import Flag, Id, Text, standard
+from cloudctl.network.api.attributes import NAMED_OWNER, Flag, Id, Text, standard
 from cloudctl.network.api.networks import NetworkType, PhysicalName, SegmentId, segment
 from cloudctl.network.api.resource import Declared
 from cloudctl.network.extension_tables import SegmentRange
@@ -103,6 +103,7 @@ def declared(options: NetworkOptions, types: tuple[str, ...], several: bool) -> 
                 view=of_each(lambda row: row.segmentation_id or None),
             ),
             *standard(Segment, description=Text | None, owned=False, tags=None),
+            *NAMED_OWNER,
         ),
         visible=visible,
         visible_to=everything,
