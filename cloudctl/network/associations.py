@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from attrs import frozen
-from sqlalchemy import bindparam, case, exists, or_, select, update
+from sqlalchemy import bindparam, case, exists, or_, select
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -78,7 +78,6 @@ _otherwise = (
     .order_by(FloatingIp.id)
     .with_for_update()
 )
-_status = update(FloatingIp).where(FloatingIp.id.in_(bindparam("ids", expanding=True)))
 
 
 @frozen
@@ -266,9 +265,8 @@ def bad(reason: str) -> Invalid:
 # -- what the driver made of it
 
 
-def found_status(conn: Connection, router_id: str, served: Sequence[Way], status: str) -> None:
+def found_status(conn: Connection, router_id: str, served: Sequence[Way], status: str, now: datetime) -> None:
     """Set the status of those of `served` that still lead where they did, through this router."""
     same = {*served}
     rows = conn.execute(_otherwise, {"router": router_id, "not_yet": status}).all()
-    for some in standard.batches([row[0] for row in rows if row in same]):
-        conn.execute(_status, {"ids": some, "status": status})
+    standard.change_all(conn, FloatingIp.table, [row[0] for row in rows if row in same], now, status=status)

@@ -55,10 +55,13 @@ _hosts = select(func.count(), func.min(case((Host.name.not_in(_absent), Host.nam
 _insert = insert(DhcpPort)
 _free = delete(IpAllocation).where(IpAllocation.port_id == bindparam("port"))
 _delete = delete(Port).where(Port.id == bindparam("port"))
+_up = case((Port.admin_state_up.is_(True), "ACTIVE"), else_="DOWN")
+# Nothing is written if the port has this status already.
 _wired = (
     update(Port)
     .where(Port.id.in_(select(DhcpPort.port_id).where(DhcpPort.network_id == bindparam("network"))))
-    .values(status=case((Port.admin_state_up.is_(True), "ACTIVE"), else_="DOWN"))
+    .where(Port.status != _up)
+    .values(status=_up, revision=Port.revision + 1)
 )
 
 
@@ -191,6 +194,6 @@ def remove(conn: Connection, port: Port) -> None:
     conn.execute(_delete, {"port": port.id})
 
 
-def wired(conn: Connection, network_id: str) -> None:
+def wired(conn: Connection, network_id: str, now: datetime) -> None:
     """A driver holds the network, and with it this port."""
-    conn.execute(_wired, {"network": network_id})
+    conn.execute(_wired, {"network": network_id, "updated_at": now})

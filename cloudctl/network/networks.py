@@ -128,7 +128,7 @@ _ports = select(Port.id).where(Port.network_id == bindparam("network"), Port.id 
 _found = (
     update(Network)
     .where(Network.id == bindparam("network"), Network.status != bindparam("found"))
-    .values(status=bindparam("found"))
+    .values(status=bindparam("found"), revision=Network.revision + 1)
 )
 _delete_subnets = delete(Subnet).where(Subnet.network_id == bindparam("network"))
 
@@ -415,6 +415,6 @@ def _subnet_spec(row: Subnet, enable_dhcp: bool) -> SubnetSpec:
     )
 
 
-def found_status(conn: Connection, network_id: str, status: str) -> None:
-    """Record what the driver made of it. The revision stays: what was requested has not changed."""
-    conn.execute(_found, {"network": network_id, "found": status})
+def found_status(conn: Connection, network_id: str, status: str, now: datetime) -> None:
+    """Record what the driver made of it."""
+    conn.execute(_found, {"network": network_id, "found": status, "updated_at": now})

@@ -6,14 +6,20 @@ meanwhile, or deleted, what the call made is removed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
 from attrs import evolve, frozen
+from sqlalchemy import ColumnElement, bindparam, case, literal, or_, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.drivers.interfaces import ISecurityGroups
 from cloudctl.drivers.specs import NetworkSpec, PortBinding, PortSpec, SecurityGroupSpec
 from cloudctl.errors import Conflict
-from cloudctl.network import kinds, networks, port_specs, ports, security_groups
+from cloudctl.network import kinds, networks, port_specs, ports, security_groups, trunk_ports
+from cloudctl.network.tables import Port
 from cloudctl.tasks import Context, Unasked
 
 
@@ -59,14 +65,14 @@ async def plug(ctx: Context, port_id: str, host: str) -> PortSpec:
     if wanted is None:
         raise ports.not_found(port_id)
     binding = await hold(ctx, wanted, host)
-    if not await ctx.write(ports.plugged, port_id, host, binding):
+    if not await ctx.write(plugged, port_id, host, binding, ctx.now):
         await take_back(ctx, wanted, host)
         raise Conflict(f"Port {port_id} is bound to another host.", type="PortInUse")
     return evolve(wanted.port, binding=binding)
 
 
 async def take_back(ctx: Context, wanted: Wiring, host: str) -> None:
-    """Undo `hold` for a port that is no longer bound to `host`, as `ports.plugged` reports. May be repeated."""
+    """Undo `hold` for a port that is no longer bound to `host`, as `plugged` reports. May be repeated."""
     await ctx.drivers.network.ensure_port_absent(wanted.port.id, host)
     await ctx.write(_forget_what_is_gone, wanted)
 
@@ -74,13 +80,13 @@ async def take_back(ctx: Context, wanted: Wiring, host: str) -> None:
 async def unplug(ctx: Context, port_id: str, host: str | None = None) -> None:
     """Take the port away from one host, or from all. Its binding stays: see `ports.unbind`. May be repeated."""
     await ctx.drivers.network.ensure_port_absent(port_id, host)
-    await ctx.write(_unplugged, port_id, host)
+    await ctx.write(_unplugged, port_id, host, ctx.now)
 
 
-def _unplugged(conn: Connection, port_id: str, host: str | None) -> None:
+def _unplugged(conn: Connection, port_id: str, host: str | None, now: datetime) -> None:
     row = ports.find(conn, port_id)
     if row is not None and host in (None, row.host):
-        ports.unplugged(conn, port_id, row.host)
+        unplugged(conn, port_id, row.host, now)
 
 
 def _forget_what_is_gone(conn: Connection, wanted: Wiring) -> None:
@@ -91,3 +97,59 @@ def _forget_what_is_gone(conn: Connection, wanted: Wiring) -> None:
     for group in wanted.groups:
         if group.id not in left:
             tasks.supersede(conn, kinds.DELETE_SECURITY_GROUP, group.id, Unasked())
+
+
+# -- what a driver made of it
+
+
+def _dated(status: ColumnElement[str]) -> dict[str, ColumnElement[Any]]:
+    """The revision and the time of a port whose status and `vif` become these: they stay if the port has them.
+
+    What is done again to a port, as after each change of its groups, is no change of it.
+    """
+    other = or_(Port.status != status, Port.vif_type != bindparam("vif"))
+    return {
+        "revision": Port.revision + case((other, 1), else_=0),
+        "updated_at": case((other, bindparam("now", type_=Port.updated_at.type)), else_=Port.updated_at),
+    }
+
+
+# Built once: building a statement costs more than running it.
+_up = case((Port.admin_state_up.is_(True), "ACTIVE"), else_="DOWN")
+_vif: dict[str, Any] = {"vif_type": bindparam("vif"), "vif_details": bindparam("details")}
+_leaving = (
+    update(Port)
+    .where(Port.id.in_(bindparam("ports", expanding=True)))
+    .values(realised=False, status="DOWN", **_vif, **_dated(literal("DOWN")))
+)
+_left = (
+    update(Port)
+    .where(Port.id == bindparam("wanted"), Port.host == bindparam("on"))
+    .values(realised=False, status="DOWN", **_vif, **_dated(literal("DOWN")))
+)
+_arrived = (
+    update(Port)
+    .where(Port.id == bindparam("wanted"), Port.host == bindparam("on"))
+    .values(realised=True, status=_up, **_vif, **_dated(_up))
+    .returning(trunk_ports.any_of_wanted)
+)
+
+
+def plugged(conn: Connection, port_id: str, host: str, binding: PortBinding, now: datetime) -> bool:
+    """A driver holds the port on this host. False if the port is not, or no longer, bound to that host."""
+    vif = {"vif": binding["vif_type"], "details": dict(binding.get("vif_details") or {})}
+    carries_others = conn.scalar(_arrived, {"wanted": port_id, "on": host, "now": now, **vif})
+    if carries_others:
+        trunk_ports.follow(conn, port_id, host, now)
+    return carries_others is not None
+
+
+def leaving(conn: Connection, port_ids: Sequence[str], now: datetime) -> None:
+    """Call this before the driver is asked to release the ports everywhere: a later plugging marks its port again."""
+    conn.execute(_leaving, {"ports": list(port_ids), "now": now, "vif": ports.UNBOUND, "details": {}})
+
+
+def unplugged(conn: Connection, port_id: str, host: str, now: datetime, vif_type: str = ports.UNBOUND) -> bool:
+    """No driver holds the port, which is bound to `host` ("": to none). False if it is bound to another one."""
+    vif = {"vif": vif_type, "details": {}}
+    return conn.execute(_left, {"wanted": port_id, "on": host, "now": now, **vif}).rowcount == 1

@@ -93,7 +93,7 @@ def end(conn: Connection, port_id: str, uses: Uses, now: datetime, by: Origin) -
     if uses.has_floating_ips:
         associations.forget_port(conn, port_id, now, by)
     if uses.is_of_trunk:
-        trunk_ports.forget(conn, port_id, by)
+        trunk_ports.forget(conn, port_id, now, by)
     if uses.has_forwardings:
         port_forwardings.forget_port(conn, port_id, now, by)
     if uses.has_proxies:

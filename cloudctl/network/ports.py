@@ -12,12 +12,11 @@ from functools import partial
 from typing import Any
 
 from attrs import field, frozen
-from sqlalchemy import bindparam, case, delete, exists, insert, or_, select, true, update
+from sqlalchemy import bindparam, delete, exists, insert, or_, select, true
 
 from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.db.by_id import ById
-from cloudctl.drivers.specs import PortBinding as Plug
 from cloudctl.errors import Conflict, Invalid
 from cloudctl.network import (
     associations,
@@ -58,20 +57,9 @@ _on_host = PortBinding.port_id == bindparam("wanted"), PortBinding.host == bindp
 # With whether it has another binding there: queried together, since each boot asks.
 _locked_for_host = select(Port, exists().where(*_on_host)).where(Port.id == bindparam("wanted")).with_for_update()
 _drop_binding = delete(PortBinding).where(*_on_host)
-_leaving = (
-    update(Port)
-    .where(Port.id.in_(bindparam("ports", expanding=True)))
-    .values(realised=False, status="DOWN", vif_type=UNBOUND, vif_details={})
-)
 _join = insert(PortSecurityGroup)
 _leave = delete(PortSecurityGroup).where(PortSecurityGroup.port_id == bindparam("port"))
 _drop = delete(Port).where(Port.id == bindparam("wanted"))
-_plugged = (
-    update(Port)
-    .where(Port.id == bindparam("wanted"), Port.host == bindparam("on"))
-    .values(realised=True, status=case((Port.admin_state_up.is_(True), "ACTIVE"), else_="DOWN"))
-    .returning(trunk_ports.any_of_wanted)
-)
 
 FLOATING = "network:floatingip"
 # The status of floating IPs' ports, which nothing is plugged into.
@@ -292,7 +280,7 @@ def change(
     if router_id is not None:
         router_ports.changed(conn, row, router_id, now, by)
     if row.host and not host:
-        trunk_ports.follow(conn, row.id, "")
+        trunk_ports.follow(conn, row.id, "", now)
     if mac != row.mac_address:
         trunk_ports.subport_changed(conn, row.id)
     if gives_out:
@@ -460,7 +448,7 @@ def unbind(conn: Connection, port_id: str, now: datetime) -> None:
         return
     free = {"device_id": "", "device_owner": "", "dns_name": "", "host": "", "profile": {}}
     standard.change(conn, Port.table, port_id, now, **free, vif_type=UNBOUND, vif_details={}, status="DOWN")
-    trunk_ports.follow(conn, port_id, "")
+    trunk_ports.follow(conn, port_id, "", now)
     if row.host or row.realised:
         tasks.submit_once(conn, kinds.ENSURE_PORT, port_id, Unasked(row.project_id))
 
@@ -471,24 +459,4 @@ def leave_host(conn: Connection, port_id: str, now: datetime) -> None:
     if row is not None and row.host:
         away = {"host": "", "vif_type": UNBOUND, "vif_details": {}, "status": "DOWN", "realised": False}
         standard.change(conn, Port.table, port_id, now, **away)
-        trunk_ports.follow(conn, port_id, "")
-
-
-def plugged(conn: Connection, port_id: str, host: str, binding: Plug) -> bool:
-    """A driver holds the port on this host. False if the port is not, or no longer, bound to that host."""
-    changes = {"vif_type": binding["vif_type"], "vif_details": dict(binding.get("vif_details") or {})}
-    carries_others = conn.scalar(_plugged, {"wanted": port_id, "on": host, **changes})
-    if carries_others:
-        trunk_ports.follow(conn, port_id, host)
-    return carries_others is not None
-
-
-def leaving(conn: Connection, port_ids: Sequence[str]) -> None:
-    """Call this before the driver is asked to release the ports everywhere: a later plugging marks its port again."""
-    conn.execute(_leaving, {"ports": list(port_ids)})
-
-
-def unplugged(conn: Connection, port_id: str, host: str, vif_type: str = UNBOUND) -> bool:
-    """No driver holds the port, which is bound to `host` ("": to none). False if it is bound to another one."""
-    found = update(Port).where(Port.id == port_id, Port.host == host)
-    return conn.execute(found.values(realised=False, status="DOWN", vif_type=vif_type, vif_details={})).rowcount == 1
+        trunk_ports.follow(conn, port_id, "", now)

@@ -59,8 +59,12 @@ class NewRouter:
 
 # Built once: building a statement costs more than running it.
 _wired = select(Router, conntrack_helpers.any_of_router, metering.any_of_router).where(Router.id == bindparam("wanted"))
-_status = update(Router).where(Router.id == bindparam("wanted"))
-_is_on = _status.values(host=bindparam("there"))
+_router = update(Router).where(Router.id == bindparam("wanted"))
+_is_on = _router.values(host=bindparam("there"))
+# Nothing is written if the router has this status already.
+_found = _router.where(Router.status != bindparam("found")).values(
+    status=bindparam("found"), revision=Router.revision + 1
+)
 
 RECORDS = Owned(Router, "Router {} could not be found", "RouterNotFound")
 # While a router is locked, nobody else changes its ports, or what goes through it, either.
@@ -202,7 +206,7 @@ def _interface(conn: Connection, port: Port, addresses: Sequence[RouterAddress])
     )
 
 
-def realised(conn: Connection, wanted: Wiring | None, only_host: str = "") -> None:
+def realised(conn: Connection, wanted: Wiring | None, only_host: str, now: datetime) -> None:
     """A driver holds the router as `wanted` describes it. Anything changed meanwhile has a task of its own.
 
     `only_host`: the only host that has routers, whichever was chosen for this one; "": any host may.
@@ -210,28 +214,27 @@ def realised(conn: Connection, wanted: Wiring | None, only_host: str = "") -> No
     if wanted is None:
         return
     router_id = wanted.router.id
-    _found_status(conn, router_id, ACTIVE)
+    _found_status(conn, router_id, ACTIVE, now)
     if only_host and wanted.router.host not in ("", only_host):
         conn.execute(_is_on, {"wanted": router_id, "there": only_host})
     for port, _ in router_ports.of_router(conn, router_id):
         status = ACTIVE if port.id in wanted.up and port.admin_state_up else "DOWN"
         if port.status != status:
-            conn.execute(update(Port).where(Port.id == port.id).values(status=status))
+            standard.change(conn, Port.table, port.id, now, status=status)
     working = wanted.router.admin_state_up and wanted.router.gateway is not None
-    associations.found_status(conn, router_id, wanted.served, ACTIVE if working else associations.DOWN)
+    associations.found_status(conn, router_id, wanted.served, ACTIVE if working else associations.DOWN, now)
     for network in wanted.networks:
         if networks.find(conn, network.id) is None:
             # The driver may have made it again after it was deleted.
             tasks.supersede(conn, kinds.DELETE_NETWORK, network.id, Unasked())
 
 
-def failed(conn: Connection, router_id: str) -> None:
+def failed(conn: Connection, router_id: str, now: datetime) -> None:
     """No driver can hold the router as it is."""
-    _found_status(conn, router_id, ERROR)
+    _found_status(conn, router_id, ERROR, now)
     served = [associations.way(row) for row in associations.of_router(conn, router_id)]
-    associations.found_status(conn, router_id, served, ERROR)
+    associations.found_status(conn, router_id, served, ERROR, now)
 
 
-def _found_status(conn: Connection, router_id: str, status: str) -> None:
-    """The revision stays: what was requested has not changed."""
-    conn.execute(_status, {"wanted": router_id, "status": status})
+def _found_status(conn: Connection, router_id: str, status: str, now: datetime) -> None:
+    conn.execute(_found, {"wanted": router_id, "found": status, "updated_at": now})

@@ -50,10 +50,10 @@ def change(conn: Connection, table: Table, id: str, now: datetime, **values: Any
     conn.execute(_change(table), {"wanted": id, "updated_at": now, **values})
 
 
-def change_all(conn: Connection, table: Table, ids: Sequence[str], now: datetime) -> None:
-    """As `change`, of records to which something belongs that has changed."""
+def change_all(conn: Connection, table: Table, ids: Sequence[str], now: datetime, **values: Any) -> None:
+    """As `change`, of several records."""
     for some in batches(ids):
-        conn.execute(_change_all(table), {"those": some, "updated_at": now})
+        conn.execute(_change_all(table), {"those": some, "updated_at": now, **values})
 
 
 def changed(conn: Connection, record: R, now: datetime, **values: Any) -> R:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Delete, bindparam, delete, select, update
@@ -48,9 +49,10 @@ _details = (
     .order_by(Trunk.port_id, SubPort.segmentation_id, SubPort.port_id)
 )
 _of_parents = select(Trunk.port_id, Trunk.id).where(Trunk.port_id.in_(bindparam("ports", expanding=True)))
-_status = update(Trunk).where(Trunk.id == bindparam("wanted"))
 _host = select(Port.host).where(Port.id == bindparam("port"))
-_move = update(Port).where(Port.id == bindparam("port"), Port.host != bindparam("to"))
+_move = (
+    update(Port).where(Port.id == bindparam("port"), Port.host != bindparam("to")).values(revision=Port.revision + 1)
+)
 
 
 def of_parent(conn: Connection, port_id: str) -> Trunk | None:
@@ -108,22 +110,22 @@ def driver_specs(conn: Connection, port_id: str) -> tuple[SubPortSpec, ...]:
 # -- they follow each other
 
 
-def follow(conn: Connection, port_id: str, host: str) -> None:
+def follow(conn: Connection, port_id: str, host: str, now: datetime) -> None:
     """The port is on this host ("": on none), and so are those that it carries."""
     trunk = of_parent(conn, port_id)
     if trunk is None:
         return
     for row in of_trunk(conn, trunk.id):
-        move(conn, row.port_id, host, Unasked(trunk.project_id))
+        move(conn, row.port_id, host, now, Unasked(trunk.project_id))
     status = ACTIVE if host and trunk.admin_state_up else DOWN
     if trunk.status != status:
-        conn.execute(_status, {"wanted": trunk.id, "status": status})
+        standard.change(conn, Trunk.table, trunk.id, now, status=status)
 
 
-def move(conn: Connection, port_id: str, host: str, by: Origin) -> None:
+def move(conn: Connection, port_id: str, host: str, now: datetime, by: Origin) -> None:
     """Move a subport to the host of its parent."""
     left = conn.scalar(_host, {"port": port_id})
-    unplugged = {"host": host, "vif_type": "unbound", "vif_details": {}, "status": DOWN}
+    unplugged = {"host": host, "vif_type": "unbound", "vif_details": {}, "status": DOWN, "updated_at": now}
     if conn.execute(_move, {"port": port_id, "to": host, **unplugged}).rowcount:
         tasks.submit(conn, kinds.ENSURE_PORT, port_id, by, args={"left": left})
 
@@ -148,12 +150,12 @@ def check_deletable(conn: Connection, port_id: str) -> None:
         raise Conflict(message, type="PortInUseAsSubPort")
 
 
-def forget(conn: Connection, port_id: str, by: Origin) -> None:
+def forget(conn: Connection, port_id: str, now: datetime, by: Origin) -> None:
     """The port is about to be deleted: it carries nothing, and nothing carries it."""
     trunk = of_parent(conn, port_id)
     if trunk is not None:
         for row in of_trunk(conn, trunk.id):
-            set_free(conn, row, by)
+            set_free(conn, row, now, by)
         tags.forget(conn, trunk.id)
         conn.execute(delete(Trunk).where(Trunk.id == trunk.id))
     own = find(conn, port_id)
@@ -165,10 +167,10 @@ def forget(conn: Connection, port_id: str, by: Origin) -> None:
             tasks.submit_once(conn, kinds.ENSURE_PORT, parent, by)
 
 
-def set_free(conn: Connection, row: SubPort, by: Origin) -> None:
+def set_free(conn: Connection, row: SubPort, now: datetime, by: Origin) -> None:
     """Make the port an ordinary one again, on no host."""
     conn.execute(_drop(row.port_id))
-    conn.execute(update(Port).where(Port.id == row.port_id).values(**FREE))
+    standard.change(conn, Port.table, row.port_id, now, **FREE)
     tasks.submit_once(conn, kinds.ENSURE_PORT, row.port_id, by)
 
 

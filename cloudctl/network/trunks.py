@@ -101,7 +101,7 @@ def remove(conn: Connection, caller: Caller, trunk: Trunk) -> None:
     if parent.host:
         raise Conflict(f"Trunk {trunk.id} is currently in use.", type="TrunkInUse")
     for row in trunk_ports.of_trunk(conn, trunk.id):
-        trunk_ports.set_free(conn, row, caller)
+        trunk_ports.set_free(conn, row, caller.now, caller)
     RECORDS.delete(conn, trunk)
     _carried(conn, caller, parent)
 
@@ -128,7 +128,7 @@ def remove_subports(conn: Connection, caller: Caller, trunk: Trunk, port_ids: Se
         if port_id not in present:
             message = f"SubPort on trunk {trunk.id} with parent port {port_id} could not be found."
             raise NotFound(message, type="SubPortNotFound")
-        trunk_ports.set_free(conn, present[port_id], caller)
+        trunk_ports.set_free(conn, present[port_id], caller.now, caller)
     _carried(conn, caller, ports.get(conn, trunk.port_id))
     return standard.changed(conn, trunk, caller.now)
 

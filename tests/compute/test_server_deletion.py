@@ -7,7 +7,7 @@ from sqlalchemy import select
 from cloudctl.db import Connection
 from cloudctl.db.columns import utc
 from cloudctl.drivers.fake.network import FakeNetworkBackend
-from cloudctl.network import kinds, ports
+from cloudctl.network import kinds, plugging, ports
 from cloudctl.tasks import Unasked
 from cloudctl.tasks.tables import TaskRow
 from cloudctl.testing.cloud import MemoryCloud
@@ -37,9 +37,10 @@ def test_a_port_that_was_plugged_again_meanwhile_is_taken_away(demo: Asking, clo
     def delete(conn: Connection) -> None:
         port = ports.find(conn, port_id)
         assert port is not None
-        ports.leaving(conn, [port_id])
-        assert ports.plugged(conn, port_id, port.host, {"vif_type": "fake"})
-        ports.discard(conn, port_id, utc(conn.now()), Unasked(), has_left=True)
+        now = utc(conn.now())
+        plugging.leaving(conn, [port_id], now)
+        assert plugging.plugged(conn, port_id, port.host, {"vif_type": "fake"}, now)
+        ports.discard(conn, port_id, now, Unasked(), has_left=True)
 
     cloud.db.transact(False, delete)
     assert cloud.db.transact(True, tasks_of_ports) == [port_id]

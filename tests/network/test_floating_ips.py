@@ -396,9 +396,10 @@ class TestEnds:
     def test_what_the_driver_cannot_do_is_an_error(self, neutron: Neutron, router: Any, port: Any, led: Any) -> None:
         neutron.driver.behaviour.fail("ensure_router", times=None)
         put(neutron, led, port_id=None)
-        put(neutron, led, port_id=port["id"])
+        led = put(neutron, led, port_id=port["id"])
         neutron.settle(7200)
-        assert show(neutron, led)["status"] == "ERROR"
+        failed = show(neutron, led)
+        assert failed["status"] == "ERROR" and failed["revision_number"] == led["revision_number"] + 1
         neutron.driver.behaviour.clear()
         put(neutron, led, port_id=None)
         put(neutron, led, port_id=port["id"])

@@ -22,6 +22,7 @@ from cloudctl.network.options import NetworkOptions
 from cloudctl.network.ports import NewPort
 from cloudctl.network.subnets import NewSubnet
 from cloudctl.network.tables import Port
+from cloudctl.rest.formats import zulu
 from cloudctl.tasks import Context, Kind, Step, Unasked, Workflow, submit
 from cloudctl.tasks.engine import Engine
 from cloudctl.tasks.tables import TaskRow
@@ -85,6 +86,22 @@ class TestServersPorts:
         spec = neutron.transact(port_specs.driver_spec, port["id"])
         assert spec.binding == {"vif_type": "fake", "vif_details": found["binding:vif_details"]}
         assert [each.ip_address for each in spec.fixed_ips] == ["10.0.0.2"]
+
+    def test_what_becomes_of_a_port_raises_its_revision_once(self, neutron: Neutron, port: Any) -> None:
+        bind(neutron, port, "h1")
+        for kind, host in ((PLUG.kind, "h1"), (UNPLUG.kind, None)):
+            before = seen(neutron, port)
+            neutron.clock.advance(60)
+            since = zulu(utc(neutron.clock.seconds()))
+            assert run(neutron, kind, port, host) == "done"
+            after = seen(neutron, port)
+            assert after["status"] != before["status"]
+            assert (after["revision_number"], after["updated_at"]) == (before["revision_number"] + 1, since)
+            changed = neutron.get(f"/ports?changed_since={since}&fields=id")["ports"]
+            assert {"id": port["id"]} in changed
+            neutron.clock.advance(60)
+            assert run(neutron, kind, port, host) == "done"
+            assert seen(neutron, port) == after
 
     def test_a_port_is_on_two_hosts_while_its_server_moves(self, neutron: Neutron, port: Any) -> None:
         bind(neutron, port, "h1")
@@ -219,7 +236,8 @@ class TestAnUnwillingDriver:
         made = neutron.network(None)
         assert made["status"] == "ACTIVE"
         neutron.settle()
-        assert neutron.get(f"/networks/{made['id']}")["network"]["status"] == "ERROR"
+        failed = neutron.get(f"/networks/{made['id']}")["network"]
+        assert failed["status"] == "ERROR" and failed["revision_number"] == made["revision_number"] + 1
         neutron.expect(200, "PUT", f"/networks/{made['id']}", {"network": {"name": "x"}})
         neutron.settle()
         assert neutron.get(f"/networks/{made['id']}")["network"]["status"] == "ACTIVE"

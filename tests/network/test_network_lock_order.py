@@ -17,6 +17,7 @@ from cloudctl.network import (
     floating_ips,
     local_ips,
     networks,
+    plugging,
     ports,
     qos_policies,
     qos_rules,
@@ -327,7 +328,7 @@ class TestTrunks:
 
         def plug(conn: Connection) -> None:
             ports.bind(conn, some[0], "server", "h1", "compute:nova", NOW)
-            ports.plugged(conn, some[0], "h1", {"vif_type": "tap"})
+            plugging.plugged(conn, some[0], "h1", {"vif_type": "tap"}, NOW)
 
         def enable(conn: Connection) -> None:
             TRUNKS.alter(conn, call("trunks:update"), id, {"admin_state_up": True})
@@ -373,7 +374,7 @@ class TestTrunks:
             def plug(conn: Connection) -> None:
                 ports.bind(conn, some[0], "server", "h1", "compute:nova", NOW)
                 others.begin(change)
-                ports.plugged(conn, some[0], "h1", {"vif_type": "tap"})
+                plugging.plugged(conn, some[0], "h1", {"vif_type": "tap"}, NOW)
 
             db.transact(False, plug)
         (refusal,) = others.errors

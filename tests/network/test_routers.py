@@ -262,7 +262,8 @@ class TestTheDriver:
         neutron.driver.behaviour.fail("ensure_router", times=None)
         made = neutron.router(neutron.network())
         neutron.settle(7200)
-        assert show(neutron, made)["status"] == "ERROR"
+        failed = show(neutron, made)
+        assert failed["status"] == "ERROR" and failed["revision_number"] > made["revision_number"]
         neutron.driver.behaviour.faults.clear()
         put(neutron, made, name="again")
         neutron.settle()

@@ -84,6 +84,7 @@ def test_subports_leave_the_host_with_their_parent(neutron: Neutron) -> None:
     parent, one = port(neutron), port(neutron)
     made = trunk(neutron, sub(one), parent=parent)
     bind(neutron, parent["id"], "h1")
+    assert neutron.get(f"/trunks/{made['id']}")["trunk"]["revision_number"] == made["revision_number"] + 1
     neutron.transact(ports.leave_host, parent["id"], datetime(2027, 1, 15, 8))
     neutron.settle()
     assert one["id"] not in neutron.held[1]

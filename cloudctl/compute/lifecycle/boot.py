@@ -129,7 +129,7 @@ def running(
     now: datetime,
 ) -> None:
     """The server is ACTIVE. The guest has its password, so it is forgotten here. Raises Cancelled, Conflict."""
-    defining.plugged(conn, bindings, host)
+    defining.plugged(conn, bindings, host, now)
     storage.go_on(conn, server_id, "booted", now, launched_at=now, admin_password=None)
     if has_volumes:
         block_devices.all_attached(conn, server_id)

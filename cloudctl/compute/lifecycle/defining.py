@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 from attrs import evolve, frozen
@@ -12,7 +13,7 @@ from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.drivers.specs import GuestSpec, PortBinding
 from cloudctl.errors import Conflict, NotFound
-from cloudctl.network import plugging, ports
+from cloudctl.network import plugging
 from cloudctl.network.plugging import Wiring
 from cloudctl.tasks import Context, Transient
 
@@ -67,10 +68,10 @@ async def define(ctx: Context, plan: Plan) -> Bindings:
     return bindings
 
 
-def plugged(conn: Connection, bindings: Bindings, host: str) -> None:
+def plugged(conn: Connection, bindings: Bindings, host: str, now: datetime) -> None:
     """Raises Conflict if a port was bound elsewhere, or deleted, in the meantime; then call `look_again`."""
     for port_id, binding in bindings.items():
-        if not ports.plugged(conn, port_id, host, binding):
+        if not plugging.plugged(conn, port_id, host, binding, now):
             raise Conflict(f"Port {port_id} is not bound to the server's host.")
 
 

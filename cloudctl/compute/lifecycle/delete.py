@@ -12,7 +12,7 @@ from typing import Any
 from cloudctl.compute import block_devices, deletion, guests, kinds
 from cloudctl.db import Connection
 from cloudctl.drivers.errors import HostDown
-from cloudctl.network import ports
+from cloudctl.network import plugging
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
 from cloudctl.volume import attachments
@@ -27,7 +27,7 @@ async def remove(ctx: Context) -> Memo:
         # Its ports are removed by tasks of their own, which try for longer.
         ctx.remember(left_behind=str(error))
         all_left = False
-    port_ids, devices = await ctx.write(leaving, ctx.resource_id)
+    port_ids, devices = await ctx.write(leaving, ctx.resource_id, ctx.now)
     for port_id in port_ids:
         await ctx.drivers.network.ensure_port_absent(port_id, None)
     for volume_id, host in devices:
@@ -36,7 +36,7 @@ async def remove(ctx: Context) -> Memo:
     return None
 
 
-def leaving(conn: Connection, server_id: str) -> tuple[list[str], list[tuple[str, str]]]:
+def leaving(conn: Connection, server_id: str, now: datetime) -> tuple[list[str], list[tuple[str, str]]]:
     """The ids of the server's ports, and (volume, host) of the connections that nobody else needs."""
     found: list[tuple[str, str]] = []
     devices = block_devices.of_server(conn, server_id)
@@ -50,7 +50,7 @@ def leaving(conn: Connection, server_id: str) -> tuple[list[str], list[tuple[str
                 found.append((device.volume_id, attachment.host))
     port_ids = list(guests.plugged(conn, server_id))
     if port_ids:
-        ports.leaving(conn, port_ids)
+        plugging.leaving(conn, port_ids, now)
     return port_ids, found
 
 

@@ -120,7 +120,7 @@ async def _run_nowhere_else(ctx: Context, host: str) -> None:
 
 def made(conn: Connection, task: Task, host: str, bindings: defining.Bindings, now: datetime) -> None:
     """The guest has its password, so it is forgotten. Raises Conflict."""
-    defining.plugged(conn, bindings, host)
+    defining.plugged(conn, bindings, host, now)
     migration_id = task.args["migration_id"]
     claims.release(conn, migration_id)
     migrations.try_move(conn, migration_id, "evacuated", now)

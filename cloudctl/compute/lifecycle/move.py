@@ -209,7 +209,7 @@ def arrived(conn: Connection, server_id: str, migration_id: str, told: Mapping[s
     servers.change(conn, server, {"host": migration.new_host, "zone": zone}, now)
     networking.bind(conn, server, migration.new_host, zone or "", now)
     for port_id, binding in told["bindings"].items():
-        ports.plugged(conn, port_id, migration.new_host, binding)
+        plugging.plugged(conn, port_id, migration.new_host, binding, now)
     for device, attachment in guests.volumes_of(conn, server_id):
         if device.id in told["connections"]:
             info = told["connections"][device.id]

@@ -125,7 +125,7 @@ async def renew(ctx: Context) -> None:
     plan = await ctx.read(defining.plan_here, server, ctx.drivers.image_path)
     bindings = await defining.define(ctx, plan)
     try:
-        await ctx.write(defining.plugged, bindings, found.host)
+        await ctx.write(defining.plugged, bindings, found.host, ctx.now)
     except Conflict:
         with suppress(Conflict):
             await defining.look_again(ctx, bindings, found.host)

@@ -74,7 +74,7 @@ def made(
     conn: Connection, server_id: str, host: str, bindings: defining.Bindings, stopped: bool, now: datetime
 ) -> None:
     """The guest has its password, so it is forgotten. Raises Conflict."""
-    defining.plugged(conn, bindings, host)
+    defining.plugged(conn, bindings, host, now)
     servers.try_move(conn, server_id, "rebuilt, off" if stopped else "rebuilt", now, launched_at=now)
 
 

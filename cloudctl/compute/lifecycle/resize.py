@@ -149,7 +149,7 @@ async def restore(ctx: Context) -> None:
     async with evacuate.sparing_dead_hosts(ctx):
         with suppress(UnknownGuest):  # a guest that has vanished, see `failed`
             plan, bindings = await appear(ctx, migration, migration.source_host)
-            await ctx.commit(defining.plugged, bindings, plan.guest.host)
+            await ctx.commit(defining.plugged, bindings, plan.guest.host, ctx.now)
 
 
 async def appear(ctx: Context, migration: Migration, host: str) -> tuple[defining.Plan, defining.Bindings]:
@@ -196,7 +196,7 @@ async def finish(ctx: Context) -> Memo:
 
 def resized(conn: Connection, server_id: str, migration: Migration, bindings: defining.Bindings, now: datetime) -> None:
     """Raises Conflict, Cancelled."""
-    defining.plugged(conn, bindings, migration.new_host)
+    defining.plugged(conn, bindings, migration.new_host, now)
     migrations.try_move(conn, migration.id, "finished", now)
     name = "resized, off" if migration.was_stopped else "resized"
     if not servers.try_move(conn, server_id, name, now, waiting_since=now):
@@ -261,7 +261,7 @@ def reverted(
     conn: Connection, server_id: str, migration: Migration, bindings: defining.Bindings, now: datetime
 ) -> None:
     """Raises Conflict."""
-    defining.plugged(conn, bindings, migration.source_host)
+    defining.plugged(conn, bindings, migration.source_host, now)
     migrations.try_move(conn, migration.id, "reverted", now)
     servers.try_move(conn, server_id, "reverted, off" if migration.was_stopped else "reverted", now)
     resizing.count_one(conn, server_id, now)

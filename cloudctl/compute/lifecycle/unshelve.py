@@ -124,7 +124,7 @@ def running(
     conn: Connection, server_id: str, bindings: defining.Bindings, host: str, now: datetime, by: Origin
 ) -> None:
     """Raises Cancelled, Conflict."""
-    defining.plugged(conn, bindings, host)
+    defining.plugged(conn, bindings, host, now)
     if not shelving.unshelved(conn, server_id, now, by):
         raise Cancelled(f"server {server_id} is not being unshelved any more")
 

@@ -22,7 +22,7 @@ async def ensure(ctx: Context) -> None:
         spec = await ctx.write(_followed, ctx.resource_id, ctx.now)
     if spec is not None:
         await driver.ensure_network(spec)
-    await ctx.commit(_ensured, ctx.resource_id, spec is not None and spec.dhcp_port is not None)
+    await ctx.commit(_ensured, ctx.resource_id, spec is not None and spec.dhcp_port is not None, ctx.now)
 
 
 def _wanted(conn: Connection, network_id: str, gives_out: bool) -> tuple[NetworkSpec | None, bool]:
@@ -35,10 +35,10 @@ def _followed(conn: Connection, network_id: str, now: datetime) -> NetworkSpec |
     return networks.driver_spec(conn, network_id)
 
 
-def _ensured(conn: Connection, network_id: str, gives_out: bool) -> None:
-    networks.found_status(conn, network_id, "ACTIVE")
+def _ensured(conn: Connection, network_id: str, gives_out: bool, now: datetime) -> None:
+    networks.found_status(conn, network_id, "ACTIVE", now)
     if gives_out:
-        dhcp_ports.wired(conn, network_id)
+        dhcp_ports.wired(conn, network_id, now)
 
 
 async def ensure_absent(ctx: Context) -> Wait | None:
@@ -53,7 +53,7 @@ async def ensure_absent(ctx: Context) -> Wait | None:
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
-    networks.found_status(conn, task.resource_id, "ERROR")
+    networks.found_status(conn, task.resource_id, "ERROR", now)
 
 
 ENSURE_NETWORK = Workflow(kinds.ENSURE_NETWORK, steps=(Step("ensure", do=ensure),), on_failure=failed)

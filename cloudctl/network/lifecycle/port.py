@@ -17,7 +17,7 @@ async def ensure(ctx: Context) -> None:
         await ctx.drivers.network.ensure_port_absent(ctx.resource_id, left)
     if wanted is None or not host:
         await ctx.drivers.network.ensure_port_absent(ctx.resource_id)
-        done = wanted is None or await ctx.write(ports.unplugged, ctx.resource_id, "")
+        done = wanted is None or await ctx.write(plugging.unplugged, ctx.resource_id, "", ctx.now)
     else:
         done = await _ensure_bound(ctx, wanted)
     if not done:
@@ -30,8 +30,8 @@ async def _ensure_bound(ctx: Context, wanted: plugging.Wiring) -> bool:
     try:
         binding = await plugging.hold(ctx, wanted, wanted.host)
     except (HostDown, UnknownHost):
-        return await ctx.write(ports.unplugged, ctx.resource_id, wanted.host, ports.BINDING_FAILED)
-    if await ctx.write(ports.plugged, ctx.resource_id, wanted.host, binding):
+        return await ctx.write(plugging.unplugged, ctx.resource_id, wanted.host, ctx.now, ports.BINDING_FAILED)
+    if await ctx.write(plugging.plugged, ctx.resource_id, wanted.host, binding, ctx.now):
         return True
     await plugging.take_back(ctx, wanted, wanted.host)
     return False

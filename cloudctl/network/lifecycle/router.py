@@ -28,7 +28,7 @@ async def ensure(ctx: Context) -> None:
             # The network was deleted after the router was read: the router has left it by now.
             raise Transient(str(error)) from error
     only = driver.service_host() if IOneServiceHost.providedBy(driver) else ""
-    await ctx.commit(routers.realised, wanted, only)
+    await ctx.commit(routers.realised, wanted, only, ctx.now)
 
 
 async def ensure_absent(ctx: Context) -> None:
@@ -38,7 +38,7 @@ async def ensure_absent(ctx: Context) -> None:
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
-    routers.failed(conn, task.resource_id)
+    routers.failed(conn, task.resource_id, now)
 
 
 ENSURE_ROUTER = Workflow(kinds.ENSURE_ROUTER, steps=(Step("ensure", do=ensure),), on_failure=failed)
