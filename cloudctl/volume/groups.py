@@ -185,7 +185,10 @@ def has_snapshots(conn: Connection, group_id: str) -> bool:
 
 
 def remove(conn: Connection, caller: Caller, group: Group, with_volumes: bool) -> None:
-    """`with_volumes`: they leave the group and are deleted, each by its own task. Raises Conflict."""
+    """Set `deleting`, for its volumes too, each of which has a task of its own; the group goes with the last of them.
+
+    `with_volumes`: it may have some. Raises Conflict.
+    """
     group = get(conn, group.id, lock=True)
     if has_snapshots(conn, group.id):
         raise Conflict(f"Invalid group: Group {group.id} has group snapshots.")
@@ -195,10 +198,25 @@ def remove(conn: Connection, caller: Caller, group: Group, with_volumes: bool) -
     if present and not with_volumes:
         raise Conflict(f"Invalid group: Group {group.id} has volumes; delete-volumes must be true to delete them.")
     for volume in present:
-        _join(conn, volume.id, None, caller.now)
-        volumes.begin_delete(conn, volume.id, caller.now)
+        volumes.begin_delete(conn, volume.id, caller.now, with_group=True)
         tasks.supersede(conn, kinds.DELETE_VOLUME, volume.id, caller, keep=kinds.LENT)
-    conn.execute(delete(Group).where(Group.id == group.id))
+    reset(conn, caller, group, states.DELETING)
+    follow(conn, group.id, caller.now)
+
+
+def follow(conn: Connection, group_id: str, now: datetime) -> None:
+    """Bring the status of a group that is being deleted in line with its volumes, after one has gone or has to stay.
+
+    The group is locked.
+    """
+    group = get(conn, group_id)
+    if group.status != states.DELETING:
+        return
+    found = {each.status for each in members(conn, group_id)}
+    if not found:
+        conn.execute(delete(Group).where(Group.id == group_id))
+    elif states.DELETING not in found:
+        conn.execute(update(Group).where(Group.id == group_id).values(status=states.ERROR, updated_at=now))
 
 
 def reset(conn: Connection, caller: Caller, group: Group, status: str) -> None:

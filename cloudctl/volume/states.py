@@ -77,6 +77,12 @@ MOVES = {
         "error_managing and must not be migrating, attached, belong to a group, have snapshots, awaiting a transfer, "
         "or be disassociated from snapshots after volume transfer.",
     ),
+    # Alone it cannot be deleted, so what failed once is tried again with the others.
+    "delete with its group": Move(
+        _from(AVAILABLE, ERROR, ERROR_RESTORING, ERROR_EXTENDING, "error_managing", DELETING, ERROR_DELETING),
+        DELETING,
+        "Invalid volume: Volume {id} is {status}; it must be available or in error to be deleted with its group.",
+    ),
     "force delete": Move(
         None,
         DELETING,

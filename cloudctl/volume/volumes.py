@@ -89,16 +89,22 @@ def has_snapshots(conn: Connection, volume_id: str) -> bool:
 
 
 def begin_delete(
-    conn: Connection, volume_id: str, now: datetime, force: bool = False, *, with_snapshots: bool = False
+    conn: Connection,
+    volume_id: str,
+    now: datetime,
+    force: bool = False,
+    *,
+    with_snapshots: bool = False,
+    with_group: bool = False,
 ) -> Volume:
     """Set `deleting`, unless something forbids it. Returns the volume as it was. `force`: from any status.
 
     Raises Conflict, NotFound.
     """
-    name = "force delete" if force else "delete"
+    name = "delete with its group" if with_group else "force delete" if force else "delete"
     volume = get(conn, volume_id, lock=True)
     if (
-        volume.group_id is not None
+        (volume.group_id is not None and not with_group)
         or is_held(conn, volume_id)
         or (not with_snapshots and has_snapshots(conn, volume_id))
     ):

@@ -149,8 +149,28 @@ def test_a_group_goes_with_its_volumes_or_not_at_all(demo: Any, cloud: Any, grou
     id, one = member(), f"{GROUPS}/{group}"
     assert ask(demo, "POST", f"{one}/action", {"delete": {"delete-volumes": False}}).status == 409
     assert ask(demo, "POST", f"{one}/action", {"delete": {"delete-volumes": True}}).status == 202
+    assert ask(demo, "GET", one).json()["group"]["status"] == "deleting"
+    assert (volume(demo, id, **LATEST)["status"], volume(demo, id, **LATEST)["group_id"]) == ("deleting", group)
+    assert ask(demo, "POST", f"{one}/action", {"delete": {"delete-volumes": True}}).status == 409
     cloud.settle()
     assert [ask(demo, "GET", url).status for url in (one, f"{V3}/volumes/{id}")] == [404, 404]
+
+
+def test_a_group_of_which_a_volume_stays_is_in_error_and_deleted_again(
+    demo: Any, cloud: Any, backend: Any, group: str, member: Any
+) -> None:
+    member(), member()
+    backend.behaviour.fail("ensure_absent", error=DriverError("it is broken"))
+    one, deletion = f"{GROUPS}/{group}", {"delete": {"delete-volumes": True}}
+    assert ask(demo, "POST", f"{one}/action", deletion).status == 202
+    cloud.settle()
+    assert ask(demo, "GET", one).json()["group"]["status"] == "error"
+    (left,) = ask(demo, "GET", f"{V3}/volumes/detail?group_id={group}").json()["volumes"]
+    assert left["status"] == "error_deleting"
+    assert ask(demo, "DELETE", f"{V3}/volumes/{left['id']}").status == 409
+    assert ask(demo, "POST", f"{one}/action", deletion).status == 202
+    cloud.settle()
+    assert [ask(demo, "GET", url).status for url in (one, f"{V3}/volumes/{left['id']}")] == [404, 404]
 
 
 def test_a_group_is_frozen_and_copied(demo: Any, cloud: Any, group: str, member: Any) -> None:

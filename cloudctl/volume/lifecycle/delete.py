@@ -6,6 +6,8 @@ It also cleans up after a volume that was never made, and succeeds if there is n
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 
 from cloudctl import tasks
@@ -13,7 +15,8 @@ from cloudctl.db import Connection
 from cloudctl.drivers.errors import InUse, UnknownVolume
 from cloudctl.tasks import Context, Step, Transient, Wait, Workflow
 from cloudctl.tasks.workflow import Memo, Task
-from cloudctl.volume import kinds, messages, snapshots, states, volumes
+from cloudctl.volume import groups, kinds, messages, snapshots, states, volumes
+from cloudctl.volume.owned import GROUPS
 from cloudctl.volume.tables import Volume
 
 
@@ -27,7 +30,7 @@ async def everything(ctx: Context) -> Memo | Wait:
     await disconnect(ctx)
     await remove_snapshots(ctx)
     await remove(ctx)
-    await ctx.commit(volumes.forget, ctx.resource_id)
+    await ctx.commit(gone, ctx.resource_id, None if volume is None else volume.group_id, ctx.now)
     return None
 
 
@@ -36,6 +39,21 @@ def look(conn: Connection, volume_id: str) -> tuple[Volume | None, bool]:
     mine = snapshots.of_volume(conn, volume_id)
     lent = any(tasks.has_open(conn, kinds.SNAPSHOT, row.id, kinds.LENT) for row in mine)
     return volumes.find(conn, volume_id), lent
+
+
+def gone(conn: Connection, volume_id: str, group_id: str | None, now: datetime) -> None:
+    """Delete the record, and with the last one that of a group that is being deleted."""
+    with following(conn, group_id, now):
+        volumes.forget(conn, volume_id)
+
+
+@contextmanager
+def following(conn: Connection, group_id: str | None, now: datetime) -> Iterator[None]:
+    """Around what becomes of a volume of this group, if it is in one. The group is locked first, as by `groups`."""
+    group = None if group_id is None else GROUPS.find(conn, group_id, lock=True)
+    yield
+    if group is not None:
+        groups.follow(conn, group.id, now)
 
 
 def begin(conn: Connection, volume_id: str, now: datetime) -> None:
@@ -80,8 +98,11 @@ def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     for row in snapshots.of_volume(conn, task.resource_id):
         states.SNAPSHOT.try_move(conn, row.id, "delete failed", now)
     volume = volumes.find(conn, task.resource_id)
-    if volume is not None and states.try_move(conn, volume.id, "delete failed", now):
-        messages.record(conn, messages.DELETE_FAILED, volume.project_id, task.request_id, volume.id, now)
+    if volume is None:
+        return
+    with following(conn, volume.group_id, now):
+        if states.try_move(conn, volume.id, "delete failed", now):
+            messages.record(conn, messages.DELETE_FAILED, volume.project_id, task.request_id, volume.id, now)
 
 
 DELETE = Workflow(
