@@ -14,6 +14,7 @@ from attrs import define, evolve
 from sqlalchemy import bindparam, exists, func, update
 from sqlalchemy.sql.dml import ReturningUpdate
 from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
 
 from cloudctl.db import Connection, Database, notify
 from cloudctl.db.columns import utc
@@ -32,6 +33,8 @@ from cloudctl.tasks.workflow import (
     Workflow,
     reason,
 )
+
+log = Logger()
 
 # Results in the log of steps.
 SUCCESS, FAILURE, UNDONE = "success", "error", "undone"
@@ -146,8 +149,10 @@ class Claimed:
                 return after
         except Lost:
             raise
-        except Exception:
-            # Done by itself it raises this again, and then the rules for steps apply.
+        except Exception as error:
+            # Done by itself it raises this again, and then the rules for steps apply. If it does not, only this tells.
+            why = str(error) or type(error).__name__
+            log.debug("task {id}: step {step} is done by itself: {why}", id=self.task.id, step=step.name, why=why)
             return None
 
     def undoable(self, position: int) -> int:

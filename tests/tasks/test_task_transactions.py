@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from twisted.logger import capturedLogs, formatEvent
+
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict
 from cloudctl.tasks import Context, Transient, queue, submit
@@ -65,8 +67,11 @@ def test_what_it_raises_there_is_taken_back_and_counts_once_it_is_done_by_itself
 
     scene.workflow("other", scene.step("another"))
     scene.workflow("build", scene.step("one"), scene.change("two", submits("first"), submits("second")))
-    assert scene.state(scene.done("build")) == "done"
+    with capturedLogs() as events:
+        task_id = scene.done("build")
+    assert scene.state(task_id) == "done"
     assert scene.did == ["one", "two", "two", "another"]
+    assert f"task {task_id}: step two is done by itself: it was shared" in map(formatEvent, events)
     others = [row.resource_id for row in scene.transact(queue.listing) if row.kind == "other"]
     assert others == ["second"]
 
