@@ -108,6 +108,21 @@ def test_one_that_a_recovery_of_its_host_has_moved_meanwhile_is_not_started_agai
     assert there(hypervisor.guests.get(server)).log == log
 
 
+def test_what_a_host_says_late_of_one_that_has_left_it_changes_nothing(
+    ha: Ha, server: str, hypervisor: FakeHypervisor
+) -> None:
+    live = {"os-migrateLive": {"host": None, "block_migration": False, "disk_over_commit": False}}
+    assert ha.compute.act(server, live).status == 202
+    ha.cloud.settle()
+    host = ha.compute.server(server)["OS-EXT-SRV-ATTR:host"]
+    log = there(hypervisor.guests.get(server)).log
+    uuid = reported(ha, server)
+    ha.cloud.settle()
+    found = ha.notification(uuid)
+    assert there(hypervisor.guests.get(server)).log == log
+    assert host != "fake-1" and (found["status"], found["message"]) == ("finished", f"it is on {host} by now")
+
+
 def test_a_retry_waits_as_long_as_the_first_try_for_a_server_to_be_active() -> None:
     cloud = MemoryCloud({"instance_ha": {"instance_tasks": ["confirm_instance_active"]}})
     try:

@@ -78,6 +78,9 @@ def _instance(conn: Connection, notification: Notification, event: str, options:
     server = servers.find(conn, said["instance_uuid"])
     if server is None or server.deleted_at is not None:
         raise Over(f"there is no instance {said['instance_uuid']}", ignored=True)
+    if server.host != notification.hostname:
+        # A monitor repeats what it could not say at once. What was wrong there is no reason to stop the server here.
+        raise Over(f"it is on {server.host or 'no host'} by now")
     if not options.process_all_instances and not is_ha_enabled(server):
         raise Over(f"instance {server.id} is not HA_Enabled")
 
