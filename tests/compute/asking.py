@@ -109,3 +109,10 @@ def refusal(response: Response) -> tuple[int, str, str]:
     ((key, error),) = response.json().items()
     assert error["code"] == response.status
     return response.status, key, error["message"]
+
+
+def audited(cloud: MemoryCloud) -> list[str]:
+    """What the audit finds."""
+    cloud.cloud.audit.run()
+    cloud.advance(0)
+    return [each.kind for found in cloud.cloud.audit.latest.values() for each in found]

@@ -13,7 +13,7 @@ from cloudctl.drivers.errors import HostDown
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.tasks.tables import DONE, HELD, TaskRow
 from cloudctl.testing.cloud import MemoryCloud
-from tests.compute.asking import LATEST, Asking
+from tests.compute.asking import LATEST, Asking, audited
 from tests.ended import purge
 
 DAY = 86_400.0
@@ -27,13 +27,6 @@ def ids(cloud: MemoryCloud, column: Any) -> list[Any]:
 def end(demo: Asking, server_id: str) -> None:
     assert demo.delete(f"/servers/{server_id}").status == 204
     demo.cloud.settle()
-
-
-def audited(cloud: MemoryCloud) -> list[str]:
-    """What the audit finds."""
-    cloud.cloud.audit.run()
-    cloud.advance(0)
-    return [each.kind for found in cloud.cloud.audit.latest.values() for each in found]
 
 
 def moved(demo: Asking, admin: Asking) -> str:

@@ -9,10 +9,11 @@ import pytest
 from cloudctl.db import Connection
 from cloudctl.drivers.errors import Unreachable
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
+from cloudctl.drivers.fake.network import FakeNetworkBackend
 from cloudctl.drivers.specs import Power
 from cloudctl.tasks import queue
 from cloudctl.tasks.tables import HELD, OPEN, TaskRow
-from tests.compute.asking import Asking
+from tests.compute.asking import Asking, audited
 from tests.there import there
 
 
@@ -121,22 +122,47 @@ def test_an_evacuation_does_not_wait_for_work_to_be_undone_on_the_dead_host(
     assert not admin.cloud.transact(under_way)
 
 
-@pytest.mark.parametrize("method", ["ensure_volume_attached", "ensure_port_attached"])
+def attaching(admin: Asking, method: str, volume_id: str) -> tuple[str, Any]:
+    if method == "ensure_volume_attached":
+        return "os-volume_attachments", {"volumeAttachment": {"volumeId": volume_id}}
+    return "os-interface", {"interfaceAttachment": {"net_id": admin.network}}
+
+
+ATTACHING = ["ensure_volume_attached", "ensure_port_attached"]
+
+
+@pytest.mark.parametrize("method", ATTACHING)
 def test_what_was_being_attached_when_the_host_died_is_free(
     admin: Asking, server_id: str, hypervisor: FakeHypervisor, method: str
 ) -> None:
     volume_id, before = admin.volume(), len(admin.ports)
-    work: dict[str, tuple[str, Any]] = {
-        "ensure_volume_attached": ("os-volume_attachments", {"volumeAttachment": {"volumeId": volume_id}}),
-        "ensure_port_attached": ("os-interface", {"interfaceAttachment": {"net_id": admin.network}}),
-    }
-    dies_while_it_works(admin, server_id, hypervisor, method, work[method])
+    dies_while_it_works(admin, server_id, hypervisor, method, attaching(admin, method, volume_id))
     assert admin.act(server_id, {"evacuate": {}}, "2.30").status == 200
     admin.cloud.advance(10)
     assert (admin.status(server_id), admin.volume_status(volume_id)) == ("ACTIVE", "available")
     spec = there(hypervisor.guests.get(server_id)).spec
     assert (len(spec.volumes), len(spec.ports), len(admin.ports)) == (0, 1, before)
     assert not admin.cloud.transact(under_way)
+
+
+@pytest.mark.parametrize(("method", "work"), [*WORK, *((method, None) for method in ATTACHING)])
+def test_a_deletion_does_not_wait_for_work_to_be_undone_on_the_dead_host(
+    admin: Asking, hypervisor: FakeHypervisor, network: FakeNetworkBackend, method: str, work: Any
+) -> None:
+    """It began when the undo was given up, after eleven minutes, which was then held for ever."""
+    volume_id, other_id = admin.volume(), admin.volume()
+    data = {"uuid": volume_id, "source_type": "volume", "destination_type": "volume", "boot_index": -1}
+    server_id = admin.boot(block_device_mapping_v2=[data])
+    host = dies_while_it_works(admin, server_id, hypervisor, method, work or attaching(admin, method, other_id))
+    assert admin.delete(f"/servers/{server_id}").status == 204
+    admin.cloud.advance(10)
+    assert (admin.status(server_id), used(admin), list(network.ports.values())) == ("gone", 0, [])
+    assert (admin.volume_status(volume_id), admin.volume_status(other_id)) == ("available", "available")
+    assert not admin.cloud.transact(under_way)
+    hypervisor.recover_host(host)
+    assert audited(admin.cloud) == ["guest-left-behind"]
+    admin.cloud.settle()
+    assert hypervisor.guests.get(server_id) is None
 
 
 @pytest.mark.parametrize(("method", "work"), MOVES)

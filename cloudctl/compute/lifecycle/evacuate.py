@@ -14,7 +14,7 @@ from datetime import datetime
 from cloudctl.compute import kinds, migrations, networking, placing, resizing, servers
 from cloudctl.compute.lifecycle import defining, storage
 from cloudctl.compute.options import ComputeOptions
-from cloudctl.compute.states import REBUILDING
+from cloudctl.compute.states import DELETING, REBUILDING
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.drivers.errors import HostDown, UnknownGuest, Unreachable
@@ -68,12 +68,14 @@ def _may_stay(conn: Connection, server: Server, asked: str | None) -> bool:
 
 @asynccontextmanager
 async def sparing_dead_hosts(ctx: Context) -> AsyncIterator[None]:
-    """For what undoes other work: once its server is to be made anew, nothing need be undone on a host that is down."""
+    """For what undoes other work: nothing need be undone on a host that is down for a server that is to be made anew,
+    or deleted.
+    """
     try:
         yield
     except HostDown:
         server = await ctx.read(servers.find, ctx.resource_id)
-        if server is None or server.task_state not in REBUILDING:
+        if server is None or server.task_state not in (*REBUILDING, DELETING):
             raise
 
 
