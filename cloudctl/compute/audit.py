@@ -192,7 +192,7 @@ def _state(server: Seen, guest: GuestState | None) -> int:
 
 def _is_as_it_may_be(server: Seen, guest: GuestState | None, up: set[str]) -> bool:
     """There is nothing to report about the server, whatever tasks it has."""
-    if server.is_deleted:
+    if _is_nowhere(server):
         return guest is None
     if server.task_state is not None or not server.was_launched or (guest is None and server.host not in up):
         return True
@@ -200,14 +200,20 @@ def _is_as_it_may_be(server: Seen, guest: GuestState | None, up: set[str]) -> bo
     return guest is not None and compare(server.vm_state, state) is None and server.power_state == state
 
 
+def _is_nowhere(server: Seen) -> bool:
+    """Whether no host is to have its guest: it is deleted, its boot was given up, or it is shelved."""
+    return server.is_deleted or (server.host is None and server.task_state is None)
+
+
 def _one(conn: Connection, server: Seen, guest: GuestState | None, up: set[str], now: datetime) -> Finding | None:
     # The tasks are queried last: nearly all servers are unchanged.
     if _is_as_it_may_be(server, guest, up) or tasks.has_open(conn, kinds.SERVER, server.id):
         return None
-    if server.is_deleted:
+    if _is_nowhere(server):
         assert guest is not None
         tasks.submit(conn, kinds.PURGE, server.id, Unasked(server.project_id))
-        message = f"host {guest.host} still has the guest of a deleted server"
+        which = "a deleted server" if server.is_deleted else "a server that is on no host"
+        message = f"host {guest.host} still has the guest of {which}"
         return _finding("guest-left-behind", server.id, message, True)
     state = _state(server, guest)
     _note_power(conn, server, state, now)

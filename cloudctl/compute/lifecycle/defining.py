@@ -1,4 +1,6 @@
-"""Defining a guest on its host as its server's row says: what boots, rebuilds and resizes have in common."""
+"""Defining a guest on its host as its server's row says, and removing it: what boots, rebuilds and resizes have in
+common.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from attrs import evolve, frozen
 from cloudctl.compute import guests, networking
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
+from cloudctl.drivers.errors import HostDown
 from cloudctl.drivers.specs import GuestSpec, PortBinding
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.network import plugging
@@ -66,6 +69,19 @@ async def define(ctx: Context, plan: Plan) -> Bindings:
     ready = tuple(evolve(port, binding=bindings[port.id]) for port in plan.guest.ports)
     await ctx.drivers.hypervisor.ensure_defined(evolve(plan.guest, ports=ready))
     return bindings
+
+
+async def undefine(ctx: Context) -> bool:
+    """Remove the guest. False: its host is down, and keeps what there is of it.
+
+    When that host returns, its driver drops what is elsewhere by then, and the audit has the rest removed.
+    """
+    try:
+        await ctx.drivers.hypervisor.ensure_absent(ctx.resource_id)
+    except HostDown as error:
+        ctx.remember(left_behind=str(error))
+        return False
+    return True
 
 
 def plugged(conn: Connection, bindings: Bindings, host: str, now: datetime) -> None:

@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from cloudctl.compute import block_devices, deletion, guests, kinds
+from cloudctl.compute.lifecycle import defining
 from cloudctl.db import Connection
-from cloudctl.drivers.errors import HostDown
 from cloudctl.network import plugging
 from cloudctl.tasks import Context, Step, Workflow
 from cloudctl.tasks.workflow import Memo, Task
@@ -20,13 +20,8 @@ from cloudctl.volume import attachments
 
 async def remove(ctx: Context) -> Memo:
     """One step, because everything in it is an ensure and each boundary between steps costs a transaction."""
-    try:
-        await ctx.drivers.hypervisor.ensure_absent(ctx.resource_id)
-        all_left = True
-    except HostDown as error:
-        # Its ports are removed by tasks of their own, which try for longer.
-        ctx.remember(left_behind=str(error))
-        all_left = False
+    # The ports of one that is left behind are removed by tasks of their own, which try for longer.
+    all_left = await defining.undefine(ctx)
     port_ids, devices = await ctx.write(leaving, ctx.resource_id, ctx.now)
     for port_id in port_ids:
         await ctx.drivers.network.ensure_port_absent(port_id, None)

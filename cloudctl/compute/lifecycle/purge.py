@@ -1,4 +1,4 @@
-"""Purge: remove what a host kept of a server that was deleted while the host was down."""
+"""Purge: remove what a host that was down has kept of a server that is deleted by now, or on no host."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from cloudctl.tasks.workflow import Memo
 
 
 async def remove(ctx: Context) -> Memo:
-    # The id cannot be alive again: ids are never reused. Still, nothing is destroyed on a guess.
-    if (server := await ctx.read(servers.find, ctx.resource_id)) is not None and server.deleted_at is not None:
+    # Nothing is destroyed on a guess: no other task of the server is at work, and its record says that it is nowhere.
+    server = await ctx.read(servers.find, ctx.resource_id)
+    if server is not None and (server.deleted_at is not None or server.host is None):
         await ctx.drivers.hypervisor.ensure_absent(ctx.resource_id)
     return None
 
