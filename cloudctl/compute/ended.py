@@ -45,8 +45,15 @@ _on_a_host = select(_deletion.id).where(
     _deletion.resource_id == Server.id,
     _deletion.kind.in_((DELETE.name, FORCE_DELETE.name)),
     _deletion.memo["remove"]["left_behind"].as_string().is_not(None),
+    # An earlier one was for something else that a host had kept.
+    _none(
+        _purge.resource_id,
+        _purge.resource_type == SERVER,
+        _purge.kind == PURGE.name,
+        _purge.state == DONE,
+        _purge.id > _deletion.id,
+    ),
 )
-_removed_there = (_purge.resource_type == SERVER, _purge.kind == PURGE.name, _purge.state == DONE)
 
 SERVERS = Ended(
     "deleted servers",
@@ -59,7 +66,7 @@ SERVERS = Ended(
         _none(BlockDevice.server_id),
         _none(Attachment.server_id),
         _none(Consumer.id),
-        or_(~_on_a_host.exists(), ~_none(_purge.resource_id, *_removed_there)),
+        ~_on_a_host.exists(),
     ),
 )
 

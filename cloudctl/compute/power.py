@@ -10,6 +10,7 @@ from cloudctl.compute import kinds, servers
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
 from cloudctl.errors import Conflict
+from cloudctl.placement import hosts
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Kind
 
@@ -37,4 +38,12 @@ def placed(row: Server) -> Server:
     """Raises Conflict for a server that has no host."""
     if row.host is None:
         raise Conflict(f"Instance {row.id} is not ready")
+    return row
+
+
+def on_a_living_host(conn: Connection, row: Server) -> Server:
+    """Raises Conflict for a server without a host, or on one that is down."""
+    host = hosts.find(conn, placed(row).host or "")
+    if host is None or not hosts.is_alive(host):
+        raise Conflict("Service is unavailable at this time.")
     return row

@@ -23,7 +23,7 @@ from cloudctl.tasks import Kind, Unasked
 
 def resize(conn: Connection, caller: Caller, server_id: str, flavor_id: str, disk_config: str | None) -> None:
     """Raises NotFound, Conflict, Invalid, OverQuota."""
-    row = _on_a_living_host(conn, servers.begin(conn, caller, server_id, "resize"))
+    row = power.on_a_living_host(conn, servers.begin(conn, caller, server_id, "resize"))
     flavor = wanted_flavor(conn, caller, flavor_id)
     if flavor.id == row.flavor_id:
         raise Invalid("When resizing, instances must change flavor!")
@@ -42,7 +42,7 @@ def resize(conn: Connection, caller: Caller, server_id: str, flavor_id: str, dis
 
 def migrate(conn: Connection, caller: Caller, server_id: str, host: str | None) -> None:
     """To any other host, or to `host`. Raises NotFound, Conflict, Invalid."""
-    row = _on_a_living_host(conn, servers.begin(conn, caller, server_id, "migrate"))
+    row = power.on_a_living_host(conn, servers.begin(conn, caller, server_id, "migrate"))
     if host is not None and hosts.find(conn, host) is None:
         raise Invalid(f"Compute host {host[:255]} could not be found.")
     if host == row.host:
@@ -75,13 +75,6 @@ def revert(conn: Connection, caller: Caller, server_id: str) -> None:
     row = servers.begin(conn, caller, server_id, "revertResize")
     found = migrations.take(conn, row.id, caller.now, "revert")
     tasks.submit(conn, kinds.REVERT_RESIZE, row.id, caller, args={"migration_id": found.id})
-
-
-def _on_a_living_host(conn: Connection, row: Server) -> Server:
-    host = hosts.find(conn, power.placed(row).host or "")
-    if host is None or not hosts.is_alive(host):
-        raise Conflict("Service is unavailable at this time.")
-    return row
 
 
 def _check_image(conn: Connection, row: Server, flavor: Flavor) -> None:

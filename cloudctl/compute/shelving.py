@@ -58,6 +58,8 @@ def unshelve(
     if wanted != Destination():
         row = _send(conn, caller, row, wanted, cross_az_attach)
     here = row.vm_state != SHELVED_OFFLOADED
+    if here:
+        power.on_a_living_host(conn, row)
     tasks.submit(conn, kinds.UNSHELVE, row.id, caller, args={"here": here, "host": wanted.host})
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 from cloudctl.drivers.errors import HostDown
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.drivers.fake.network import FakeNetworkBackend
 from cloudctl.drivers.fake.volume import FakeVolumeBackend
 from cloudctl.drivers.specs import Power
-from tests.compute.asking import Asking, audited
+from cloudctl.testing.cloud import MemoryCloud
+from tests.compute.asking import Asking, audited, refusal
 from tests.compute.test_lost_guests import host_of, under_way, used
 from tests.there import there
 
@@ -109,3 +113,51 @@ def test_a_server_with_volumes_stays_shelved(admin: Asking, hypervisor: FakeHype
     assert admin.act(server_id, {"unshelve": None}).status == 202
     admin.cloud.settle()
     assert admin.status(server_id) == "ACTIVE"
+
+
+@pytest.fixture
+def keeping() -> Iterator[tuple[Asking, FakeHypervisor]]:
+    """An administrator of a cloud whose shelved servers keep their hosts until they are offloaded."""
+    cloud = MemoryCloud({"compute": {"shelved_offload_time": -1}})
+    hypervisor = cloud.cloud.drivers.hypervisor
+    assert isinstance(hypervisor, FakeHypervisor)
+    yield Asking(cloud.client("admin")), hypervisor
+    cloud.close()
+
+
+def test_a_shelved_server_leaves_a_dead_host(keeping: tuple[Asking, FakeHypervisor]) -> None:
+    """Its disk is an image, and its guest off. It stayed there, and could be used only when the host was back."""
+    admin, hypervisor = keeping
+    server_id = offloaded(admin)
+    host, made = host_of(admin, server_id), there(hypervisor.guests.get(server_id))
+    hypervisor.fail_host(host)
+    admin.cloud.advance(11)
+    refused = admin.act(server_id, {"unshelve": None})
+    assert refusal(refused) == (409, "conflictingRequest", "Service is unavailable at this time.")
+    assert admin.act(server_id, {"shelveOffload": None}).status == 202
+    admin.cloud.settle()
+    assert (admin.status(server_id), host_of(admin, server_id), used(admin)) == ("SHELVED_OFFLOADED", "None", 0)
+    hypervisor.recover_host(host)
+    admin.cloud.advance(11)
+    for other in {f"fake-{number}" for number in (1, 2, 3)} - {host}:
+        hypervisor.fail_host(other)
+    admin.cloud.advance(11)
+    assert admin.act(server_id, {"unshelve": None}).status == 202
+    admin.cloud.settle()
+    found = there(hypervisor.guests.get(server_id))
+    assert (admin.status(server_id), host_of(admin, server_id), found.spec.host) == ("ACTIVE", host, host)
+    # It has the disk that was kept, not the one that the host had left.
+    assert found.spec.image != made.spec.image and not found.log.startswith(made.log)
+
+
+def test_what_a_dead_host_kept_of_a_shelved_server_is_removed(keeping: tuple[Asking, FakeHypervisor]) -> None:
+    admin, hypervisor = keeping
+    server_id = offloaded(admin)
+    host = host_of(admin, server_id)
+    hypervisor.fail_host(host)
+    assert admin.act(server_id, {"shelveOffload": None}).status == 202
+    admin.cloud.settle()
+    hypervisor.recover_host(host)
+    assert audited(admin.cloud) == ["guest-left-behind"]
+    admin.cloud.settle()
+    assert hypervisor.guests.get(server_id) is None and audited(admin.cloud) == []

@@ -105,6 +105,25 @@ def test_a_server_stays_until_its_guest_has_left_the_host_that_was_down(
     assert audited(cloud) == []
 
 
+def test_what_a_host_kept_before_says_nothing_of_what_one_keeps_now(
+    cloud: MemoryCloud, demo: Asking, hypervisor: FakeHypervisor
+) -> None:
+    server_id = demo.boot()
+    hypervisor.behaviour.fail("ensure_absent", error=HostDown("fake-1 is down"))
+    demo.act(server_id, {"shelve": None})
+    cloud.settle()
+    assert audited(cloud) == ["guest-left-behind"]
+    cloud.settle()
+    demo.act(server_id, {"unshelve": None})
+    cloud.settle()
+    hypervisor.behaviour.fail("ensure_absent", times=None, error=HostDown("fake-1 is down"))
+    end(demo, server_id)
+    demo.boot()
+    cloud.advance(DAY * 40)
+    cloud.settle()
+    assert SERVERS not in purge(cloud.db, 30)
+
+
 def test_the_name_of_a_guest_is_not_given_again(cloud: MemoryCloud, demo: Asking) -> None:
     for _ in range(2):
         end(demo, demo.boot())

@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import datetime
 
 from cloudctl.compute import guests, kinds, servers, shelving, snapshots
-from cloudctl.compute.lifecycle import create_image, evacuate, storage
+from cloudctl.compute.lifecycle import create_image, defining, evacuate, storage
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.states import ACTIVE, STOPPED
 from cloudctl.db import Connection
@@ -116,7 +116,8 @@ async def leave(ctx: Context) -> Memo:
     server = await ctx.read(servers.get, ctx.resource_id)
     if server.host is None:
         raise Cancelled("the server is on no host")
-    await ctx.drivers.hypervisor.ensure_absent(ctx.resource_id)
+    # The guest is off, and its disk is an image: if the host is down, it keeps only what nobody needs.
+    await defining.undefine(ctx)
     for port_id in await ctx.read(guests.plugged, ctx.resource_id):
         await plugging.unplug(ctx, port_id)
     await storage.leave(ctx, server.host)
