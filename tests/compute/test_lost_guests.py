@@ -182,3 +182,82 @@ def test_a_held_undo_of_a_move_does_nothing_to_a_server_that_was_evacuated(
     assert not admin.cloud.transact(under_way)
     assert hypervisor.guests.get(server_id) == before and before.power is Power.RUNNING
     assert (admin.status(server_id), host_of(admin, server_id), used(admin)) == ("ACTIVE", before.spec.host, 1)
+
+
+# -- where a server is recorded whose guest has been lost on its way
+
+
+def dies_on_the_way(admin: Asking, server_id: str, hypervisor: FakeHypervisor, action: Any, host: str) -> None:
+    """`host` dies between the two halves of this move: the guest is off, and still where it was."""
+    hypervisor.behaviour.fail("ensure_defined", times=1, error=Unreachable("the way is cut"))
+    assert admin.act(server_id, action).status == 202
+    admin.cloud.advance(0.1)
+    hypervisor.fail_host(host)
+    admin.cloud.advance(20)
+
+
+def is_evacuated(admin: Asking, server_id: str, hypervisor: FakeHypervisor, dead: str) -> None:
+    assert host_of(admin, server_id) == dead
+    assert admin.act(server_id, {"evacuate": {}}, "2.30").status == 200
+    admin.cloud.settle()
+    found = there(hypervisor.guests.get(server_id))
+    assert (admin.status(server_id), host_of(admin, server_id), used(admin)) == ("ACTIVE", found.spec.host, 1)
+    assert found.power is Power.RUNNING and found.spec.host != dead
+    assert not admin.cloud.transact(under_way)
+
+
+@pytest.mark.parametrize("action", [{"migrate": None}, {"resize": {"flavorRef": "2"}}])
+def test_a_server_can_be_evacuated_whose_old_host_dies_on_the_way(
+    admin: Asking, server_id: str, hypervisor: FakeHypervisor, action: Any
+) -> None:
+    """It was recorded where its guest had never come to, on a host that lives, so it was refused, 400."""
+    host = host_of(admin, server_id)
+    dies_on_the_way(admin, server_id, hypervisor, action, host)
+    assert admin.server(server_id)["flavor"]["original_name"] == "m1.tiny"
+    is_evacuated(admin, server_id, hypervisor, host)
+
+
+def test_a_server_can_be_evacuated_that_arrived_on_a_host_that_then_died(
+    admin: Asking, server_id: str, hypervisor: FakeHypervisor
+) -> None:
+    """Nobody was told that it had arrived: it was recorded on its old host, which has no guest of it any more."""
+    hypervisor.behaviour.fail("ensure_migrated", after=True, error=Unreachable("the answer is lost"))
+    assert admin.act(server_id, {"os-migrateLive": {"host": None, "block_migration": "auto"}}, "2.30").status == 202
+    admin.cloud.advance(0.1)
+    host = there(hypervisor.guests.get(server_id)).spec.host
+    assert host != host_of(admin, server_id)
+    hypervisor.fail_host(host)
+    admin.cloud.advance(20)
+    is_evacuated(admin, server_id, hypervisor, host)
+
+
+@pytest.fixture
+def resized(admin: Asking, server_id: str) -> tuple[str, str]:
+    """The two hosts of a server that was resized: the one that it has left, and the one where it waits."""
+    source = host_of(admin, server_id)
+    assert admin.act(server_id, {"resize": {"flavorRef": "2"}}).status == 202
+    admin.cloud.settle()
+    return source, host_of(admin, server_id)
+
+
+def test_a_server_can_be_evacuated_whose_new_host_dies_while_it_goes_back(
+    admin: Asking, server_id: str, hypervisor: FakeHypervisor, resized: tuple[str, str]
+) -> None:
+    dies_on_the_way(admin, server_id, hypervisor, {"revertResize": None}, resized[1])
+    assert admin.status(server_id) == "ERROR"
+    assert admin.server(server_id)["flavor"]["original_name"] == "m1.small"
+    is_evacuated(admin, server_id, hypervisor, resized[1])
+
+
+def test_a_server_whose_old_host_dies_while_it_goes_back_is_where_it_was(
+    admin: Asking, server_id: str, hypervisor: FakeHypervisor, resized: tuple[str, str]
+) -> None:
+    """It was recorded on the dead host, though its guest was whole on another one."""
+    before = there(hypervisor.guests.get(server_id))
+    dies_on_the_way(admin, server_id, hypervisor, {"revertResize": None}, resized[0])
+    assert (admin.status(server_id), host_of(admin, server_id), used(admin)) == ("ERROR", resized[1], 1)
+    assert admin.act(server_id, {"reboot": {"type": "HARD"}}).status == 202
+    admin.cloud.settle()
+    found = there(hypervisor.guests.get(server_id))
+    assert (admin.status(server_id), found.spec.host, found.power) == ("ACTIVE", resized[1], Power.RUNNING)
+    assert found.log.startswith(before.log)

@@ -15,7 +15,7 @@ from cloudctl.compute import kinds, migrations, networking, placing, resizing, s
 from cloudctl.compute.lifecycle import defining, storage
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.states import DELETING, REBUILDING
-from cloudctl.compute.tables import Server
+from cloudctl.compute.tables import Migration, Server
 from cloudctl.db import Connection
 from cloudctl.drivers.errors import HostDown, UnknownGuest, Unreachable
 from cloudctl.drivers.specs import Power
@@ -77,6 +77,23 @@ async def sparing_dead_hosts(ctx: Context) -> AsyncIterator[None]:
         server = await ctx.read(servers.find, ctx.resource_id)
         if server is None or server.task_state not in (*REBUILDING, DELETING):
             raise
+
+
+async def whereabouts(ctx: Context, migration: Migration) -> str | None:
+    """Which host has a guest that was to move: if none that answers, then the only one of the two that is down.
+
+    None: no host has it. Raises HostDown if nobody can know.
+    """
+    try:
+        return str((await ctx.drivers.hypervisor.observe(ctx.resource_id)).host)
+    except UnknownGuest:
+        return None
+    except HostDown:
+        up = {host.name for host in await ctx.drivers.hypervisor.hosts() if host.up}
+        down = {migration.source_host, migration.new_host} - up
+        if len(down) != 1:
+            raise
+        return down.pop()
 
 
 async def connect(ctx: Context) -> Memo:

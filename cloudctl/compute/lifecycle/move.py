@@ -21,7 +21,7 @@ from cloudctl.compute.lifecycle import defining, evacuate
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.tables import BlockDevice, Migration, Server
 from cloudctl.db import Connection
-from cloudctl.drivers.errors import Aborted, DriverError, UnknownGuest
+from cloudctl.drivers.errors import Aborted, DriverError, HostDown, UnknownGuest
 from cloudctl.drivers.hypervisors import out_of_reach
 from cloudctl.network import plugging, ports
 from cloudctl.placement import claims, hosts
@@ -131,10 +131,15 @@ async def unprepare(ctx: Context) -> None:
     if migration.status not in migrations.OPEN:
         return  # while this was held, the server was evacuated
     async with evacuate.sparing_dead_hosts(ctx):
-        await ctx.drivers.hypervisor.ensure_migration_aborted(ctx.resource_id)
         server = await ctx.read(servers.get, ctx.resource_id)
         may_have_moved = "prepare" in ctx.memo and not has_moved(server, migration)
-        if may_have_moved and await has_arrived(ctx, migration.new_host):
+        try:
+            await ctx.drivers.hypervisor.ensure_migration_aborted(ctx.resource_id)
+        except HostDown:
+            # It may have arrived on the host that has died: then its server is to be recorded there.
+            if not may_have_moved or await evacuate.whereabouts(ctx, migration) != migration.new_host:
+                raise
+        if may_have_moved and await evacuate.whereabouts(ctx, migration) == migration.new_host:
             await ctx.write(arrived, ctx.resource_id, migration.id, ctx.memo["prepare"], ctx.now)
     going = await ctx.read(trip, ctx.resource_id, migration.id)
     await clean(ctx, going, None if has_moved(going.server, going.migration) else going.migration.new_host)

@@ -20,7 +20,7 @@ from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.states import DELETING, SHUTDOWN
 from cloudctl.compute.tables import Migration
 from cloudctl.db import Connection
-from cloudctl.drivers.errors import UnknownGuest
+from cloudctl.drivers.errors import HostDown, UnknownGuest
 from cloudctl.drivers.hypervisors import out_of_reach
 from cloudctl.errors import CloudError, Conflict
 from cloudctl.network import plugging
@@ -208,8 +208,14 @@ async def unfinish(ctx: Context) -> None:
     if migration.status not in migrations.OPEN:
         return
     async with evacuate.sparing_dead_hosts(ctx):
-        with suppress(UnknownGuest):
+        try:
             await ctx.drivers.hypervisor.ensure_stopped(ctx.resource_id, 0.0)
+        except UnknownGuest:
+            pass
+        except HostDown:
+            # If it never came here, then its server is to be recorded where it is, with the host that has died.
+            if await evacuate.whereabouts(ctx, migration) != migration.source_host:
+                raise
         await leave(ctx, migration, migration.new_host)
 
 
@@ -242,13 +248,16 @@ def confirm(conn: Connection, task: Task, now: datetime) -> None:
 
 
 def go_back(conn: Connection, server_id: str, migration_id: str, now: datetime) -> None:
-    give_back(conn, server_id, migration_id)
     resizing.point(conn, migrations.get(conn, migration_id), now, forward=False)
 
 
 async def finish_revert(ctx: Context) -> Memo:
     migration = await ctx.read(migrations.get, ctx.args["migration_id"])
-    plan, bindings = await appear(ctx, migration, migration.source_host)
+    try:
+        plan, bindings = await appear(ctx, migration, migration.source_host)
+    except HostDown:
+        ctx.remember(stays=await evacuate.whereabouts(ctx, migration) == migration.new_host)
+        raise
     try:
         await ctx.commit(reverted, ctx.resource_id, migration, bindings, ctx.now)
     except Conflict:
@@ -262,21 +271,28 @@ def reverted(
 ) -> None:
     """Raises Conflict."""
     defining.plugged(conn, bindings, migration.source_host, now)
+    give_back(conn, server_id, migration.id)
     migrations.try_move(conn, migration.id, "reverted", now)
     servers.try_move(conn, server_id, "reverted, off" if migration.was_stopped else "reverted", now)
     resizing.count_one(conn, server_id, now)
 
 
 def end_failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
-    """Nobody knows where the guest is: an administrator has to look."""
+    """Nobody knows where the guest is: an administrator has to look. It may be known that it has not come back."""
+    if task.memo.get("finish", {}).get("stays"):
+        resizing.point(conn, migrations.get(conn, task.args["migration_id"]), now, forward=True)
     give_up(conn, task, now)
     servers.fail(conn, task.resource_id, "broken", error, now)
 
 
 def give_up(conn: Connection, task: Task, now: datetime) -> None:
-    """The migration is over. The server keeps its own share until it is deleted."""
-    claims.release(conn, task.args["migration_id"])
-    migrations.try_move(conn, task.args["migration_id"], "failed", now)
+    """The migration is over. The server keeps its share of the host that it points to until it is deleted."""
+    migration, server = migrations.get(conn, task.args["migration_id"]), servers.find(conn, task.resource_id)
+    before = migration.source_host, migration.old_flavor_id
+    if server is not None and (server.host, server.flavor_id) == before:
+        give_back(conn, server.id, migration.id)
+    claims.release(conn, migration.id)
+    migrations.try_move(conn, migration.id, "failed", now)
     resizing.count_one(conn, task.resource_id, now)
 
 
