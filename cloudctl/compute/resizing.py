@@ -72,8 +72,9 @@ def overdue(conn: Connection, row: Server, now: datetime) -> None:
 
 def revert(conn: Connection, caller: Caller, server_id: str) -> None:
     """Back to the old place and flavor. Raises NotFound, Conflict."""
-    row = servers.begin(conn, caller, server_id, "revertResize")
+    row = power.on_a_living_host(conn, servers.begin(conn, caller, server_id, "revertResize"))
     found = migrations.take(conn, row.id, caller.now, "revert")
+    power.on_a_living_host(conn, row._replace(host=found.source_host))
     tasks.submit(conn, kinds.REVERT_RESIZE, row.id, caller, args={"migration_id": found.id})
 
 

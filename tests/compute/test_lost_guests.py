@@ -13,7 +13,7 @@ from cloudctl.drivers.fake.network import FakeNetworkBackend
 from cloudctl.drivers.specs import Power
 from cloudctl.tasks import queue
 from cloudctl.tasks.tables import HELD, OPEN, TaskRow
-from tests.compute.asking import Asking, audited
+from tests.compute.asking import Asking, audited, refusal
 from tests.there import there
 
 
@@ -261,3 +261,20 @@ def test_a_server_whose_old_host_dies_while_it_goes_back_is_where_it_was(
     found = there(hypervisor.guests.get(server_id))
     assert (admin.status(server_id), found.spec.host, found.power) == ("ACTIVE", resized[1], Power.RUNNING)
     assert found.log.startswith(before.log)
+
+
+@pytest.mark.parametrize("dead", [0, 1])
+def test_a_resize_is_not_reverted_while_one_of_the_hosts_is_down(
+    admin: Asking, server_id: str, hypervisor: FakeHypervisor, resized: tuple[str, str], dead: int
+) -> None:
+    """It ended in ERROR. The guest has to be stopped on the one, and taken to the other."""
+    hypervisor.fail_host(resized[dead])
+    admin.cloud.advance(11)
+    refused = admin.act(server_id, {"revertResize": None})
+    assert refusal(refused) == (409, "conflictingRequest", "Service is unavailable at this time.")
+    assert admin.status(server_id) == "VERIFY_RESIZE"
+    hypervisor.recover_host(resized[dead])
+    admin.cloud.advance(11)
+    assert admin.act(server_id, {"revertResize": None}).status == 202
+    admin.cloud.settle()
+    assert (admin.status(server_id), host_of(admin, server_id), used(admin)) == ("ACTIVE", resized[0], 1)
