@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import ColumnElement, Select, bindparam, func, insert, or_, select
+from sqlalchemy import ColumnElement, Select, and_, bindparam, func, insert, or_, select
 
 from cloudctl.compute.states import STOPPED
 from cloudctl.compute.tables import Migration, Server
@@ -43,7 +43,9 @@ CONFIRMED, REVERTED, ERROR = "confirmed", "reverted", "error"
 ON_ITS_WAY = (ACCEPTED, PREPARING, RUNNING)
 # A guest that has left its old place for good unless its user takes the move back.
 TO_CONFIRM = (FINISHED, CONFIRMING)
-OPEN = (*ON_ITS_WAY, PRE_MIGRATING, MIGRATING, POST_MIGRATING, *TO_CONFIRM, REVERTING)
+# The guest is at one end, and the record may name the other.
+BETWEEN = (*ON_ITS_WAY, PRE_MIGRATING, MIGRATING, POST_MIGRATING, REVERTING)
+OPEN = (*BETWEEN, *TO_CONFIRM)
 MOVES = {
     "placed": Move(sources(*OPEN), PRE_MIGRATING),
     "off": Move(sources(*OPEN), POST_MIGRATING),
@@ -84,6 +86,11 @@ _open_of_server = select(Migration).where(Migration.server_id == bindparam("serv
 def touches(host: str) -> ColumnElement[bool]:
     """Those from or to this host."""
     return or_(Migration.source_host == host, Migration.dest_host == host)
+
+
+def between(host: str) -> ColumnElement[bool]:
+    """Moves under way from or to this host, whose guests may be there; evacuations know that theirs are not."""
+    return and_(touches(host), Migration.status.in_(BETWEEN), Migration.kind != EVACUATION)
 
 
 @frozen

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from attrs import field, frozen
-from sqlalchemy import select
+from sqlalchemy import or_, select
 
-from cloudctl.compute import kinds, moving, resizing, servers
+from cloudctl import tasks
+from cloudctl.compute import kinds, migrations, moving, resizing, servers
 from cloudctl.compute.moving import Destination
 from cloudctl.compute.states import (
     ACTIVE,
@@ -27,7 +28,7 @@ from cloudctl.compute.states import (
     STOPPED,
     SUSPENDED,
 )
-from cloudctl.compute.tables import Server
+from cloudctl.compute.tables import Migration, Server
 from cloudctl.db import Connection
 from cloudctl.errors import CloudError
 from cloudctl.instance_ha import fencing, reserves, vmoves
@@ -73,8 +74,12 @@ def acting(by: Origin, now: datetime) -> Caller:
 
 
 def plan(conn: Connection, notification: Notification, options: InstanceHaOptions, now: datetime) -> Sequence[VMove]:
-    """What is to be done with each server of the host: those marked as important first. May be repeated."""
-    mine = Server.host == notification.hostname, Server.deleted_at.is_(None)
+    """What is to be done with each server of the host: those marked as important first. May be repeated.
+
+    One that moves from or to the host counts as its own, since its guest may be there: see `_begin`.
+    """
+    moving = select(Migration.server_id).where(migrations.between(notification.hostname))
+    mine = or_(Server.host == notification.hostname, Server.id.in_(moving)), Server.deleted_at.is_(None)
     found = conn.execute(select(Server).where(*mine).order_by(Server.number)).all()
     ordered = sorted(found, key=lambda server: not is_ha_enabled(server))
     vmoves.plan(conn, notification, [(each, _is_off(each), _stays(each, options)) for each in ordered], now)
@@ -216,11 +221,15 @@ def _begin(
         vmoves.change(conn, vmove, {"status": vmoves.IGNORED, "message": "it was deleted"}, now)
         return False
     if server.host != vmove.source_host:
-        if not vmove.attempts or server.vm_state != ERROR:
+        if _is_moving(conn, server.id, vmove.source_host):
+            if tasks.has_open(conn, kinds.SERVER, server.id):
+                # It arrives, or turns back.
+                return False
+        elif not vmove.attempts or server.vm_state != ERROR:
             # Somebody has moved it, or has brought it up where an attempt has failed.
             vmoves.change(conn, vmove, {"status": vmoves.IGNORED, "message": f"it is on {server.host}"}, now)
             return False
-        if server.task_state is not None:
+        elif server.task_state is not None:
             # Somebody is at it.
             return False
         if not _answers(conn, server.host):
@@ -246,6 +255,12 @@ def _begin(
     start = {"status": vmoves.ONGOING, "start_time": now, "end_time": None, "message": None, "dest_host": host}
     vmoves.change(conn, vmove, start, now)
     return True
+
+
+def _is_moving(conn: Connection, server_id: str, host: str) -> bool:
+    """Whether its guest may be on this host, though its record names another one."""
+    mine = select(Migration.id).where(Migration.server_id == server_id, migrations.between(host))
+    return conn.execute(mine.limit(1)).first() is not None
 
 
 def _answers(conn: Connection, name: str | None) -> bool:
