@@ -10,6 +10,7 @@ from cloudctl.db import Connection
 from cloudctl.drivers.errors import Unreachable
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.drivers.fake.network import FakeNetworkBackend
+from cloudctl.drivers.fake.volume import FakeVolumeBackend
 from cloudctl.drivers.specs import Power
 from cloudctl.tasks import queue
 from cloudctl.tasks.tables import HELD, OPEN, TaskRow
@@ -182,6 +183,33 @@ def test_a_held_undo_of_a_move_does_nothing_to_a_server_that_was_evacuated(
     assert not admin.cloud.transact(under_way)
     assert hypervisor.guests.get(server_id) == before and before.power is Power.RUNNING
     assert (admin.status(server_id), host_of(admin, server_id), used(admin)) == ("ACTIVE", before.spec.host, 1)
+
+
+@pytest.mark.parametrize("goes_where_it_was_to_go", [True, False])
+def test_a_held_live_migration_of_a_server_that_was_evacuated_leaves_nothing_where_it_was_to_go(
+    admin: Asking,
+    hypervisor: FakeHypervisor,
+    network: FakeNetworkBackend,
+    volumes: FakeVolumeBackend,
+    goes_where_it_was_to_go: bool,
+) -> None:
+    """Its port and its volume were still there, on a host that it had never been on."""
+    data = {"uuid": admin.volume(), "source_type": "volume", "destination_type": "volume", "boot_index": -1}
+    server_id = admin.boot(block_device_mapping_v2=[data])
+    host = dies_while_it_works(admin, server_id, hypervisor, *MOVES[3])
+    while (held := admin.cloud.transact(under_way)[0]).state != HELD:
+        admin.cloud.advance(30)
+    (migration,) = admin.get("/os-migrations").json()["migrations"]
+    other = {"fake-1", "fake-2", "fake-3"} - {host, migration["dest_compute"]}
+    chosen = migration["dest_compute"] if goes_where_it_was_to_go else other.pop()
+    assert admin.act(server_id, {"evacuate": {"host": chosen}}, "2.30").status == 200
+    admin.cloud.settle()
+    hypervisor.recover_host(host)
+    admin.cloud.transact(queue.retry, held.id)
+    admin.cloud.settle()
+    assert host_of(admin, server_id) == chosen and not admin.cloud.transact(under_way)
+    assert [each.hosts for each in network.ports.values()] == [(chosen,)]
+    assert [each.hosts for each in volumes.volumes.values()] == [(chosen,)]
 
 
 # -- where a server is recorded whose guest has been lost on its way

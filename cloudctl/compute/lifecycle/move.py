@@ -129,7 +129,11 @@ async def unprepare(ctx: Context) -> None:
     """Leave nothing of the server on the host that it is not on."""
     migration = await ctx.read(migrations.get, ctx.args["migration_id"])
     if migration.status not in migrations.OPEN:
-        return  # while this was held, the server was evacuated
+        # While this was held, the server was evacuated, maybe to the very host that it was to go to.
+        going = await ctx.read(trip, ctx.resource_id, migration.id)
+        if not has_moved(going.server, migration):
+            await clean(ctx, going, migration.new_host)
+        return
     async with evacuate.sparing_dead_hosts(ctx):
         server = await ctx.read(servers.get, ctx.resource_id)
         may_have_moved = "prepare" in ctx.memo and not has_moved(server, migration)
