@@ -25,11 +25,18 @@ Tell = Callable[[Connection, Told], None]
 
 
 def _kind(
-    name: str, deadline: float, action: str, event: str, told: str | Tell | None = None, resource: str = SERVER
+    name: str,
+    deadline: float,
+    action: str,
+    event: str,
+    told: str | Tell | None = None,
+    resource: str = SERVER,
+    *,
+    voids: bool = False,
 ) -> Kind:
     """`told`: the name of its events, or how to report them."""
     tell = notices.work(told) if isinstance(told, str) else told
-    return Kind(f"compute.{resource}.{name}", resource, deadline, Action(action, event), tell)
+    return Kind(f"compute.{resource}.{name}", resource, deadline, Action(action, event), tell, voids)
 
 
 # In OpenStack the two hosts involved send these.
@@ -45,7 +52,7 @@ _LIVE_MIGRATION = notices.phases(
 # How long a boot may take is an option.
 BOOT = _kind("boot", LATER, "create", "compute__do_build_and_run_instance", "create")
 BOOT_WITH_VOLUMES = _kind("boot_with_volumes", LATER, "create", "compute__do_build_and_run_instance", "create")
-DELETE = _kind("delete", LATE, "delete", "compute_terminate_instance", "delete")
+DELETE = _kind("delete", LATE, "delete", "compute_terminate_instance", "delete", voids=True)
 
 START = _kind("start", SOON, "start", "compute_start_instance", "power_on")
 STOP = _kind("stop", SOON, "stop", "compute_stop_instance", "power_off")
@@ -81,7 +88,7 @@ FORCE_MIGRATION = _kind(
     notices.work_on_migration("live_migration_force_complete"),
     MIGRATION,
 )
-EVACUATE = _kind("evacuate", LATE, "evacuate", "compute_rebuild_instance", "rebuild")
+EVACUATE = _kind("evacuate", LATE, "evacuate", "compute_rebuild_instance", "rebuild", voids=True)
 CRASH_DUMP = _kind("crash_dump", SOON, "trigger_crash_dump", "compute_trigger_crash_dump", "trigger_crash_dump")
 CONFIRM_RESIZE = _kind("confirm_resize", LATER, "confirmResize", "compute_confirm_resize", "resize_confirm")
 REVERT_RESIZE = _kind("revert_resize", LATER, "revertResize", "compute_revert_resize", "resize_revert")
@@ -90,7 +97,7 @@ SHELVE = _kind("shelve", LATE, "shelve", "compute_shelve_instance", "shelve")
 OFFLOAD = _kind("offload", LATER, "shelveOffload", "compute_shelve_offload_instance", "shelve_offload")
 UNSHELVE = _kind("unshelve", LATE, "unshelve", "compute_unshelve_instance", "unshelve")
 SOFT_DELETE = _kind("soft_delete", SOON, "delete", "compute_soft_delete_instance", "soft_delete")
-FORCE_DELETE = _kind("force_delete", LATE, "forceDelete", "compute_terminate_instance", "delete")
+FORCE_DELETE = _kind("force_delete", LATE, "forceDelete", "compute_terminate_instance", "delete", voids=True)
 RESTORE = _kind("restore", SOON, "restore", "compute_restore_instance", "restore")
 
 ATTACH_VOLUME = _kind("attach_volume", SOON, "attach_volume", "compute_attach_volume", "volume_attach")

@@ -52,6 +52,8 @@ class Kind:
     # Called in the transactions that first claim it and that end it: what services tell to the outside. It is not part
     # of a kind's identity.
     tell: Callable[[Connection, Told], None] | None = field(default=None, eq=False, repr=False)
+    # Once one is requested, earlier work on the resource matters no more: see `Context.is_void`.
+    voids: bool = field(default=False, eq=False, repr=False)
 
     def __str__(self) -> str:
         return self.name

@@ -374,6 +374,11 @@ class Run:
 
         return await self._transaction(cancelling)
 
+    async def is_void(self) -> bool:
+        voiding = [each.kind for each in self.at.workflows.values() if each.kind.voids]
+        of_mine = self.task.resource_type, self.task.resource_id
+        return bool(voiding and await self.read(queue.has_open, (*of_mine, voiding), {}))
+
 
 def is_database_trouble(error: Exception) -> bool:
     """The database could not be reached or is overloaded; nothing is wrong with the step."""

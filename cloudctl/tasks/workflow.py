@@ -200,6 +200,8 @@ class Runner(Protocol):
 
     async def cancel_child(self, key: str) -> str | None: ...
 
+    async def is_void(self) -> bool: ...
+
 
 class Context:
     """What a step may use: its task, the drivers, and transactions that a stale process cannot commit."""
@@ -277,3 +279,10 @@ class Context:
     async def cancel_child(self, key: str) -> str | None:
         """Ask the child to stop if it is open. Its state now, None if there is none. For `undo`, which may `Wait`."""
         return await self._runner.cancel_child(key)
+
+    async def is_void(self) -> bool:
+        """Whether a task waits for the end of this one that removes the resource or makes it anew (`Kind.voids`).
+
+        For `undo`: what cannot be reached need not be undone then.
+        """
+        return await self._runner.is_void()

@@ -107,7 +107,8 @@ class Scene:
         def cancelled(_conn: Connection, _task: Any, _now: datetime) -> None:
             self.did.append(f"{kind} cancelled")
 
-        named = Kind(kind, options.pop("resource", "thing"), options.pop("deadline", 1800.0))
+        resource, deadline = options.pop("resource", "thing"), options.pop("deadline", 1800.0)
+        named = Kind(kind, resource, deadline, voids=options.pop("voids", False))
         hooks = {"on_failure": failed, "on_cancel": cancelled}
         self.workflows[kind] = Workflow(named, steps=steps, **{**hooks, **options})
         if self.engines and kind not in self.engine.workflows:

@@ -288,3 +288,32 @@ def test_only_a_held_task_can_be_retried(scene: Scene) -> None:
         scene.transact(queue.retry, task_id)
     with pytest.raises(NotFound):
         scene.transact(queue.retry, task_id + 1)
+
+
+@pytest.mark.parametrize(
+    ("requested", "resource", "voided"), [("remove", "one", True), ("remove", "two", False), ("look", "one", False)]
+)
+def test_work_is_void_once_its_resource_is_to_be_removed(
+    scene: Scene, requested: str, resource: str, voided: bool
+) -> None:
+    assert is_void(scene, requested, resource) is voided
+
+
+def is_void(scene: Scene, requested: str, resource: str) -> bool:
+    """Whether that is so for the undo of a task of resource `one`, after a task of this kind has been requested."""
+    said: list[bool] = []
+
+    async def undo(ctx: Context) -> None:
+        said.append(await ctx.is_void())
+        if len(said) == 1:
+            raise Transient("not yet")
+
+    scene.workflow("build", scene.step("one", Conflict("no"), undo=[undo, undo]))
+    scene.workflow("look", scene.step("two"))
+    scene.workflow("remove", scene.step("three"), voids=True)
+    scene.done("build")
+    scene.submit(requested, resource)
+    scene.advance(60)
+    before, after = said
+    assert not before
+    return after

@@ -14,7 +14,6 @@ from datetime import datetime
 from cloudctl.compute import kinds, migrations, networking, placing, resizing, servers
 from cloudctl.compute.lifecycle import defining, storage
 from cloudctl.compute.options import ComputeOptions
-from cloudctl.compute.states import DELETING, REBUILDING
 from cloudctl.compute.tables import Migration, Server
 from cloudctl.db import Connection
 from cloudctl.drivers.errors import HostDown, UnknownGuest, Unreachable
@@ -74,8 +73,7 @@ async def sparing_dead_hosts(ctx: Context) -> AsyncIterator[None]:
     try:
         yield
     except HostDown:
-        server = await ctx.read(servers.find, ctx.resource_id)
-        if server is None or server.task_state not in (*REBUILDING, DELETING):
+        if not await ctx.is_void():
             raise
 
 
