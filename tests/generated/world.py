@@ -45,6 +45,8 @@ class World:
         self.member = self.cloud.client("demo", **LATEST)
         self.project = self._only("/identity/v3/auth/projects", "projects")
         self.ids: dict[tuple[str, str], str] = {}
+        # What was made with which body: path, key, body.
+        self.made: list[tuple[str, str, dict[str, Any]]] = []
         # (persona, secret) pairs that answers have shown.
         self.told: set[tuple[str, str]] = set()
         self._people()
@@ -148,6 +150,7 @@ class World:
 
     def _make(self, client: Client, path: str, key: str, body: dict[str, Any]) -> str:
         made = _good(client.post(path, {key: body})).json()[key]
+        self.made.append((path, key, body))
         return str(made.get("id", made.get("name")))
 
     def _role(self, name: str) -> str:
