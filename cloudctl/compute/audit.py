@@ -35,6 +35,8 @@ from cloudctl.placement import claims, hosts
 from cloudctl.placement.tables import Allocation, Consumer
 from cloudctl.tasks import Unasked
 from cloudctl.tasks.audit import Finding, Well
+from cloudctl.tasks.tables import TaskRow
+from cloudctl.tasks.workflow import TRIED
 
 POWER_STATES = {
     Power.RUNNING: RUNNING,
@@ -211,6 +213,9 @@ def _one(conn: Connection, server: Seen, guest: GuestState | None, up: set[str],
         return None
     if _is_nowhere(server):
         assert guest is not None
+        if not server.is_deleted and not _is_left_behind(conn, server.id):
+            message = f"host {guest.host} has the guest of a server that is on no host"
+            return _finding("guest-unexpected", server.id, message, False)
         tasks.submit(conn, kinds.PURGE, server.id, Unasked(server.project_id))
         which = "a deleted server" if server.is_deleted else "a server that is on no host"
         message = f"host {guest.host} still has the guest of {which}"
@@ -226,6 +231,20 @@ def _one(conn: Connection, server: Seen, guest: GuestState | None, up: set[str],
     if stopped and difference.kind == "guest-off":
         notices.off(conn, server.id, state, difference.message, now)
     return _finding(difference.kind, server.id, difference.message, stopped)
+
+
+def _is_left_behind(conn: Connection, server_id: str) -> bool:
+    """Whether a task has left the server's guest on a host that was down.
+
+    Without that nothing is removed: the database may be restored from a time before the guest was made, perhaps of an
+    image that is no more.
+    """
+    mine = TaskRow.resource_type == kinds.SERVER, TaskRow.resource_id == server_id
+    for memo in conn.scalars(select(TaskRow.memo).where(*mine)):
+        for told in (memo, *memo.get(TRIED, ())):
+            if any(isinstance(each, dict) and "left_behind" in each for each in told.values()):
+                return True
+    return False
 
 
 def _finding(kind: str, server_id: str, message: str, submitted: bool) -> Finding:

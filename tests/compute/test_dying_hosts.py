@@ -6,7 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
+from cloudctl.compute.states import SHELVED_OFFLOADED, SHUTDOWN
+from cloudctl.compute.tables import Server
+from cloudctl.db import Connection
 from cloudctl.drivers.errors import HostDown
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.drivers.fake.network import FakeNetworkBackend
@@ -161,3 +165,17 @@ def test_what_a_dead_host_kept_of_a_shelved_server_is_removed(keeping: tuple[Ask
     assert audited(admin.cloud) == ["guest-left-behind"]
     admin.cloud.settle()
     assert hypervisor.guests.get(server_id) is None and audited(admin.cloud) == []
+
+
+def test_a_guest_that_nobody_left_behind_is_not_removed(demo: Asking, hypervisor: FakeHypervisor) -> None:
+    """As after the restore of a database in which its server is still shelved."""
+    server_id = demo.boot()
+
+    def shelved(conn: Connection) -> None:
+        values = {"host": None, "vm_state": SHELVED_OFFLOADED, "power_state": SHUTDOWN}
+        conn.execute(update(Server).where(Server.id == server_id).values(**values))
+
+    demo.cloud.transact(shelved)
+    assert audited(demo.cloud) == ["guest-unexpected"]
+    demo.cloud.settle()
+    assert there(hypervisor.guests.get(server_id)).power is Power.RUNNING
