@@ -62,6 +62,8 @@ def attach_volume(
         raise Invalid(
             f"Invalid volume: volume '{volume.id}' status must be 'available'. Currently in '{volume.status}'"
         )
+    if server.host is not None:
+        power.on_a_living_host(conn, server)
     attachment_id = attachments.reserve(
         conn, volume.id, server.id, project_id=None, now=caller.now, device=device.device_name
     )
@@ -159,7 +161,7 @@ def attach_interface(conn: Connection, caller: Caller, server_id: str, wish: New
 
     Raises NotFound, Invalid, Conflict, OverQuota.
     """
-    server = power.placed(servers.allowed(conn, caller, server_id, "attach_interface", lock=True))
+    server = power.on_a_living_host(conn, servers.allowed(conn, caller, server_id, "attach_interface", lock=True))
     named = wish.port_id or wish.network_id
     (checked,) = networking.chosen(conn, caller, _findable(conn, caller, wish) if named else "auto")
     checked = evolve(checked, tag=wish.tag)

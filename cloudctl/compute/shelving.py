@@ -36,7 +36,7 @@ class Destination:
 
 def shelve(conn: Connection, caller: Caller, server_id: str) -> None:
     """Raises NotFound, Conflict, OverQuota."""
-    row = power.placed(servers.begin(conn, caller, server_id, "shelve"))
+    row = power.on_a_living_host(conn, servers.begin(conn, caller, server_id, "shelve"))
     image_id = None
     if row.image_id:
         new = snapshots.new(conn, caller, row, f"{row.name}-shelved"[:255], {})

@@ -179,3 +179,20 @@ def test_a_guest_that_nobody_left_behind_is_not_removed(demo: Asking, hypervisor
     assert audited(demo.cloud) == ["guest-unexpected"]
     demo.cloud.settle()
     assert there(hypervisor.guests.get(server_id)).power is Power.RUNNING
+
+
+def test_what_could_not_be_undone_is_not_begun_on_a_dead_host(admin: Asking, hypervisor: FakeHypervisor) -> None:
+    """It was held: the volume was being attached, or the server shelved, until an operator saw to it."""
+    server_id, volume_id = admin.boot(), admin.volume()
+    hypervisor.fail_host(host_of(admin, server_id))
+    admin.cloud.advance(11)
+    for path, body in (
+        ("os-volume_attachments", {"volumeAttachment": {"volumeId": volume_id}}),
+        ("os-interface", {"interfaceAttachment": {"net_id": admin.network}}),
+        ("action", {"shelve": None}),
+    ):
+        refused = admin.post(f"/servers/{server_id}/{path}", body)
+        assert refusal(refused) == (409, "conflictingRequest", "Service is unavailable at this time."), path
+    found = admin.server(server_id)
+    assert (found["status"], found["OS-EXT-STS:task_state"]) == ("ACTIVE", None)
+    assert (admin.volume_status(volume_id), len(admin.ports)) == ("available", 1)
