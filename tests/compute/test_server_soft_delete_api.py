@@ -13,7 +13,7 @@ from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.drivers.specs import Power
 from cloudctl.tasks import Kind, queue
 from cloudctl.testing.cloud import MemoryCloud
-from tests.compute.asking import LATEST, Asking, refusal
+from tests.compute.asking import LATEST, Asking, audited, refusal
 from tests.there import there
 
 
@@ -248,6 +248,30 @@ def test_a_deletion_waits_for_a_revert(demo: Asking, admin: Asking, hypervisor: 
     assert demo.act(server_id, {"restore": None}).status == 202
     demo.cloud.settle()
     assert demo.status(server_id) == "ACTIVE"
+
+
+def test_a_server_is_deleted_though_its_host_is_down(demo: Asking, admin: Asking, hypervisor: FakeHypervisor) -> None:
+    """It was there again, active, a moment later."""
+    server_id = demo.boot()
+    host = admin.server(server_id)["OS-EXT-SRV-ATTR:host"]
+    hypervisor.fail_host(host)
+    assert demo.delete(f"/servers/{server_id}").status == 204
+    demo.cloud.settle()
+    assert demo.status(server_id) == "SOFT_DELETED"
+    hypervisor.recover_host(host)
+    assert demo.act(server_id, {"restore": None}).status == 202
+    demo.cloud.settle()
+    assert (demo.status(server_id), there(hypervisor.guests.get(server_id)).power) == ("ACTIVE", Power.RUNNING)
+    hypervisor.fail_host(host)
+    assert demo.delete(f"/servers/{server_id}").status == 204
+    demo.cloud.advance(1)
+    demo.cloud.advance(700)
+    demo.cloud.settle()
+    assert demo.status(server_id) == "gone"
+    hypervisor.recover_host(host)
+    assert audited(demo.cloud) == ["guest-left-behind"]
+    demo.cloud.settle()
+    assert hypervisor.guests.get(server_id) is None
 
 
 def test_a_deletion_waits_for_a_rebuild(demo: Asking, hypervisor: FakeHypervisor) -> None:

@@ -15,6 +15,7 @@ from cloudctl.compute import deletion, kinds, servers, shelving
 from cloudctl.compute.lifecycle import defining, storage
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.db import Connection
+from cloudctl.drivers.errors import HostDown
 from cloudctl.drivers.interfaces import IRescue
 from cloudctl.errors import Conflict
 from cloudctl.tasks import Context, Kind, Origin, Step, Transient, Workflow
@@ -26,7 +27,9 @@ def workflows(options: ComputeOptions) -> tuple[Workflow, ...]:
         await ctx.drivers.hypervisor.ensure_stopped(ctx.resource_id, options.shutdown_timeout)
 
     async def off(ctx: Context) -> Memo:
-        await stop(ctx)
+        # A host that is down keeps its guest, as with a deletion for good, which comes when the time is over.
+        with suppress(HostDown):
+            await stop(ctx)
         await ctx.commit(deletion.soft_deleted, ctx.resource_id, ctx.now)
         return None
 
