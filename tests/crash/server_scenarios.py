@@ -40,6 +40,15 @@ def is_elsewhere(stage: Stage, server_id: str) -> None:
     assert sorted(failed) == [0, 0, 1]
 
 
+def starts_slowly(stage: Stage) -> None:
+    stage.drivers.hypervisor.behaviour.delay("ensure_running", 0.5)
+
+
+def its_host_dies(stage: Stage, server_id: str) -> None:
+    guest = asks.guest(stage, server_id)
+    stage.drivers.hypervisor.fail_host("fake-1" if guest is None else guest.spec.host)
+
+
 def nothing_is_left(stage: Stage, _told: Any = None) -> None:
     assert not stage.drivers.hypervisor.guests.values()
     assert not asks.plugs(stage) and not asks.ports(stage)
@@ -216,6 +225,7 @@ SCENARIOS = (
     Scenario(BOOT, "works", boots, is_active),
     Scenario(BOOT, "works on the second host", boots, is_elsewhere, first_host_is_down),
     Scenario(BOOT, "fails", boots, is_error, broken("hypervisor", "ensure_running")),
+    Scenario(BOOT, "its host dies meanwhile", boots, is_active, starts_slowly, later=(0.25, its_host_dies)),
     Scenario(BOOT, "is deleted meanwhile", boots, is_gone, later=(WHILE, asks.delete_server)),
     Scenario(VOLUMES_BOOT, "works", boots_with_volumes, is_active),
     Scenario(
