@@ -129,7 +129,8 @@ class Hypervisors:
     async def ensure_absent(self, id: str) -> None:
         """Asks all drivers: an interrupted move may have left something anywhere."""
         answers = await self._of_each("ensure_absent", id)
-        for error in answers.values():
+        # A host that is down may be passed over, which must not hide another trouble.
+        for error in sorted(answers.values(), key=lambda each: isinstance(each, HostDown)):
             if isinstance(error, Exception):
                 raise error
 

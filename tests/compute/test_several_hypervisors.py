@@ -185,6 +185,18 @@ async def test_a_guest_that_nobody_speaks_of_is_looked_for() -> None:
         await both.ensure_defined(spec("y", "c-1"))
 
 
+async def test_a_host_that_is_down_hides_no_other_trouble_with_the_removal_of_a_guest() -> None:
+    """It would count as left behind on that host, while it goes on where it is."""
+    at = drivers(a=FakeHypervisor, b=FakeHypervisor)
+    both = one_of(at)
+    for name in ("a", "b"):
+        await at[name].ensure_defined(spec("x", f"{name}-1"))
+    at["a"].fail_host("a-1")
+    at["b"].behaviour.fail("ensure_absent", error=Unreachable("b does not answer"))
+    with pytest.raises(Unreachable):
+        await both.ensure_absent("x")
+
+
 async def test_a_guest_that_two_of_them_have_is_shown_on_both_and_last_where_it_shall_be() -> None:
     at = drivers(a=FakeHypervisor, b=FakeHypervisor)
     for name in ("a", "b"):

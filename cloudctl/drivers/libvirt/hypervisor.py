@@ -273,7 +273,8 @@ class Libvirt:
                     host.lost(id)
                 except DriverError as error:
                     down.append((host, error))
-            for host, refused in down:
+            # A host that is down may be passed over, which must not hide another trouble.
+            for host, refused in sorted(down, key=lambda each: isinstance(each[1], HostDown)):
                 # The guest was there, or may be: a host that never answered may have a guest that no other host has.
                 if id in host.guests if host.guests is not None else not was_there:
                     raise refused

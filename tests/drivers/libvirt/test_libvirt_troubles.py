@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from twisted.internet.task import Clock
 
-from cloudctl.drivers.errors import DriverError, NoCapacity, Unreachable
+from cloudctl.drivers.errors import DriverError, HostDown, NoCapacity, Unreachable
 from cloudctl.drivers.specs import DriverResources
 
 libvirt: Any = pytest.importorskip("libvirt")
@@ -54,6 +54,19 @@ async def test_a_full_disk_of_this_machine_is_no_capacity(driver: Libvirt, troub
     troubles["west"] = OSError(errno.ENOSPC, "No space left on device")
     with pytest.raises(NoCapacity, match="host west: No space left"):
         await driver.fleet.copy(driver.fleet.named("west"), lambda _connection: None)
+
+
+async def test_a_host_that_is_down_hides_no_other_trouble_with_the_removal_of_a_guest(
+    driver: Libvirt, troubles: Any
+) -> None:
+    """It would count as left behind on that host, while it goes on where it is."""
+    first, second = driver.fleet.hosts.values()
+    for host in (first, second):
+        host.gained("guest")
+    troubles[first.name] = HostDown(f"host {first.name} does not answer")
+    troubles[second.name] = libvirt.libvirtError("the disk is busy")
+    with pytest.raises(DriverError, match="the disk is busy"):
+        await driver.ensure_absent("guest")
 
 
 async def test_a_host_that_hangs_keeps_no_guest_of_others_from_being_removed(driver: Libvirt, troubles: Any) -> None:
