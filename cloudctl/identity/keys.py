@@ -6,7 +6,7 @@ number is the primary; the rest only open what they sealed. Reference: identity.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from cryptography.fernet import Fernet, MultiFernet
@@ -38,6 +38,7 @@ class KeyRing:
         self.db = db
         self.seal = seal
         self.purpose = purpose
+        self._keys: Mapping[int, bytes] = {}
         self._fernet: MultiFernet | None = None
 
     def prepare(self, directory: Path) -> None:
@@ -45,8 +46,9 @@ class KeyRing:
         self.db.transact(False, ensure, self.seal, self.purpose, directory)
         self._take(self.db.transact(True, secrets.read, self.seal, self.purpose))
 
-    async def refresh(self) -> None:
-        self._take(await self.db.read(secrets.read, self.seal, self.purpose))
+    async def refresh(self) -> bool:
+        """Whether they have changed."""
+        return self._take(await self.db.read(secrets.read, self.seal, self.purpose))
 
     def fernet(self) -> MultiFernet:
         """Seals with the primary, opens with any. Raises LookupError before `prepare`."""
@@ -54,8 +56,12 @@ class KeyRing:
             raise LookupError(f"the {self.purpose} were not read")
         return self._fernet
 
-    def _take(self, keys: Mapping[int, bytes]) -> None:
+    def _take(self, keys: Mapping[int, bytes]) -> bool:
+        if keys == self._keys:
+            return False
+        self._keys = keys
         self._fernet = MultiFernet([Fernet(keys[number]) for number in sorted(keys, reverse=True)])
+        return True
 
 
 class KeysInMemory:
@@ -69,16 +75,21 @@ class KeysInMemory:
 
 
 class KeyWatch(Rounds):
-    """Notices that others changed keys: at once where commits are announced, and by looking regularly."""
+    """Notices that others changed keys: at once where commits are announced, and by looking regularly.
 
-    def __init__(self, clock: IReactorTime, db: Database, rings: Sequence[KeyRing]) -> None:
+    `forget` drops what was opened before: a key is also taken away because others know it.
+    """
+
+    def __init__(self, clock: IReactorTime, db: Database, rings: Sequence[KeyRing], forget: Callable[[], None]) -> None:
         super().__init__(clock, PERIOD, "reading the keys of tokens failed", at_once=False)
         self.rings = rings
+        self.forget = forget
         db.on_commit(CHANNEL, self.look_now, elsewhere=self.look_now)
 
     async def look(self) -> None:
         for ring in self.rings:
-            await ring.refresh()
+            if await ring.refresh():
+                self.forget()
 
 
 def ensure(conn: Connection, seal: Seal, purpose: str, directory: Path) -> None:

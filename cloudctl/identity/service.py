@@ -24,7 +24,6 @@ from cloudctl.rest.pipeline import Http
 def compose(cloud: Surroundings) -> Part:
     options = cloud.config.section(IdentityOptions)
     rings: tuple[KeyRing, ...] = ()
-    watching: tuple[IService, ...] = ()
     token_keys: Keys
     credential_keys: Keys
     if cloud.in_memory:
@@ -36,8 +35,8 @@ def compose(cloud: Surroundings) -> Part:
         hasher = Hasher.open(options.argon2, cloud.reactor, options.hash_threads, options.hash_queue)
         rings = tuple(KeyRing(cloud.db, cloud.seal, name) for name in (FERNET_KEYS, CREDENTIAL_KEYS))
         token_keys, credential_keys = rings
-        watching = (KeyWatch(cloud.clock, cloud.db, rings),)
     tokens = Tokens(cloud.db, token_keys, options)
+    watching: tuple[IService, ...] = (KeyWatch(cloud.clock, cloud.db, rings, tokens.forget),) if rings else ()
 
     def prepare() -> None:
         for ring in rings:

@@ -112,13 +112,17 @@ def test_a_token_of_the_next_primary_is_readable_before_the_rotation_is_seen(db:
 
 def test_a_running_process_sees_rotations_when_told_and_by_looking(db: Database, clock: Clock) -> None:
     ours = ring(db)
-    watch = KeyWatch(clock, db, [ours])
+    forgotten: list[float] = []
+    watch = KeyWatch(clock, db, [ours], lambda: forgotten.append(clock.seconds()))
     watch.startService()
+    clock.advance(keys.PERIOD)
+    assert forgotten == []
     # Told: one after the other, so that the first staged key is known no more.
     rotate(db)
     rotate(db)
     newest = ring(db).fernet().encrypt(b"new")
     assert ours.fernet().decrypt(newest) == b"new"
+    assert forgotten == [clock.seconds()] * 2
 
     def untold(conn: Connection) -> None:
         keys.rotate(conn, SEAL, FERNET_KEYS, 3)
@@ -129,6 +133,8 @@ def test_a_running_process_sees_rotations_when_told_and_by_looking(db: Database,
     newest = ring(db).fernet().encrypt(b"newer")
     clock.advance(keys.PERIOD)
     assert ours.fernet().decrypt(newest) == b"newer"
+    # What was sealed with a key that is gone would be taken for as long as it is used.
+    assert len(forgotten) == 3
     watch.stopService()
 
 
