@@ -37,12 +37,12 @@ class OneBus:
     async def listen(self, hear: Hear) -> None:
         self.hear = hear
 
-    def say(self, type: str, id: str = "m-1", **data: Any) -> None:
+    def say(self, type: str, id: str = "m-1", at: str = "2027-01-15 08:00:00.000000", **data: Any) -> None:
         assert self.hear is not None
         body = {
             "event_type": type,
             "publisher_id": "nova-compute:fake-1",
-            "timestamp": "2027-01-15 08:00:00.000000",
+            "timestamp": at,
             "payload": {"nova_object.data": data},
         }
         _result(self.hear(BusMessage(id, "error", body)))
@@ -173,6 +173,26 @@ def test_a_stock_compute_service_that_is_said_to_be_down_is_a_dead_host(
     assert reported(ha) == []
     bus.say("service.update", id="c", host="fake-1", binary="nova-compute", forced_down=True)
     assert len(reported(ha)) == 1
+
+
+@pytest.mark.parametrize(
+    ("at", "status", "message"),
+    [
+        ("2027-01-14 09:00:00", "finished", None),
+        ("2027-01-14 07:00:00", "ignored", "it came more than 86400 s after what it reports"),
+    ],
+)
+def test_a_message_that_waited_longer_than_a_recovery_may_is_not_acted_upon(
+    cloud: MemoryCloud, ha: Ha, bus: OneBus, at: str, status: str, message: str | None
+) -> None:
+    """Its queue outlives our processes, and the host has power again since."""
+    segment = ha.segment()
+    host = ha.host(segment, "fake-1")
+    bus.say("service.update", at=at, host="fake-1", binary="nova-compute", forced_down=True)
+    cloud.settle()
+    (found,) = reported(ha)
+    assert (found["status"], found["message"]) == (status, message)
+    assert ha.get(f"/segments/{segment}/hosts/{host}")["host"]["on_maintenance"] is (status == "finished")
 
 
 @pytest.mark.parametrize("wrong", [{"host": "fake-1\0"}, {"uuid": "\0"}, {"message": "m-\0"}])

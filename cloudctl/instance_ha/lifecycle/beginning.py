@@ -62,6 +62,11 @@ def _worth(conn: Connection, notification: Notification, options: InstanceHaOpti
     event = notification.payload.get("event", "").upper()
     if event == STARTED:
         raise Over("it works")
+    late = notification.created_at - notification.generated_time
+    if late > timedelta(seconds=options.notifications_expired_interval):
+        # A bus keeps messages while nobody listens. What was broken may long be back.
+        why = f"it came more than {options.notifications_expired_interval:g} s after what it reports"
+        raise Over(why, ignored=True)
     if notification.kind == OF_INSTANCE:
         _instance(conn, notification, event, options)
     elif event != STOPPED:
