@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from sqlalchemy import select
 from cloudctl.db import Connection
 from cloudctl.tasks.peers import Process
 from cloudctl.tasks.tables import TaskRow
+from tests.live import forks
 from tests.live.load import PATIENCE, SERVERS, good, read
 from tests.live.process import LiveCloud, command
 
@@ -82,7 +82,9 @@ def booting(conn: Connection) -> tuple[str, int] | None:
 
 def rotate(cloud: LiveCloud) -> str:
     arguments = [command("cloudctl"), f"--config={cloud.config}", f"--state-dir={cloud.state_dir}", "keys", "rotate"]
-    return subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=120).stdout
+    said = cloud.directory / "rotate.log"
+    assert forks.origin().start(arguments, said, os.environ, cloud.directory).wait(timeout=120) == 0, said.read_text()
+    return said.read_text()
 
 
 def sees(cloud: LiveCloud, token: str) -> bool:
