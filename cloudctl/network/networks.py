@@ -254,7 +254,7 @@ def change(
     enabled, secure = (changes.get(name, getattr(row, name)) for name in ("pvlan", "port_security_enabled"))
     private_vlans.check_network(enabled, secure)
     if enabled != row.pvlan:
-        private_vlans.network_changed(conn, row, enabled, by)
+        private_vlans.network_changed(conn, row, enabled, now, by)
     if "shared" in changes:
         shares.set_everybodys(conn, shares.NETWORK, row, changes.pop("shared"), now)
     external = changes.get("external", row.external)

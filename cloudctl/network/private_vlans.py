@@ -7,6 +7,7 @@ community (it also reaches the others in it). A filter keeps the latter two apar
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import bindparam, case, select, update
@@ -34,7 +35,9 @@ _ports = in_order(Port, Port.network_id == bindparam("network"))
 _all_or_none = (
     update(Port)
     .where(Port.network_id == bindparam("network"))
-    .values(pvlan_type=case((bindparam("on"), PROMISCUOUS), else_=None), pvlan_community=None)
+    .values(
+        pvlan_type=case((bindparam("on"), PROMISCUOUS), else_=None), pvlan_community=None, revision=Port.revision + 1
+    )
 )
 
 
@@ -70,12 +73,12 @@ def _checked(enabled: bool, type: str | None, community: str | None, secure: boo
     return {"pvlan_type": type, "pvlan_community": community}
 
 
-def network_changed(conn: Connection, network: Network, enabled: bool, by: Origin) -> None:
+def network_changed(conn: Connection, network: Network, enabled: bool, now: datetime, by: Origin) -> None:
     """A locked network turns PVLAN on or off: its ports all become promiscuous, or have no type."""
     hold(conn, _ports, network=network.id)
     for id in conn.scalars(_apart, {"network": network.id}).all():
         tasks.submit_once(conn, kinds.ENSURE_PORT, id, by)
-    conn.execute(_all_or_none, {"network": network.id, "on": enabled})
+    conn.execute(_all_or_none, {"network": network.id, "on": enabled, "updated_at": now})
 
 
 def check_network(enabled: bool, secure: bool) -> None:

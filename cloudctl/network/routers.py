@@ -12,7 +12,7 @@ from ipaddress import ip_network
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import bindparam, case, insert, select, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -61,9 +61,12 @@ class NewRouter:
 _wired = select(Router, conntrack_helpers.any_of_router, metering.any_of_router).where(Router.id == bindparam("wanted"))
 _router = update(Router).where(Router.id == bindparam("wanted"))
 _is_on = _router.values(host=bindparam("there"))
-# Nothing is written if the router has this status already.
-_found = _router.where(Router.status != bindparam("found")).values(
-    status=bindparam("found"), revision=Router.revision + 1
+# The router is written, and so locked, even if it has this status already: its ports and floating IPs follow.
+_is_other = Router.status != bindparam("found")
+_found = _router.values(
+    status=bindparam("found"),
+    revision=Router.revision + case((_is_other, 1), else_=0),
+    updated_at=case((_is_other, bindparam("now", type_=Router.updated_at.type)), else_=Router.updated_at),
 )
 
 RECORDS = Owned(Router, "Router {} could not be found", "RouterNotFound")
@@ -237,4 +240,4 @@ def failed(conn: Connection, router_id: str, now: datetime) -> None:
 
 
 def _found_status(conn: Connection, router_id: str, status: str, now: datetime) -> None:
-    conn.execute(_found, {"wanted": router_id, "found": status, "updated_at": now})
+    conn.execute(_found, {"wanted": router_id, "found": status, "now": now})

@@ -31,7 +31,6 @@ VLAN_MOST = 4094
 
 # Built once: building a statement costs more than running it.
 _network = select(Network).where(Network.id == bindparam("network"))
-_belongs = update(Port).where(Port.id == bindparam("port"))
 _new_subport = insert(SubPort)
 
 
@@ -153,7 +152,7 @@ def _add(conn: Connection, caller: Caller, trunk: Trunk, parent: Port, wanted: S
         conn.execute(_new_subport, {"port_id": port.id, "trunk_id": trunk.id, **wire})
         # In one statement: PostgreSQL would lock the network of a port that is written twice, and networks come first.
         its = {"device_id": trunk.id, "device_owner": trunk_ports.OWNER, "host": parent.host}
-        conn.execute(_belongs, {"port": port.id, **its})
+        standard.change(conn, Port.table, port.id, caller.now, **its)
         if parent.host:
             tasks.submit(conn, kinds.ENSURE_PORT, port.id, caller)
     _carried(conn, caller, parent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from functools import partial
 from operator import itemgetter
 from typing import Any
@@ -22,6 +23,7 @@ from cloudctl.network import (
     qos_policies,
     qos_rules,
     rbac_policies,
+    router_gateways,
     router_interfaces,
     routers,
     security_groups,
@@ -42,9 +44,11 @@ from cloudctl.network.api.trunks import TRUNKS
 from cloudctl.network.associations import Target
 from cloudctl.network.floating_ips import NewFloatingIp
 from cloudctl.network.local_ips import NewLocalIp
+from cloudctl.network.networks import NewNetwork
 from cloudctl.network.options import NetworkOptions
 from cloudctl.network.qos_policies import NewPolicy
 from cloudctl.network.rbac_policies import NewRbacPolicy
+from cloudctl.network.router_gateways import Gateway
 from cloudctl.network.routers import NewRouter
 from cloudctl.network.security_groups import NewGroup
 from cloudctl.network.subnets import NewSubnet
@@ -54,6 +58,8 @@ from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Unasked
 from tests.meanwhile import beside, crossing, opened
 from tests.network.meetings import BY, ME, NOW, call, meanwhile, member, network, new_port
+
+SECOND = timedelta(seconds=1)
 
 
 @pytest.fixture
@@ -84,6 +90,33 @@ def test_an_interface_leaves_its_router_while_its_port_is_changed(
     monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
     with pytest.raises(CloudError, match="could not be found"):
         crossing(db, lambda conn: routers.get(conn, router.id, lock=True), rename, leave)
+
+
+def test_a_router_goes_while_a_driver_tells_that_it_holds_it(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = db.transact(False, network)
+    router = db.transact(False, routers.create, "p", NewRouter(), NOW, NetworkOptions(), BY)
+
+    def connect(conn: Connection) -> str:
+        outside = networks.create(conn, "p", NewNetwork(external=True), NOW, NetworkOptions(), BY)
+        subnets.create(conn, outside, "p", NewSubnet("203.0.113.0/24", 4), NOW, BY)
+        locked = routers.get(conn, router.id, lock=True)
+        router_gateways.set(conn, locked, Gateway(outside.id), NOW, BY)
+        (subnet,) = networks.subnets_of(conn, [inside])[inside]
+        # Younger than the gateway, and so written after it.
+        return router_interfaces.add_subnet(conn, locked, subnets.get(conn, subnet), NOW + SECOND, BY).port_id
+
+    port = db.transact(False, connect)
+    wanted = db.transact(True, routers.wiring, router.id)
+    monkeypatch.setattr("cloudctl.db.database.ATTEMPTS", 1)
+    with beside(db) as others:
+
+        def remove(conn: Connection) -> None:
+            router_interfaces.remove(conn, routers.get(conn, router.id, lock=True), port, None, NOW, BY)
+            others.begin(routers.realised, wanted, "", NOW)
+            routers.remove(conn, routers.get(conn, router.id), NOW, BY)
+
+        db.transact(False, remove)
+        assert others.errors == []
 
 
 def test_a_port_becomes_a_routers_while_it_is_changed(db: Database) -> None:

@@ -37,6 +37,7 @@ def test_it_carries_ports(neutron: Neutron) -> None:
     }  # fmt: skip
     shown = neutron.get(f"/ports/{one['id']}")["port"]
     assert (shown["device_id"], shown["device_owner"]) == (made["id"], "trunk:subport")
+    assert shown["revision_number"] == one["revision_number"] + 1
     path = f"/trunks/{made['id']}"
     added = neutron.expect(200, "PUT", f"{path}/add_subports", {"sub_ports": [sub(two, 3)]})
     assert added["sub_ports"] == [sub(one), sub(two, 3)]
