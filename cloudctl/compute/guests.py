@@ -76,7 +76,7 @@ def _gone(conn: Connection, server: Server, image_id: str, image_path: Callable[
     """An image that is gone, as far as the server remembers it. The guest has its own kernel and ramdisk."""
     said: Mapping[str, str] = server.scheduling.get("image", {})
     try:
-        started = _started_with(conn, server.project_id, said, image_path, is_made=True)
+        started = _started_with(conn, None, said, image_path, is_made=True)
     except NotFound:
         started = {}
     return ImageSource(image_id, None, **started, properties=said)
@@ -137,19 +137,20 @@ def image_source(
 
 
 def _started_with(
-    conn: Connection, owner: str, given: Mapping[str, str], image_path: Callable[[str], Path], *, is_made: bool
+    conn: Connection, owner: str | None, given: Mapping[str, str], image_path: Callable[[str], Path], *, is_made: bool
 ) -> dict[str, str]:
     """The files of the kernel and the ramdisk that the properties name, as ImageSource has them.
 
-    An image's owner may write anything there, so they must be images that the owner may use. Raises NotFound.
+    An image's owner may write anything there, so they must be images that the owner may use; `owner` None: unknown.
+    A guest that is made has its own copies, and is given no others: paths lead nowhere then. Raises NotFound.
     """
     files = {}
     for name in ("kernel", "ramdisk"):
         if id := given.get(f"{name}_id"):
-            may_be_gone = is_made and _is_id(id) and not images.exists(conn, id)
-            if not may_be_gone and not images.is_usable(conn, id, owner):
+            is_usable = owner is not None and images.is_usable(conn, id, owner)
+            if not is_usable and not (is_made and _is_id(id)):
                 raise images.not_found(id)
-            files[f"{name}_path"] = str(image_path(id))
+            files[f"{name}_path"] = str(image_path(id)) if is_usable else f"{image_path(id)}.gone"
     return files
 
 

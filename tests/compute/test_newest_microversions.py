@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cloudctl.compute.remembered import remembered
+from cloudctl.compute.remembered import remembered, told
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from tests.compute.asking import LATEST, V21, Asking, at
 
@@ -86,8 +86,13 @@ def test_a_server_that_boots_from_a_volume_has_no_image(demo: Asking) -> None:
         ({"long": "x" * 256}, {"long": "x" * 255}),
     ],
 )
-def test_what_is_remembered_of_an_image(said: Mapping[str, str], kept: Mapping[str, str]) -> None:
-    assert remembered(said) == kept
+def test_what_is_told_of_an_image(said: Mapping[str, str], kept: Mapping[str, str]) -> None:
+    assert told(remembered(said)) == kept
+
+
+def test_what_places_a_server_and_starts_its_guest_is_remembered_whole() -> None:
+    said = {"vendor-os": "linux", "os_command_line": "console=ttyS0 " * 20}
+    assert remembered(said) == said
 
 
 # -- 2.100: hints

@@ -15,6 +15,7 @@ from cloudctl.compute import block_devices, networking
 from cloudctl.compute.api import gates
 from cloudctl.compute.api.query import bookmark, resource_links
 from cloudctl.compute.creation import split_tags
+from cloudctl.compute.remembered import told
 from cloudctl.compute.servers import host_id, instance_name
 from cloudctl.compute.states import BUILDING
 from cloudctl.compute.status import WITH_PROGRESS, status
@@ -51,7 +52,7 @@ LATER = Fields[[Server]](
 )
 IMAGE = Fields[[Server]](
     "the image of a server, as it was when its disk was made of it",
-    {"properties": (since(2, 98), lambda server: server.scheduling.get("image", {}))},
+    {"properties": (since(2, 98), lambda server: told(server.scheduling.get("image", {})))},
 )
 ONE = Fields[[Server]](
     "a server shown alone",
