@@ -217,37 +217,6 @@ def test_a_hypervisor_that_cannot_keeps_it_where_it_is(demo: Asking, admin: Aski
     assert shown(admin, volume_id) == ("in-use", None, LARGE, "__DEFAULT__")
 
 
-@pytest.mark.parametrize("is_deleted", [False, True])
-def test_nothing_waits_for_a_guest_to_be_led_back_on_a_dead_host(
-    admin: Asking,
-    used: tuple[str, str],
-    hypervisor: FakeHypervisor,
-    at: dict[str, FakeVolumeBackend],
-    is_deleted: bool,
-) -> None:
-    """Its evacuation, or its deletion, began when that was given up, after eleven minutes."""
-    server_id, volume_id = used
-    hypervisor.behaviour.delay("ensure_volume_swapped", 5.0)
-    assert act(admin, volume_id, "os-migrate_volume", {"host": FAST}).status == 202
-    admin.cloud.advance(1)
-    admin.cloud.advance(1)
-    host = there(hypervisor.guests.get(server_id)).spec.host
-    hypervisor.fail_host(host)
-    admin.cloud.advance(30)
-    if is_deleted:
-        assert admin.delete(f"/servers/{server_id}").status == 204
-    else:
-        assert admin.act(server_id, {"evacuate": {}}, "2.30").status == 200
-    admin.cloud.advance(10)
-    guest = there(hypervisor.guests.get(server_id))
-    assert admin.status(server_id) == ("gone" if is_deleted else "ACTIVE")
-    status = "available" if is_deleted else "in-use"
-    assert shown(admin, volume_id) == (status, "error", LARGE, "__DEFAULT__")
-    hosts = () if is_deleted else (guest.spec.host,)
-    assert (there(at[LARGE].volumes.get(volume_id)).hosts, at[FAST].volumes.get(volume_id)) == (hosts, None)
-    assert is_deleted or guest.spec.host != host
-
-
 def test_a_guest_is_led_back_before_its_copy_goes_if_only_the_move_is_cancelled(
     admin: Asking, used: tuple[str, str], hypervisor: FakeHypervisor, at: dict[str, FakeVolumeBackend]
 ) -> None:

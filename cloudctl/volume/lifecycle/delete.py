@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from cloudctl import tasks
-from cloudctl.db import Connection
+from cloudctl.db import Connection, totals
 from cloudctl.drivers.errors import InUse, UnknownVolume
 from cloudctl.tasks import Context, Step, Transient, Wait, Workflow
 from cloudctl.tasks.workflow import Memo, Task
@@ -51,6 +51,9 @@ def gone(conn: Connection, volume_id: str, group_id: str | None, now: datetime) 
 def following(conn: Connection, group_id: str | None, now: datetime) -> Iterator[None]:
     """Around what becomes of a volume of this group, if it is in one. The group is locked first, as by `groups`."""
     group = None if group_id is None else GROUPS.find(conn, group_id, lock=True)
+    if group is not None and group.status == states.DELETING:
+        # It may go with the volume. Who copies a group inserts the group first, then its volumes.
+        totals.hold(conn, ("groups", "volumes", "gigabytes"), (group.project_id,))
     yield
     if group is not None:
         groups.follow(conn, group.id, now)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from cloudctl.db import Connection
-from cloudctl.drivers.errors import HostDown, InUse, UnknownGuest, UnknownVolume
+from cloudctl.drivers.errors import InUse, UnknownGuest, UnknownVolume
 from cloudctl.drivers.specs import Power
 from cloudctl.errors import CloudError
 from cloudctl.tasks import Context, Step, Workflow
@@ -93,10 +93,6 @@ async def swap_back(ctx: Context) -> None:
         await lead(ctx, before)
     except (UnknownGuest, UnknownVolume):
         pass  # nobody uses the copy
-    except HostDown:
-        # The host may be silent, and the guest go on with the copy there; not if it is taken for dead.
-        if not await ctx.is_void():
-            raise
 
 
 async def leave(ctx: Context) -> Memo:
