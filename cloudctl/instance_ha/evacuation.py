@@ -221,7 +221,7 @@ def _begin(
         vmoves.change(conn, vmove, {"status": vmoves.IGNORED, "message": "it was deleted"}, now)
         return False
     if server.host != vmove.source_host:
-        if _is_moving(conn, server.id, vmove.source_host):
+        if is_held := _is_moving(conn, server.id, vmove.source_host):
             if tasks.has_open(conn, kinds.SERVER, server.id):
                 # It arrives, or turns back.
                 return False
@@ -232,8 +232,11 @@ def _begin(
         elif server.task_state is not None:
             # Somebody is at it.
             return False
-        if not _answers(conn, server.host):
+        answers = _answers(conn, server.host)
+        if is_held or not answers:
             why = f"it may run on {server.host}, which does not answer and is not fenced for it"
+            if answers:
+                why = f"it may run on {server.host}: its move is held (cloudctl tasks)"
             # As one without room: it is looked at again until that host is back, or has been recovered from.
             waits = {"status": vmoves.FAILED, "message": why, "roomless": True, "attempts": vmove.attempts + 1}
             vmoves.change(conn, vmove, waits, now)

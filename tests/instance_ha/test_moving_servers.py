@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from cloudctl.drivers.errors import Unreachable
+from cloudctl.drivers.errors import DriverError, Unreachable
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
+from cloudctl.drivers.fake.network import FakeNetworkBackend
 from cloudctl.drivers.specs import Power
+from cloudctl.tasks import queue
+from cloudctl.tasks.tables import HELD
 from tests.instance_ha.asking import Ha
 from tests.instance_ha.test_host_recovery import on, place
 from tests.there import there
@@ -100,3 +103,29 @@ def test_if_both_hosts_are_dead_it_goes_by_the_recovery_of_the_recorded_one(
     second = ha.reported("fake-2")
     ha.cloud.settle()
     assert (ha.status(first), ha.status(second), place(ha, server)) == ("finished", "finished", ("fake-3", "ACTIVE"))
+
+
+def test_a_running_guest_whose_move_is_held_stays_where_it_is(ha: Ha, hypervisor: FakeHypervisor) -> None:
+    segment = ha.segment()
+    for host in ("fake-1", "fake-2"):
+        ha.host(segment, host)
+    network = ha.cloud.cloud.drivers.network
+    assert isinstance(network, FakeNetworkBackend)
+    server = on(ha, "fake-1")
+    hypervisor.behaviour.fail("ensure_migrated", error=DriverError("no"), id=server)
+    network.behaviour.fail("ensure_port_absent", times=None, error=DriverError("the switch is broken"))
+    wish = {"os-migrateLive": {"host": "fake-2", "block_migration": "auto"}}
+    assert ha.compute.act(server, wish, "2.56").status == 202
+    for _ in range(100):
+        ha.cloud.advance(10)
+    assert len(ha.cloud.transact(lambda conn: list(queue.listing(conn, states=(HELD,))))) == 1
+    network.behaviour.clear()
+    before = there(hypervisor.guests.get(server))
+    log = before.log
+    hypervisor.fail_host("fake-2")
+    told = ha.reported("fake-2")
+    for _ in range(10):
+        ha.cloud.advance(10)
+    after = there(hypervisor.guests.get(server))
+    assert (after.spec.host, after.power, after.log) == ("fake-1", Power.RUNNING, log)
+    assert "its move is held" in str(ha.vmoves(told))
