@@ -35,7 +35,7 @@ from cloudctl.placement import claims, hosts
 from cloudctl.placement.tables import Allocation, Consumer
 from cloudctl.tasks import Unasked
 from cloudctl.tasks.audit import Finding, Well
-from cloudctl.tasks.tables import TaskRow
+from cloudctl.tasks.tables import DONE, TaskRow
 from cloudctl.tasks.workflow import TRIED
 
 POWER_STATES = {
@@ -71,6 +71,9 @@ COMPARED = select(
     Server.launched_at.is_not(None),
     Server.deleted_at.is_not(None),
 )
+
+# They end when no host has the guest, unless they say that one has kept it.
+REMOVES = tuple(kind.name for kind in (kinds.OFFLOAD, kinds.LEAVE_HOST, kinds.PURGE))
 
 # Ids in one statement: SQLite takes at most 32,766.
 BATCH = 500
@@ -213,7 +216,7 @@ def _one(conn: Connection, server: Seen, guest: GuestState | None, up: set[str],
         return None
     if _is_nowhere(server):
         assert guest is not None
-        if not server.is_deleted and not _is_left_behind(conn, server.id):
+        if not server.is_deleted and not is_left_behind(conn, server.id):
             message = f"host {guest.host} has the guest of a server that is on no host"
             return _finding("guest-unexpected", server.id, message, False)
         tasks.submit(conn, kinds.PURGE, server.id, Unasked(server.project_id))
@@ -233,17 +236,21 @@ def _one(conn: Connection, server: Seen, guest: GuestState | None, up: set[str],
     return _finding(difference.kind, server.id, difference.message, stopped)
 
 
-def _is_left_behind(conn: Connection, server_id: str) -> bool:
+def is_left_behind(conn: Connection, server_id: str) -> bool:
     """Whether a task has left the server's guest on a host that was down.
 
     Without that nothing is removed: the database may be restored from a time before the guest was made, perhaps of an
     image that is no more.
     """
     mine = TaskRow.resource_type == kinds.SERVER, TaskRow.resource_id == server_id
-    for memo in conn.scalars(select(TaskRow.memo).where(*mine)):
+    query = select(TaskRow.kind, TaskRow.state, TaskRow.memo).where(*mine).order_by(TaskRow.id.desc())
+    for kind, state, memo in conn.execute(query):
         for told in (memo, *memo.get(TRIED, ())):
             if any(isinstance(each, dict) and "left_behind" in each for each in told.values()):
                 return True
+        if state == DONE and kind in REMOVES:
+            # What was left before, this has removed: a guest that is there was made since.
+            return False
     return False
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from cloudctl.compute import block_devices, groups, servers
+from cloudctl.compute import groups, servers
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
-from cloudctl.errors import CloudError, Forbidden, Invalid
+from cloudctl.errors import Forbidden, Invalid
 from cloudctl.image import properties
 from cloudctl.placement import hosts, queries
 from cloudctl.placement.hosts import Promises
@@ -145,14 +145,9 @@ def failed_before(task: Task) -> list[str]:
     return [tried["schedule"]["host"] for tried in task.tried if "schedule" in tried]
 
 
-def check_left_behind(conn: Connection, task: Task) -> None:
-    """Raises CloudError if an earlier start of the task has left a guest with volumes on a host that is down.
-
-    Nobody knows whether it runs there: beside another one it would write to them.
-    """
-    left = [tried["spawn"]["left_behind"] for tried in task.tried if "left_behind" in tried.get("spawn", {})]
-    if left and block_devices.of_server(conn, task.resource_id):
-        raise CloudError(f"The guest may run where it was begun, and write to its volumes: {left[-1]}")
+def has_left_one_behind(task: Task) -> bool:
+    """Whether an earlier start of the task has left a guest on a host that is dead."""
+    return any("left_behind" in tried.get("spawn", {}) for tried in task.tried)
 
 
 def wish(conn: Connection, server: Server, excluded: Iterable[str]) -> Wish:

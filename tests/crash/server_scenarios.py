@@ -46,7 +46,10 @@ def starts_slowly(stage: Stage) -> None:
 
 def its_host_dies(stage: Stage, server_id: str) -> None:
     guest = asks.guest(stage, server_id)
-    stage.drivers.hypervisor.fail_host("fake-1" if guest is None else guest.spec.host)
+    host = "fake-1" if guest is None else guest.spec.host
+    stage.drivers.hypervisor.fail_host(host)
+    body = {"host": host, "binary": "nova-compute", "forced_down": True}
+    good(stage.admin.put(f"{V21}/os-services/force-down", body, headers={"OpenStack-API-Version": "compute 2.11"}))
 
 
 def nothing_is_left(stage: Stage, _told: Any = None) -> None:
@@ -225,7 +228,14 @@ SCENARIOS = (
     Scenario(BOOT, "works", boots, is_active),
     Scenario(BOOT, "works on the second host", boots, is_elsewhere, first_host_is_down),
     Scenario(BOOT, "fails", boots, is_error, broken("hypervisor", "ensure_running")),
-    Scenario(BOOT, "its host dies meanwhile", boots, is_active, starts_slowly, later=(0.25, its_host_dies)),
+    Scenario(
+        BOOT,
+        "its host is declared dead",
+        boots,
+        is_active,
+        starts_slowly,
+        later=(0.25, its_host_dies),
+    ),
     Scenario(BOOT, "is deleted meanwhile", boots, is_gone, later=(WHILE, asks.delete_server)),
     Scenario(VOLUMES_BOOT, "works", boots_with_volumes, is_active),
     Scenario(

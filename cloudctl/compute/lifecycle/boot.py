@@ -4,8 +4,8 @@ schedule (claim a host) → storage (only for servers with volumes: make, reserv
 The spawn is one step, because everything in it is an ensure and each boundary between steps costs a transaction.
 
 If a host fails, another one is tried while attempts remain: everything but the server's ports, volumes and wishes is
-undone in between, but for the guest on a host that is down. When the attempts are used up the server is in ERROR, with
-the reason.
+undone in between, but for the guest on a host that an administrator, or a fence, has declared dead. When the attempts
+are used up the server is in ERROR, with the reason.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ def boots(options: ComputeOptions) -> tuple[Workflow, Workflow]:
 
     def schedule(placed: str) -> Step:
         def claim(conn: Connection, task: Task, now: datetime) -> None:
-            placing.check_left_behind(conn, task)
             place(conn, task.resource_id, placing.failed_before(task), placed, options, now)
 
         return Step("schedule", Transaction(claim), unschedule)
@@ -96,6 +95,8 @@ def give_back(conn: Connection, server_id: str, is_hosts_fault: bool, now: datet
 async def spawn(ctx: Context) -> Memo:
     found = await ctx.read(planned, ctx.resource_id, ctx.drivers.image_path)
     host = found.guest.host
+    if placing.has_left_one_behind(ctx.task):
+        await defining.drop_old(ctx, host)
     bindings = await defining.define(ctx, found)
     await ctx.drivers.hypervisor.ensure_running(ctx.resource_id)
     try:
@@ -139,7 +140,7 @@ def running(
 
 
 async def unspawn(ctx: Context) -> None:
-    await defining.undefine(ctx)
+    await defining.undo(ctx)
     server = await ctx.read(servers.find, ctx.resource_id)
     if server is not None and server.host is not None:
         for port_id in await ctx.read(guests.plugged, ctx.resource_id):

@@ -1,5 +1,5 @@
-"""Defining a guest on its host as its server's row says, and removing it: what boots, rebuilds and resizes have in
-common.
+"""Defining a guest on its host as its server's row says, and removing it: what boots, rebuilds, resizes, deletions and
+shelving have in common.
 """
 
 from __future__ import annotations
@@ -10,17 +10,19 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from cloudctl.compute import guests, networking
+from cloudctl.compute import audit, guests, networking, servers
 from cloudctl.compute.tables import Server
 from cloudctl.db import Connection
-from cloudctl.drivers.errors import HostDown
-from cloudctl.drivers.specs import GuestSpec, PortBinding
+from cloudctl.drivers.errors import HostDown, UnknownGuest
+from cloudctl.drivers.specs import GuestSpec, PortBinding, Power
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.network import plugging
 from cloudctl.network.plugging import Wiring
+from cloudctl.placement import hosts
 from cloudctl.tasks import Context, Transient
 
 Bindings = Mapping[str, PortBinding]
+OFF = (Power.STOPPED, Power.CRASHED)
 
 
 @frozen
@@ -81,7 +83,44 @@ async def undefine(ctx: Context) -> bool:
     except HostDown as error:
         ctx.remember(left_behind=str(error))
         return False
+    # As an earlier try of this step may have said.
+    ctx.memo.get(ctx.step, {}).pop("left_behind", None)
     return True
+
+
+async def undo(ctx: Context) -> None:
+    """As `undefine`, of a guest that may be made elsewhere. Raises HostDown if its host is not known to be dead.
+
+    A host that is only silent may go on with the guest: beside another one it would write to its disks and answer at
+    its addresses. A deletion does not wait for that.
+    """
+    try:
+        await ctx.drivers.hypervisor.ensure_absent(ctx.resource_id)
+    except HostDown as error:
+        if not (await ctx.is_void() or await ctx.read(is_on_a_dead_host, ctx.resource_id)):
+            raise
+        ctx.remember(left_behind=str(error))
+
+
+def is_on_a_dead_host(conn: Connection, server_id: str) -> bool:
+    """Whether somebody who must know has forced the server's host down: an administrator, or who has fenced it."""
+    server = servers.find(conn, server_id)
+    host = None if server is None or server.host is None else hosts.find(conn, server.host)
+    return host is not None and host.forced_down
+
+
+async def drop_old(ctx: Context, host: str) -> None:
+    """A host that was down when the server left it, and has returned, may have the guest that it had there: off, with
+    an old disk, or begun by an earlier start. One that runs on `host` was begun by this one; what no task has left is
+    kept, as by the audit.
+    """
+    try:
+        found = await ctx.drivers.hypervisor.observe(ctx.resource_id)
+    except (UnknownGuest, HostDown):
+        return
+    is_old = found.host != host or found.power in OFF
+    if is_old and await ctx.read(audit.is_left_behind, ctx.resource_id):
+        await ctx.drivers.hypervisor.ensure_absent(ctx.resource_id)
 
 
 def plugged(conn: Connection, bindings: Bindings, host: str, now: datetime) -> None:

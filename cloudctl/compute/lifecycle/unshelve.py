@@ -13,11 +13,11 @@ from datetime import datetime
 from attrs import evolve
 
 from cloudctl.compute import guests, kinds, networking, placing, servers, shelving
-from cloudctl.compute.lifecycle import boot, defining, evacuate, power, storage
+from cloudctl.compute.lifecycle import boot, defining, power, storage
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.states import UNSHELVING
 from cloudctl.db import Connection
-from cloudctl.drivers.errors import HostDown, UnknownGuest
+from cloudctl.drivers.errors import UnknownGuest
 from cloudctl.errors import Conflict
 from cloudctl.network import plugging
 from cloudctl.placement import claims
@@ -28,7 +28,6 @@ from cloudctl.tasks.workflow import Cancelled, Memo, Task
 def workflow(options: ComputeOptions) -> Workflow:
     def schedule(conn: Connection, task: Task, now: datetime) -> None:
         if not task.args["here"]:
-            placing.check_left_behind(conn, task)
             place(conn, task.resource_id, task.args["host"], placing.failed_before(task), options, now)
 
     steps = (
@@ -111,7 +110,7 @@ async def spawn(ctx: Context) -> Memo:
         return None
     plan = await ctx.read(boot.plan, ctx.resource_id, ctx.drivers.image_path)
     host = plan.guest.host
-    await drop_old(ctx)
+    await defining.drop_old(ctx, host)
     bindings = await defining.define(ctx, plan)
     await ctx.drivers.hypervisor.ensure_running(ctx.resource_id)
     try:
@@ -120,16 +119,6 @@ async def spawn(ctx: Context) -> Memo:
         await defining.look_again(ctx, bindings, host)
         raise
     return None
-
-
-async def drop_old(ctx: Context) -> None:
-    """A host that was down when the server left it, and has returned, may have the disk that the server had then."""
-    try:
-        found = await ctx.drivers.hypervisor.observe(ctx.resource_id)
-    except (UnknownGuest, HostDown):
-        return
-    if found.power in evacuate.OFF:
-        await ctx.drivers.hypervisor.ensure_absent(ctx.resource_id)
 
 
 def running(
@@ -147,7 +136,7 @@ async def unspawn(ctx: Context) -> None:
         with suppress(UnknownGuest):
             await ctx.drivers.hypervisor.ensure_stopped(ctx.resource_id, 0.0)
         return
-    await defining.undefine(ctx)
+    await defining.undo(ctx)
     for port_id in await ctx.read(guests.plugged, ctx.resource_id):
         await plugging.unplug(ctx, port_id)
 
