@@ -140,7 +140,7 @@ def running(
 
 
 async def unspawn(ctx: Context) -> None:
-    await defining.undo(ctx)
+    await defining.undefine(ctx, only_if_dead=True)
     server = await ctx.read(servers.find, ctx.resource_id)
     if server is not None and server.host is not None:
         for port_id in await ctx.read(guests.plugged, ctx.resource_id):

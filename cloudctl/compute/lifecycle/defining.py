@@ -73,33 +73,25 @@ async def define(ctx: Context, plan: Plan) -> Bindings:
     return bindings
 
 
-async def undefine(ctx: Context) -> bool:
+async def undefine(ctx: Context, *, only_if_dead: bool = False) -> bool:
     """Remove the guest. False: its host is down, and keeps what there is of it.
 
     When that host returns, its driver drops what is elsewhere by then, and the audit has the rest removed.
+
+    `only_if_dead`: for a guest that may be made elsewhere, it raises HostDown if its host is not known to be dead. One
+    that is only silent may go on with the guest: beside another one it would write to its disks and answer at its
+    addresses. A deletion does not wait for that.
     """
     try:
         await ctx.drivers.hypervisor.ensure_absent(ctx.resource_id)
     except HostDown as error:
+        if only_if_dead and not (await ctx.is_void() or await ctx.read(is_on_a_dead_host, ctx.resource_id)):
+            raise
         ctx.remember(left_behind=str(error))
         return False
     # As an earlier try of this step may have said.
     ctx.memo.get(ctx.step, {}).pop("left_behind", None)
     return True
-
-
-async def undo(ctx: Context) -> None:
-    """As `undefine`, of a guest that may be made elsewhere. Raises HostDown if its host is not known to be dead.
-
-    A host that is only silent may go on with the guest: beside another one it would write to its disks and answer at
-    its addresses. A deletion does not wait for that.
-    """
-    try:
-        await ctx.drivers.hypervisor.ensure_absent(ctx.resource_id)
-    except HostDown as error:
-        if not (await ctx.is_void() or await ctx.read(is_on_a_dead_host, ctx.resource_id)):
-            raise
-        ctx.remember(left_behind=str(error))
 
 
 def is_on_a_dead_host(conn: Connection, server_id: str) -> bool:

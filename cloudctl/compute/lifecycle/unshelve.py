@@ -136,7 +136,7 @@ async def unspawn(ctx: Context) -> None:
         with suppress(UnknownGuest):
             await ctx.drivers.hypervisor.ensure_stopped(ctx.resource_id, 0.0)
         return
-    await defining.undo(ctx)
+    await defining.undefine(ctx, only_if_dead=True)
     for port_id in await ctx.read(guests.plugged, ctx.resource_id):
         await plugging.unplug(ctx, port_id)
 
