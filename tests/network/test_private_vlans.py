@@ -89,7 +89,8 @@ def test_a_network_begins_and_ends_with_its_ports(neutron: Neutron) -> None:
     network = neutron.network()
     port = neutron.create("port", "admin", network_id=network["id"], binding__host_id="h1")
     neutron.expect(200, "PUT", f"/networks/{network['id']}", {"network": {"pvlan": True}})
-    assert kind(neutron.get(f"/ports/{port['id']}", "admin")["port"]) == ("promiscuous", None)
+    changed = neutron.get(f"/ports/{port['id']}", "admin")["port"]
+    assert (kind(changed), changed["revision_number"]) == (("promiscuous", None), port["revision_number"] + 1)
     neutron.expect(200, "PUT", f"/ports/{port['id']}", {"port": {"pvlan_type": "isolated"}}, "admin")
     assert isolation(neutron, port) == Isolation()
     neutron.expect(200, "PUT", f"/networks/{network['id']}", {"network": {"pvlan": False}})

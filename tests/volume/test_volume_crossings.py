@@ -30,7 +30,7 @@ from cloudctl.volume.creation import NewVolume
 from cloudctl.volume.group_snapshots import NewGroupSnapshot, Source
 from cloudctl.volume.group_types import NewGroupType
 from cloudctl.volume.groups import Change, NewGroup
-from cloudctl.volume.lifecycle import snapshot_delete
+from cloudctl.volume.lifecycle import delete, snapshot_delete
 from cloudctl.volume.options import VolumeOptions
 from cloudctl.volume.snapshots import NewSnapshot
 from cloudctl.volume.tables import Group, GroupSnapshot, GroupType, Volume
@@ -165,3 +165,20 @@ def test_a_volume_with_snapshots_changes_its_project_while_another_snapshot_goes
         monkeypatch.setattr(states, "move", moved)
         db.transact(False, transfers.accept, YOU, transfer.id, key, OPTIONS)
         assert others.results == [None]
+
+
+def test_a_group_goes_with_its_volumes_while_another_one_is_made_and_filled(
+    db: Database, group: Group, members: list[str]
+) -> None:
+    first, last = members
+    db.transact(False, groups.remove, ME, group, True)
+    db.transact(False, delete.gone, first, group.id, NOW)
+    with beside(db) as others:
+
+        def fill(conn: Connection) -> None:
+            made = new_group(conn)
+            others.begin(delete.gone, last, group.id, NOW)
+            new_volume(conn, made.id)
+
+        db.transact(False, fill)
+        assert others.errors == []
