@@ -14,7 +14,8 @@ from cloudctl.rest import quota
 from cloudctl.rest.caller import Caller
 from cloudctl.tasks import Kind, Origin, Unasked
 from cloudctl.volume import attachments, volumes
-from cloudctl.volume.kinds import DELETE_VOLUME, LENT
+from cloudctl.volume.kinds import DELETE_VOLUME, LENT, VOLUME
+from cloudctl.volume.states import CREATING
 
 DELETES = (kinds.DELETE, kinds.FORCE_DELETE)
 # Cut short, these leave no guest where the server's record says it is: one that can be restored waits for their end.
@@ -104,14 +105,22 @@ def release_devices(conn: Connection, server_id: str, now: datetime, by: Origin,
     """Release the volumes, and delete those that are to be deleted with the server. May be repeated.
 
     `made_only`: a boot failed; the user's own volumes are kept even if they were to be deleted with the server.
+
+    One that was to be made and to outlive the server goes, too, if nothing has begun to make it: nothing will.
     """
     for device in block_devices.of_server(conn, server_id):
         if device.attachment_id:
             attachments.finish_detach(conn, device.attachment_id, now)
         made = device.source_type != block_devices.VOLUME
-        if device.delete_on_termination and (made or not made_only):
+        doomed = device.delete_on_termination and (made or not made_only)
+        if doomed or (made and _is_only_promised(conn, device.volume_id)):
             _delete_volume(conn, device.volume_id, by)
         block_devices.remove(conn, device)
+
+
+def _is_only_promised(conn: Connection, volume_id: str) -> bool:
+    row = volumes.find(conn, volume_id)
+    return row is not None and row.status == CREATING and not tasks.has_open(conn, VOLUME, volume_id)
 
 
 def _delete_volume(conn: Connection, volume_id: str, by: Origin) -> None:

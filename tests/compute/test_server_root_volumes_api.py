@@ -26,6 +26,47 @@ def root(demo: Asking, server_id: str) -> str:
     return str(demo.server(server_id)["os-extended-volumes:volumes_attached"][0]["id"])
 
 
+def from_image(demo: Asking, **wishes: Any) -> dict[str, Any]:
+    """A root volume that is made, and outlives its server."""
+    device = {"source_type": "image", "uuid": demo.image, "destination_type": "volume", "boot_index": 0}
+    return {"imageRef": None, "block_device_mapping_v2": [{**device, "volume_size": 1}], **wishes}
+
+
+def volumes_left(demo: Asking) -> list[str]:
+    return [each["status"] for each in demo.client.get("/volume/v3/volumes/detail").json()["volumes"]]
+
+
+# -- boots that fail
+
+
+def test_a_volume_that_nothing_has_begun_to_make_goes_with_the_boot(demo: Asking, admin: Asking) -> None:
+    needs = {"extra_specs": {"trait:CUSTOM_NOWHERE": "required"}}
+    assert admin.post("/flavors/1/os-extra_specs", needs).status == 200
+    made = demo.create(**from_image(demo)).json()["server"]["id"]
+    assert volumes_left(demo) == ["creating"]
+    demo.cloud.settle()
+    assert demo.status(made) == "ERROR" and volumes_left(demo) == []
+    assert demo.server(made)["os-extended-volumes:volumes_attached"] == []
+
+
+def test_a_volume_that_nothing_has_begun_to_make_goes_with_the_server(demo: Asking) -> None:
+    made = demo.create(**from_image(demo)).json()["server"]["id"]
+    assert demo.delete(f"/servers/{made}").status == 204
+    demo.cloud.settle()
+    assert demo.status(made) == "gone" and volumes_left(demo) == []
+
+
+def test_a_volume_that_is_being_made_outlives_a_boot_that_fails(
+    demo: Asking, hypervisor: FakeHypervisor, volumes: FakeVolumeBackend
+) -> None:
+    volumes.behaviour.delay("ensure_created", 5.0)
+    made = demo.create(**from_image(demo)).json()["server"]["id"]
+    demo.cloud.advance(1)
+    assert demo.delete(f"/servers/{made}").status == 204
+    demo.cloud.settle()
+    assert demo.status(made) == "gone" and volumes_left(demo) == ["available"]
+
+
 # -- rescue
 
 
