@@ -12,13 +12,14 @@ from sqlalchemy import bindparam, delete, insert, select, update
 from cloudctl import tasks
 from cloudctl.db import Connection
 from cloudctl.db.by_id import ById
-from cloudctl.db.columns import new_id
+from cloudctl.db.columns import new_id, utc
 from cloudctl.db.unique import unique
 from cloudctl.errors import Conflict, Invalid
 from cloudctl.instance_ha import kinds, segments
 from cloudctl.instance_ha.tables import OPEN, Member, Notification, Segment
 from cloudctl.placement import hosts
 from cloudctl.rest.caller import Caller
+from cloudctl.tasks import queue
 
 _by_name = select(Member).where(Member.name == bindparam("wanted"))
 _by_name_locked = _by_name.with_for_update()
@@ -48,6 +49,12 @@ def is_returning(conn: Connection, host_id: str) -> bool:
     start, and its servers run elsewhere.
     """
     return tasks.has_open(conn, kinds.HOST, host_id, (kinds.RETURN,))
+
+
+def is_let_back_since(conn: Connection, host_id: str, when: datetime) -> bool:
+    """Whether it was taken off maintenance after that: what was wrong with it by then has been seen to."""
+    last = queue.listing(conn, kinds=(kinds.RETURN,), resource=(kinds.HOST, host_id), limit=1)
+    return any(utc(each.submitted_at) > when for each in last)
 
 
 def create(conn: Connection, caller: Caller, segment: Segment, new: NewMember) -> Member:

@@ -167,17 +167,26 @@ def _is_over(notification: Notification, at: datetime) -> bool:
 
 def _supersede(conn: Connection, host_id: str, new: NewNotification, now: datetime) -> None:
     """A sure notification supersedes unsure ones: a host known to be dead no longer waits as one of unknown status."""
-    if new.subject != OF_HOST or new.payload.get("host_status") != NORMAL:
+    if new.subject != OF_HOST or _doubt(conn, host_id, new) is not None:
         return
     mine = Notification.host_id == host_id, Notification.subject == OF_HOST, Notification.status.in_(OPEN)
     for each in conn.execute(select(Notification).where(*mine)).all():
-        if not is_sure(each):
+        if doubt(conn, each) is not None:
             try_move(conn, each.id, "ignore", now, message="its host's status has become known meanwhile")
 
 
-def is_sure(notification: Notification) -> bool:
-    """Whether the host is reported dead for certain: the monitor has ensured it, or an operator says so."""
-    return notification.approved or notification.payload.get("host_status") == NORMAL
+def doubt(conn: Connection, notification: Notification) -> str | None:
+    """Why the host may be alive. None: it is dead for certain; the monitor has ensured it, or an operator says so."""
+    return None if notification.approved else _doubt(conn, notification.host_id, notification)
+
+
+def _doubt(conn: Connection, host_id: str, said: NewNotification | Notification) -> str | None:
+    if said.payload.get("host_status") != NORMAL:
+        return "host_status is not NORMAL"
+    if members.is_let_back_since(conn, host_id, said.generated_time):
+        # Who could not report it at once has repeated it, or a bus has kept it.
+        return "the host was let back after what this reports"
+    return None
 
 
 def _duplicate(new: NewNotification) -> Conflict:

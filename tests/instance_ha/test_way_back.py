@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pytest
 
+from cloudctl.db.columns import utc
 from cloudctl.drivers.errors import Unreachable
 from cloudctl.drivers.fake.fencer import FakeFencer
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
-from tests.instance_ha.asking import Ha
+from tests.instance_ha.asking import STOPPED, Ha
 from tests.instance_ha.test_host_recovery import on, place, service
 
 LONG = 200  # seconds: a report that says the same is a new one
@@ -113,6 +115,49 @@ def test_a_host_on_planned_maintenance_is_none_of_the_fencers_business(
     let_return(ha, segment, host)
     ha.cloud.settle()
     assert not fencer.behaviour.calls["ensure_unfenced"]
+
+
+def reported_late(ha: Ha, at: datetime) -> str:
+    """A certain report that was made at that time."""
+    said = {"hostname": "fake-1", "type": "COMPUTE_HOST", "generated_time": at.isoformat(), "payload": STOPPED}
+    answer = ha.ask("POST", "/notifications", {"notification": said})
+    assert answer.status == 202, answer
+    return str(answer.json()["notification"]["notification_uuid"])
+
+
+def test_what_was_reported_before_a_host_was_let_back_does_not_fence_it(
+    ha: Ha, segment: str, host: str, fencer: FakeFencer
+) -> None:
+    before = utc(ha.cloud.clock.seconds())
+    pass_time(ha, 2)
+    let_return(ha, segment, host)
+    ha.cloud.settle()
+    late = reported_late(ha, before)
+    ha.cloud.settle()
+    found = ha.notification(late)
+    said = "the host was let back after what this reports, and the host answers"
+    assert (found["status"], found["message"], fencer.fenced) == ("ignored", said, set())
+    assert service(ha, "fake-1")["status"] == "enabled"
+    pass_time(ha, LONG)
+    again = ha.reported()
+    ha.cloud.settle()
+    assert (ha.status(again), fencer.fenced) == ("finished", {"fake-1"})
+
+
+def test_a_host_that_is_dead_again_is_recovered_from_even_if_the_report_looks_late(
+    ha: Ha, segment: str, host: str, hypervisor: FakeHypervisor, fencer: FakeFencer
+) -> None:
+    """The monitor's clock may be behind."""
+    before = utc(ha.cloud.clock.seconds())
+    pass_time(ha, 2)
+    let_return(ha, segment, host)
+    ha.cloud.settle()
+    hypervisor.fail_host("fake-1")
+    pass_time(ha, 11)
+    late = reported_late(ha, before)
+    pass_time(ha, LONG)
+    ha.cloud.settle()
+    assert (ha.status(late), fencer.fenced) == ("finished", {"fake-1"})
 
 
 @pytest.mark.parametrize("method", ["ensure_unfenced", "hosts", "inventory"])

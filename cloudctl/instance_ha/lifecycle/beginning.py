@@ -30,7 +30,7 @@ FAULTS = {
 async def begin(recovery: Recovery) -> Wait | None:
     found = recovery.notification
     await recovery.ctx.read(_worth, found, recovery.options)
-    if found.kind == OF_HOST and not notifications.is_sure(found):
+    if found.kind == OF_HOST:
         unsure = await recovery.ctx.read(_unsure, found, recovery.options, recovery.ctx.now)
         if unsure is not None:
             return await recovery.hold(*unsure)
@@ -94,18 +94,20 @@ def _unsure(
     conn: Connection, notification: Notification, options: InstanceHaOptions, now: datetime
 ) -> tuple[str, float] | None:
     """Why a host that may be alive is not taken for dead yet, and when to look again. Raises Over: it is alive."""
+    doubt = notifications.doubt(conn, notification)
+    if doubt is None:
+        return None
     host = hosts.find(conn, notification.hostname)
     if host is None or _answers(host, notification):
-        raise Over("host_status is not NORMAL, and the host answers", ignored=True)
+        raise Over(f"{doubt}, and the host answers", ignored=True)
     if hosts.is_alive(host):
-        return "host_status is not NORMAL, and the host has not been looked at since", SOON
+        return f"{doubt}, and the host has not been looked at since", SOON
     if members.is_returning(conn, notification.host_id):
-        why = "host_status is not NORMAL, and the host's operator lets it return: it may still be starting"
-        return why, options.unknown_interval
+        return f"{doubt}, and the host's operator lets it return: it may still be starting", options.unknown_interval
     silent = now - host.seen_at
     if silent >= timedelta(seconds=options.unknown_silence):
         return None
-    why = f"host_status is not NORMAL, and the host was heard of {silent.total_seconds():.0f} s ago"
+    why = f"{doubt}, and the host was heard of {silent.total_seconds():.0f} s ago"
     return why, options.unknown_interval
 
 

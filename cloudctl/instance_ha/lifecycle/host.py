@@ -21,7 +21,6 @@ from cloudctl.tasks.workflow import Task
 
 POLL = 5.0  # seconds; an arriving guest wakes the task at once
 BROKEN = "instance HA: the host is broken"
-BACK = "host_status is not NORMAL, and the host answers again"
 
 
 async def disable_compute_service(recovery: Recovery) -> None:
@@ -44,10 +43,12 @@ async def fence_host(recovery: Recovery) -> Wait | None:
         # A fencer may be about to release it, for its last recovery: that would undo what is proven now.
         return await recovery.hold(f"host {found.hostname} is still being let back", POLL)
     if await ctx.read(fencing.find, found.id) is None:
-        if not notifications.is_sure(found) and await ctx.read(_answers, found.hostname):
+        doubt = await ctx.read(notifications.doubt, found)
+        if doubt is not None and await ctx.read(_answers, found.hostname):
+            back = f"{doubt}, and the host answers again"
             was_reserved = bool(ctx.memo.get("begin", {}).get("reserved"))
-            if await ctx.write(_leave_alone, ctx.task, found, was_reserved, ctx.now):
-                raise Over(BACK, ignored=True)
+            if await ctx.write(_leave_alone, ctx.task, found, back, was_reserved, ctx.now):
+                raise Over(back, ignored=True)
         complaints = []
         for name, fencer in ctx.drivers.fencers.items():
             await recovery.tell(f"Fencing host '{found.hostname}' by {name}", 0.0)
@@ -69,12 +70,14 @@ def _answers(conn: Connection, name: str) -> bool:
     return host is not None and hosts.is_alive(host)
 
 
-def _leave_alone(conn: Connection, task: Task, found: Notification, was_reserved: bool, now: datetime) -> bool:
+def _leave_alone(
+    conn: Connection, task: Task, found: Notification, back: str, was_reserved: bool, now: datetime
+) -> bool:
     """Let the host back, whatever fencers have begun. False: somebody has proven meanwhile that it is dead."""
     members.find(conn, found.hostname, lock=True)
     if fencing.find(conn, found.id) is not None:
         return False
-    notifications.try_move(conn, found.id, "ignore", now, message=BACK)
+    notifications.try_move(conn, found.id, "ignore", now, message=back)
     members.note(conn, found.host_id, {"on_maintenance": False, "reserved": was_reserved}, now)
     tasks.submit_once(conn, RETURN, found.host_id, task)
     return True
