@@ -9,6 +9,7 @@ from functools import cached_property, lru_cache
 from itertools import dropwhile
 from typing import Any
 
+from attrs import evolve
 from twisted.web.resource import IResource, Resource
 from twisted.web.server import NOT_DONE_YET
 
@@ -330,6 +331,11 @@ class ApiResource(Resource):
             # Klein would fail on such a host, with a traceback in the log, and drop the slash.
             Answering(request, self._api.unknown(request)).start()
             return NOT_DONE_YET
+        bare = request.where.path.removesuffix(SUFFIX)
+        if self._api.suffixed and bare != request.where.path and self._api.router.methods(bare):
+            # The path is known, though not with this method: Klein, which knows no suffix, says with which ones.
+            request.where = evolve(request.where, path=bare)
+            segments[-1] = segments[-1].removesuffix(SUFFIX.encode())
         request.postpath = segments or [b""]
         request.api = self._api
         return self._api.klein.render(request)
