@@ -45,6 +45,17 @@ def test_each_type_is_made_changed_and_deleted(neutron: Neutron, type: str) -> N
     assert neutron.get(f"{POLICIES}/{made['id']}", "admin")["policy"]["rules"] == []
 
 
+@pytest.mark.parametrize(("type", "fields"), [(type, first) for type, (first, _) in OTHERS.items()])
+def test_a_body_may_name_the_project_of_its_caller(neutron: Neutron, type: str, fields: dict[str, Any]) -> None:
+    """Horizon and Heat do, though a rule belongs to whom its policy belongs."""
+    made = create(neutron)
+    rule(neutron, made, type, 400, **fields, project_id="admin", tenant_id="demo")
+    one = rule(neutron, made, type, **fields, tenant_id="admin")
+    assert one == {"id": one["id"], **fields}
+    path = f"{POLICIES}/{made['id']}/{type}_rules/{one['id']}"
+    neutron.expect(400, "PUT", path, {f"{type}_rule": {"tenant_id": "admin"}}, "admin")
+
+
 def test_rules_do_not_contradict_each_other(neutron: Neutron) -> None:
     made = create(neutron)
     rule(neutron, made, "bandwidth_limit", max_kbps=100)

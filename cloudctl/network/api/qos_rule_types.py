@@ -30,7 +30,7 @@ def parameters(declared: DeclaredRule) -> list[Json]:
         "direction": _choices("direction", declared.type.directions),
         "dscp_mark": _choices("dscp_mark", MARKS),
     }
-    return [of.get(each.name) or _range(each.name) for each in declared.attributes if each.name != "id"]
+    return [of.get(each.name) or _range(each.name) for each in declared.attributes if each.put]
 
 
 # Types that the driver obeys (those listed by default), or all types.

@@ -16,7 +16,7 @@ from cloudctl.db import Connection
 from cloudctl.errors import NotFound
 from cloudctl.network import qos_policies, qos_rules
 from cloudctl.network.api import lists
-from cloudctl.network.api.attributes import Json
+from cloudctl.network.api.attributes import NAMED_OWNER, Json, check_owner
 from cloudctl.network.qos_rules import NewRule, Type
 from cloudctl.network.tables import QosPolicy, QosRule
 from cloudctl.rest import resource
@@ -101,10 +101,10 @@ class DeclaredRule(Described[QosRule]):
         return lists.answer(call, self.collection, page, self.views(conn, call, page.rows))
 
     def created(self, conn: Connection, call: Call, path: Path, body: Any) -> Json:
-        new = NewRule(self.type, **given(body))
-        return self._one(
-            conn, call, qos_rules.add(conn, self._locked(conn, call, path["policy_id"]), new, call.now, call.caller)
-        )
+        values = given(body)
+        check_owner(call.caller, values)
+        policy, new = self._locked(conn, call, path["policy_id"]), NewRule(self.type, **values)
+        return self._one(conn, call, qos_rules.add(conn, policy, new, call.now, call.caller))
 
     def shown(self, conn: Connection, call: Call, path: Path) -> Json:
         with self._policy_of(conn, path) as policy_id:
@@ -162,7 +162,7 @@ def declared(type: Type, noun: str, *says: Attribute) -> DeclaredRule:
         id=f"{type.name}_id",
         title="QoS rules",
         noun=noun,
-        attributes=(Attribute("id", c.id, filter=any_of, sort=True), *says),
+        attributes=(Attribute("id", c.id, filter=any_of, sort=True), *says, *NAMED_OWNER),
     )
 
 
