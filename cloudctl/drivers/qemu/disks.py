@@ -71,7 +71,7 @@ class Disks:
                 await self.ensure_overlay(spec.image, files.root, spec.disk_gib)
             else:
                 root = await roots.ensure(spec.id, spec.image, spec.disk_gib)
-            await self.ensure_kernel(spec.image, files)
+            await self.ensure_kernel(spec.image, files, record.base or spec.image)
         await self._ensure_ephemeral(files.ephemeral, spec.ephemeral_gib)
         await self.in_thread(ensure_swap, files.swap, spec.swap_mib * MIB)
         return root
@@ -154,10 +154,13 @@ class Disks:
                 why = error.complaint or "it is larger than the disk, or takes too much"
                 raise Unfit(f"image {image.id} cannot be read as {format}: {why}") from error
 
-    async def ensure_kernel(self, image: ImageSource, files: Files) -> None:
-        """The guest has its own kernel and ramdisk of the image: it can start after the images are deleted."""
+    async def ensure_kernel(self, image: ImageSource, files: Files, base: ImageSource) -> None:
+        """The guest has its own kernel and ramdisk of the image: it can start after the images are deleted.
+
+        `base`: as in `kernel_file`.
+        """
         for source, name in ((image.kernel_path, "kernel"), (image.ramdisk_path, "ramdisk")):
-            if source is not None and not (target := kernel_file(files, image, name)).exists():
+            if source is not None and not (target := kernel_file(files, base, name)).exists():
                 try:
                     await self.in_thread(adopt, Path(source), target)
                 except FileNotFoundError as error:
@@ -331,9 +334,13 @@ def is_plain(image: ImageSource) -> bool:
     return QEMU_FORMATS.get(image.disk_format) in ("raw", "qcow2")
 
 
-def kernel_file(files: Files, image: ImageSource, name: str) -> Path:
-    """`name`: kernel or ramdisk. A rescue image has its own file."""
-    return files.directory / f"{name}-{quote(image.id, safe='')}"
+def kernel_file(files: Files, base: ImageSource, name: str) -> Path:
+    """`name`: kernel or ramdisk. A rescue image has its own file.
+
+    `base`: the image under the disk that is started. It stays when the guest's spec names another image, which may be
+    when the images of the kernel and the ramdisk are gone.
+    """
+    return files.directory / f"{name}-{quote(base.id, safe='')}"
 
 
 def adopt(source: Path, target: Path) -> None:

@@ -263,7 +263,7 @@ class Qemu:
         # This refuses, now, what cannot be plugged.
         for _ in (*command.disks(record, files), *command.nics(record)):
             pass
-        record = record if files.root.exists() else evolve(record, base=spec.image)
+        record = evolve(record, base=record.root_over)
         with self.disks.pinned(spec.image):
             self.records.put(evolve(record, root=await self.disks.ensure(record, files)))
 
@@ -345,7 +345,7 @@ class Qemu:
                 files.rescue.unlink(missing_ok=True)
                 with self.disks.pinned(source):
                     await self.disks.ensure_overlay(source, files.rescue, 0)
-                    await self.disks.ensure_kernel(source, files)
+                    await self.disks.ensure_kernel(source, files, image or record.base or source)
                     spec = evolve(record.spec, admin_password=password)
                     record = evolve(record, spec=spec, rescued=True, rescue_image=image)
                     self.records.put(record)

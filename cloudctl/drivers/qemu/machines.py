@@ -146,9 +146,10 @@ class Machines:
         image = command.boot_image(record)
         kernel = None
         if image is not None and image.kernel_path is not None:
-            ramdisk = str(kernel_file(files, image, "ramdisk")) if image.ramdisk_path is not None else None
+            base = record.rescue_image or record.base or image
+            ramdisk = str(kernel_file(files, base, "ramdisk")) if image.ramdisk_path is not None else None
             kernel = Kernel(
-                str(kernel_file(files, image, "kernel")), ramdisk, command.kernel_arguments(self.config, image)
+                str(kernel_file(files, base, "kernel")), ramdisk, command.kernel_arguments(self.config, image)
             )
         user = self.user(record)
         version = await self.emulator.version()
