@@ -23,6 +23,7 @@ from cloudctl.compute.states import (
     POWER_SUSPENDED,
     RUNNING,
     SHUTDOWN,
+    SOFT_DELETED,
     STOPPED,
     SUSPENDED,
 )
@@ -107,8 +108,8 @@ def compare(vm_state: str, power_state: int) -> Difference | None:
         return Difference("guest-off", "the guest shut down on its own", stop=True)
     if vm_state == ACTIVE and power_state in (POWER_PAUSED, NO_STATE):
         return Difference("guest-odd", "the guest is not running although the server is active")
-    if vm_state == STOPPED and power_state not in (SHUTDOWN, CRASHED, NO_STATE):
-        return Difference("guest-on", "the guest is running although the server is stopped", stop=True)
+    if vm_state in (STOPPED, SOFT_DELETED) and power_state not in (SHUTDOWN, CRASHED, NO_STATE):
+        return Difference("guest-on", f"the guest is running although the server's state is {vm_state}", stop=True)
     if vm_state == PAUSED and power_state in (SHUTDOWN, CRASHED):
         return Difference("guest-off", "the paused guest shut down", stop=True)
     return None
@@ -264,9 +265,12 @@ def _note_power(conn: Connection, server: Seen, state: int, now: datetime) -> No
 
 
 def _stop(conn: Connection, server: Seen, now: datetime) -> bool:
-    if not servers.try_move(conn, server.id, "stop as found", now, Server.vm_state == server.vm_state):
+    # Deleted for the time being while its host was silent, it stays deleted.
+    is_deleted = server.vm_state == SOFT_DELETED
+    name, kind = ("soft delete as found", kinds.SOFT_DELETE) if is_deleted else ("stop as found", kinds.STOP)
+    if not servers.try_move(conn, server.id, name, now, Server.vm_state == server.vm_state):
         return False
-    tasks.submit(conn, kinds.STOP, server.id, Unasked(server.project_id))
+    tasks.submit(conn, kind, server.id, Unasked(server.project_id))
     return True
 
 

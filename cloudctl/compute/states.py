@@ -231,6 +231,7 @@ DONE: Mapping[str, Move] = {
     "not made anew": Move({"task_state": STAYING}, {"task_state": None, "vm_state": ERROR}),
     # the audit, and an administrator's reset, which brings its own `vm_state`
     "stop as found": _asked(sources(ACTIVE, STOPPED, PAUSED), POWERING_OFF),
+    "soft delete as found": _asked(sources(SOFT_DELETED), SOFT_DELETING),
     "reset": Move(None, {"task_state": None}),
 }
 MOVES: Mapping[str, Move] = {**ASKED, **DONE}

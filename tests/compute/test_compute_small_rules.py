@@ -109,6 +109,8 @@ def test_a_made_pair_has_the_fingerprint_of_its_public_key() -> None:
         ("active", 3, "guest-odd", False),
         ("stopped", 4, None, False),
         ("stopped", 1, "guest-on", True),
+        ("soft-delete", 1, "guest-on", True),
+        ("soft-delete", 4, None, False),
         ("paused", 4, "guest-off", True),
         ("error", 4, None, False),
         ("building", 1, None, False),

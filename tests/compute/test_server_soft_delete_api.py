@@ -274,6 +274,26 @@ def test_a_server_is_deleted_though_its_host_is_down(demo: Asking, admin: Asking
     assert hypervisor.guests.get(server_id) is None
 
 
+def test_a_guest_that_a_silent_host_kept_running_is_stopped(
+    demo: Asking, admin: Asking, hypervisor: FakeHypervisor
+) -> None:
+    server_id = demo.boot()
+    host, guest = admin.server(server_id)["OS-EXT-SRV-ATTR:host"], there(hypervisor.guests.get(server_id))
+    hypervisor.fail_host(host)
+    assert demo.delete(f"/servers/{server_id}").status == 204
+    demo.cloud.settle()
+    hypervisor.recover_host(host)
+    # It was only cut off.
+    hypervisor.guests.put(server_id, guest)
+    assert audited(demo.cloud) == ["guest-on"]
+    demo.cloud.settle()
+    assert there(hypervisor.guests.get(server_id)).power is Power.STOPPED
+    assert (state(demo, server_id), audited(demo.cloud)) == (("soft-delete", "m1.tiny", None), [])
+    demo.cloud.advance(700)
+    demo.cloud.settle()
+    assert demo.status(server_id) == "gone"
+
+
 def test_a_deletion_waits_for_a_rebuild(demo: Asking, hypervisor: FakeHypervisor) -> None:
     server_id = demo.boot()
     hypervisor.behaviour.delay("ensure_absent", 5)
