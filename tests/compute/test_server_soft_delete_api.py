@@ -95,6 +95,19 @@ def test_a_rescued_server_is_restored_to_its_own_disk(demo: Asking, hypervisor: 
     assert (demo.status(server_id), guest.power, guest.rescued) == ("ACTIVE", Power.RUNNING, False)
 
 
+def test_a_server_is_restored_without_a_port_that_is_gone(demo: Asking, hypervisor: FakeHypervisor) -> None:
+    ports = [demo.client.post("/networking/v2.0/ports", {"port": {"network_id": demo.network}}) for _ in range(2)]
+    kept, lost = (each.json()["port"]["id"] for each in ports)
+    server_id = demo.boot(networks=[{"port": kept}, {"port": lost}])
+    demo.delete(f"/servers/{server_id}")
+    demo.cloud.settle()
+    assert demo.client.delete(f"/networking/v2.0/ports/{lost}").status == 204
+    demo.cloud.settle()
+    demo.act(server_id, {"restore": None})
+    demo.cloud.settle()
+    assert (demo.status(server_id), there(hypervisor.guests.get(server_id)).state.port_ids) == ("ACTIVE", (kept,))
+
+
 def test_a_deleted_server_is_gone_after_a_while(demo: Asking, server_id: str, hypervisor: FakeHypervisor) -> None:
     demo.cloud.advance(500)
     demo.cloud.settle()

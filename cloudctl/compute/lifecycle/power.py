@@ -70,9 +70,9 @@ def not_interrupted(conn: Connection, task: Task, error: str, now: datetime) -> 
 
 
 async def restore(ctx: Context) -> Memo:
-    # It may have been deleted while it ran from another image, which the state that it gets knows nothing of.
-    await leave_rescue(ctx)
-    await run(ctx)
+    # It may have been deleted while it ran from another image, which the state that it gets knows nothing of, and its
+    # ports may have been deleted since.
+    await start(ctx)
     await ctx.commit(restored, ctx.resource_id, ctx.now, ctx.task)
     return None
 
