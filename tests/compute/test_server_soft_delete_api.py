@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,8 @@ from cloudctl.drivers.specs import Power
 from cloudctl.tasks import Kind, queue
 from cloudctl.testing.cloud import MemoryCloud
 from tests.compute.asking import LATEST, Asking, audited, refusal
+from tests.compute.test_dying_hosts import declare_dead
+from tests.compute.test_lost_guests import ATTACHING, MOVES, attaching, dies_while_it_works, under_way
 from tests.there import there
 
 
@@ -305,6 +308,56 @@ def test_a_guest_that_a_silent_host_kept_running_is_stopped(
     demo.cloud.advance(700)
     demo.cloud.settle()
     assert demo.status(server_id) == "gone"
+
+
+@pytest.mark.parametrize(
+    ("method", "work"), [("ensure_stopped", {"shelve": None}), *((method, None) for method in ATTACHING)]
+)
+def test_a_deletion_waits_for_no_work_on_a_dead_host(
+    demo: Asking, admin: Asking, hypervisor: FakeHypervisor, method: str, work: Any
+) -> None:
+    """It waited until the undo of that was given up, after ten minutes. On a host that is only silent it may run on."""
+    server_id, volume_id = demo.boot(), demo.volume()
+    before = there(hypervisor.guests.get(server_id))
+    hypervisor.behaviour.fail(method, after=True)
+    path, body = ("action", work) if work else attaching(demo, method, volume_id)
+    assert demo.post(f"/servers/{server_id}/{path}", body).status in (200, 202)
+    demo.cloud.advance(0.1)
+    hypervisor.fail_host(before.spec.host)
+    assert demo.delete(f"/servers/{server_id}").status == 204
+    demo.cloud.advance(60)
+    assert state(demo, server_id) == ("active", "m1.tiny", "soft-deleting")
+    declare_dead(admin, before.spec.host)
+    demo.cloud.settle()
+    assert (demo.status(server_id), demo.cloud.transact(under_way)) == ("SOFT_DELETED", [])
+    assert demo.volume_status(volume_id) == "available"
+    hypervisor.recover_host(before.spec.host)
+    assert demo.act(server_id, {"restore": None}).status == 202
+    demo.cloud.settle()
+    found = there(hypervisor.guests.get(server_id))
+    assert (demo.status(server_id), found.power) == ("ACTIVE", Power.RUNNING)
+    assert (found.state.port_ids, found.state.volume_ids) == (before.state.port_ids, ())
+
+
+@pytest.mark.parametrize(("method", "work"), MOVES)
+def test_a_deletion_waits_for_a_move_to_be_undone(
+    demo: Asking, admin: Asking, hypervisor: FakeHypervisor, method: str, work: Any
+) -> None:
+    """Restored, it would be looked for where its guest is not."""
+    server_id = demo.boot()
+    host = dies_while_it_works(admin, server_id, hypervisor, method, work)
+    assert demo.delete(f"/servers/{server_id}").status == 204
+    declare_dead(admin, host)
+    demo.cloud.advance(30)
+    assert state(demo, server_id)[2] == "soft-deleting"
+    hypervisor.recover_host(host)
+    demo.cloud.settle()
+    assert (demo.status(server_id), demo.cloud.transact(under_way)) == ("SOFT_DELETED", [])
+    assert demo.act(server_id, {"restore": None}).status == 202
+    demo.cloud.settle()
+    found = there(hypervisor.guests.get(server_id))
+    assert (demo.status(server_id), found.power) == ("ACTIVE", Power.RUNNING)
+    assert found.spec.host == admin.server(server_id)["OS-EXT-SRV-ATTR:host"]
 
 
 def test_a_deletion_waits_for_a_rebuild(demo: Asking, hypervisor: FakeHypervisor) -> None:

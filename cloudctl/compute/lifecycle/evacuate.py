@@ -14,6 +14,7 @@ from datetime import datetime
 from cloudctl.compute import kinds, migrations, networking, placing, resizing, servers
 from cloudctl.compute.lifecycle import defining, storage
 from cloudctl.compute.options import ComputeOptions
+from cloudctl.compute.states import SOFT_DELETING
 from cloudctl.compute.tables import Migration, Server
 from cloudctl.db import Connection
 from cloudctl.drivers.errors import HostDown, UnknownGuest, Unreachable
@@ -66,15 +67,22 @@ def _may_stay(conn: Connection, server: Server, asked: str | None) -> bool:
 
 
 @asynccontextmanager
-async def sparing_dead_hosts(ctx: Context) -> AsyncIterator[None]:
+async def sparing_dead_hosts(ctx: Context, *, moves: bool = False) -> AsyncIterator[None]:
     """For what undoes other work: nothing need be undone on a host that is down for a server that is to be made anew,
-    or deleted.
+    or deleted. For one that is deleted for a while, only if the host is known to be dead, and not if the work `moves`
+    the guest: restored, it is defined anew where the server is recorded.
     """
     try:
         yield
     except HostDown:
-        if not await ctx.is_void():
+        if not (await ctx.is_void() or (not moves and await ctx.read(_is_left_on_a_dead_host, ctx.resource_id))):
             raise
+
+
+def _is_left_on_a_dead_host(conn: Connection, server_id: str) -> bool:
+    server = servers.find(conn, server_id)
+    is_left = server is not None and server.task_state == SOFT_DELETING
+    return is_left and defining.is_on_a_dead_host(conn, server_id)
 
 
 async def whereabouts(ctx: Context, migration: Migration) -> str | None:

@@ -134,7 +134,7 @@ async def unprepare(ctx: Context) -> None:
         if not has_moved(going.server, migration):
             await clean(ctx, going, migration.new_host)
         return
-    async with evacuate.sparing_dead_hosts(ctx):
+    async with evacuate.sparing_dead_hosts(ctx, moves=True):
         server = await ctx.read(servers.get, ctx.resource_id)
         may_have_moved = "prepare" in ctx.memo and not has_moved(server, migration)
         try:

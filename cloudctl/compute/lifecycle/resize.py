@@ -146,7 +146,7 @@ async def restore(ctx: Context) -> None:
     server = await ctx.read(servers.find, ctx.resource_id)
     if server is None or server.task_state == DELETING:
         return  # nobody waits for the guest, and the deletion must not wait for one that does not come back
-    async with evacuate.sparing_dead_hosts(ctx):
+    async with evacuate.sparing_dead_hosts(ctx, moves=True):
         with suppress(UnknownGuest):  # a guest that has vanished, see `failed`
             plan, bindings = await appear(ctx, migration, migration.source_host)
             await ctx.commit(defining.plugged, bindings, plan.guest.host, ctx.now)
@@ -207,7 +207,7 @@ async def unfinish(ctx: Context) -> None:
     migration = await ctx.read(migrations.get, ctx.args["migration_id"])
     if migration.status not in migrations.OPEN:
         return
-    async with evacuate.sparing_dead_hosts(ctx):
+    async with evacuate.sparing_dead_hosts(ctx, moves=True):
         try:
             await ctx.drivers.hypervisor.ensure_stopped(ctx.resource_id, 0.0)
         except UnknownGuest:
