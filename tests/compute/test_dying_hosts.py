@@ -152,6 +152,42 @@ def test_a_shelved_server_leaves_a_dead_host(keeping: tuple[Asking, FakeHypervis
     assert found.spec.image != made.spec.image and not found.log.startswith(made.log)
 
 
+def dies_in_an_unshelving(admin: Asking, hypervisor: FakeHypervisor) -> str:
+    """A server that was being unshelved on the host that it had kept, which is silent now."""
+    server_id = offloaded(admin)
+    hypervisor.behaviour.delay("ensure_running", 5.0)
+    assert admin.act(server_id, {"unshelve": None}).status == 202
+    dies(admin, server_id, hypervisor)
+    return server_id
+
+
+def test_a_server_that_cannot_be_unshelved_on_a_dead_host_can_leave_it(keeping: tuple[Asking, FakeHypervisor]) -> None:
+    """The undo was held, and nothing could be done with the server until its host was back."""
+    admin, hypervisor = keeping
+    server_id = dies_in_an_unshelving(admin, hypervisor)
+    host = host_of(admin, server_id)
+    admin.cloud.advance(60)
+    assert admin.server(server_id)["OS-EXT-STS:task_state"] == "unshelving"
+    declare_dead(admin, host)
+    admin.cloud.settle()
+    assert (admin.status(server_id), host_of(admin, server_id)) == ("SHELVED", host)
+    assert not admin.cloud.transact(under_way)
+    for action in ("shelveOffload", "unshelve"):
+        assert admin.act(server_id, {action: None}).status == 202
+        admin.cloud.settle()
+    found = there(hypervisor.guests.get(server_id))
+    assert (admin.status(server_id), host_of(admin, server_id), used(admin)) == ("ACTIVE", found.spec.host, 1)
+    assert found.power is Power.RUNNING and found.spec.host != host
+
+
+def test_a_server_that_was_being_unshelved_on_a_silent_host_is_deleted(keeping: tuple[Asking, FakeHypervisor]) -> None:
+    admin, hypervisor = keeping
+    server_id = dies_in_an_unshelving(admin, hypervisor)
+    assert admin.delete(f"/servers/{server_id}").status == 204
+    admin.cloud.settle()
+    assert admin.status(server_id) == "gone" and not admin.cloud.transact(under_way)
+
+
 def test_what_a_dead_host_kept_of_a_shelved_server_is_removed(keeping: tuple[Asking, FakeHypervisor]) -> None:
     admin, hypervisor = keeping
     server_id = offloaded(admin)

@@ -78,20 +78,27 @@ async def undefine(ctx: Context, *, only_if_dead: bool = False) -> bool:
 
     When that host returns, its driver drops what is elsewhere by then, and the audit has the rest removed.
 
-    `only_if_dead`: for a guest that may be made elsewhere, it raises HostDown if its host is not known to be dead. One
-    that is only silent may go on with the guest: beside another one it would write to its disks and answer at its
-    addresses. A deletion does not wait for that.
+    `only_if_dead`: for a guest that may be made elsewhere, it raises HostDown unless `may_be_left`.
     """
     try:
         await ctx.drivers.hypervisor.ensure_absent(ctx.resource_id)
     except HostDown as error:
-        if only_if_dead and not (await ctx.is_void() or await ctx.read(is_on_a_dead_host, ctx.resource_id)):
+        if only_if_dead and not await may_be_left(ctx):
             raise
         ctx.remember(left_behind=str(error))
         return False
     # As an earlier try of this step may have said.
     ctx.memo.get(ctx.step, {}).pop("left_behind", None)
     return True
+
+
+async def may_be_left(ctx: Context) -> bool:
+    """Whether nothing need be undone on the guest's host, which is down: it is known to be dead.
+
+    One that is only silent may go on with the guest: beside another one it would write to its disks and answer at its
+    addresses. A deletion does not wait for that.
+    """
+    return await ctx.is_void() or await ctx.read(is_on_a_dead_host, ctx.resource_id)
 
 
 def is_on_a_dead_host(conn: Connection, server_id: str) -> bool:

@@ -7,7 +7,6 @@ Reference: compute-states.md, section 4.9.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from datetime import datetime
 
 from attrs import evolve
@@ -17,7 +16,7 @@ from cloudctl.compute.lifecycle import boot, defining, power, storage
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.states import UNSHELVING
 from cloudctl.db import Connection
-from cloudctl.drivers.errors import UnknownGuest
+from cloudctl.drivers.errors import HostDown, UnknownGuest
 from cloudctl.errors import Conflict
 from cloudctl.network import plugging
 from cloudctl.placement import claims
@@ -133,8 +132,13 @@ def running(
 async def unspawn(ctx: Context) -> None:
     if ctx.args["here"]:
         # It may have begun to leave its host, which then failed.
-        with suppress(UnknownGuest):
+        try:
             await ctx.drivers.hypervisor.ensure_stopped(ctx.resource_id, 0.0)
+        except UnknownGuest:
+            pass
+        except HostDown:
+            if not await defining.may_be_left(ctx):
+                raise
         return
     await defining.undefine(ctx, only_if_dead=True)
     for port_id in await ctx.read(guests.plugged, ctx.resource_id):
