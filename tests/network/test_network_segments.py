@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from attrs import evolve
+from twisted.web.resource import Resource
+from zope.interface import directlyProvides
 
+from cloudctl.drivers.interfaces import INetworkBackend
+from cloudctl.network import api
 from cloudctl.network.options import NetworkOptions
-from tests.network.conftest import Neutron
+from cloudctl.rest.site import CloudSite
+from tests.network.conftest import Neutron, make_http
 
 VLANS = [
     {"provider:network_type": "vlan", "provider:physical_network": "public", "provider:segmentation_id": number}
@@ -38,6 +44,31 @@ def routed(neutron: Neutron, *more: str) -> tuple[Any, list[Any], list[Any]]:
         # The oldest comes first.
         neutron.clock.advance(1)
     return network, wires, subnets
+
+
+def with_one_wire(neutron: Neutron) -> Neutron:
+    """The API with a driver that puts no network on several wires."""
+
+    class Plain:
+        pass
+
+    plain: Any = Plain()
+    directlyProvides(plain, INetworkBackend)
+    tree = Resource()
+    app = api.build(make_http(neutron.clock), neutron.db, plain, "fake", neutron.options)
+    tree.putChild(b"networking", app.resource())
+    return evolve(neutron, site=CloudSite(tree, neutron.clock, None), api=app)
+
+
+def test_a_list_of_one_wire_is_taken_with_any_driver(neutron: Neutron) -> None:
+    """gophercloud has no other way to name a network's wire."""
+    neutron = with_one_wire(neutron)
+    network = neutron.create("network", "admin", segments=VLANS[:1])
+    assert {name: network[name] for name in PROVIDER} == VLANS[0] and "segments" not in network
+    assert neutron.expect(403, "POST", "/networks", {"network": {"segments": VLANS[1:]}})
+    neutron.refused(400, "HTTPBadRequest", "POST", "/networks", {"network": {"segments": VLANS}}, "admin")
+    path, changed = f"/networks/{network['id']}", {"network": {"segments": VLANS[1:]}}
+    neutron.refused(400, "HTTPBadRequest", "PUT", path, changed, "admin")
 
 
 def test_a_network_is_on_several_wires(neutron: Neutron) -> None:

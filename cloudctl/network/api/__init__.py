@@ -89,9 +89,10 @@ def resources(db: Database, driver: Any, driver_name: str, options: NetworkOptio
     has_routers = IRouters.providedBy(driver)
     tags = ResourceTags(db)
     has_kinds, has_limits = IRouterKinds.providedBy(driver), IGatewayLimits.providedBy(driver)
+    has_segments = ISegments.providedBy(driver)
     of_routers = routers.declared(options, has_kinds, has_limits).of(driver)
     of_agents, types = agents.declared(driver), networks.types_of(driver)
-    of_networks = networks.declared(options, types).of(driver)
+    of_networks = networks.declared(options, types, has_segments).of(driver)
     parts, chosen = agents.kinds_of(driver), agents.places(driver)
     of_rules = qos_rules.offered(driver)
 
@@ -115,7 +116,7 @@ def resources(db: Database, driver: Any, driver_name: str, options: NetworkOptio
         Resource(db, ADDRESS_SCOPES),
         Resource(db, SUBNET_POOLS),
         PoolPrefixes(db),
-        Resource(db, segments.declared(options, types, ISegments.providedBy(driver))),
+        Resource(db, segments.declared(options, types, has_segments)),
         *(Resource(db, evolve(ranges(options), path=path)) for path in PATHS_OF_RANGES),
         Resource(db, FLAVORS_OF_ROUTERS),
         ProfilesOfFlavor(db),

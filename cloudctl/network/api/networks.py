@@ -10,7 +10,7 @@ from attrs import asdict, frozen
 from sqlalchemy import String, cast
 
 from cloudctl.db import Connection
-from cloudctl.drivers.interfaces import IGeneve, IPrivateVlans, ISegments
+from cloudctl.drivers.interfaces import IGeneve, IPrivateVlans
 from cloudctl.errors import Invalid
 from cloudctl.network import address_scopes, floating_ips, network_segments, networks, qos_policies, segments, shares
 from cloudctl.network.api import lists, sharing
@@ -41,6 +41,7 @@ class SaidSegment:
 
 
 SaidSegments = Annotated[list[SaidSegment], Items(1, 64)]
+OneSegment = Annotated[list[SaidSegment], Items(1, 1)]
 # Each is changed only by callers whom its own rule permits.
 GUARDED = ("shared", "external", "is_default")
 PROVIDER, FOUND_BY = "network:networks:show:provider", "network:networks:find:provider"
@@ -86,7 +87,9 @@ def scope_of_family(version: int) -> Beside:
 
 # One for each cloud of a process that is configured differently.
 @lru_cache(maxsize=64)
-def declared(options: NetworkOptions, types: tuple[str, ...]) -> Declared[Network]:
+def declared(options: NetworkOptions, types: tuple[str, ...], several: bool) -> Declared[Network]:
+    """`several`: a network may be on more than one segment. Some clients name even a single one in a list."""
+
     def zones(subnets: Mapping[str, Sequence[str]], network: Network) -> list[str]:
         """A network is where its subnets are."""
         return [options.availability_zone] if network.id in subnets else []
@@ -154,7 +157,13 @@ def declared(options: NetworkOptions, types: tuple[str, ...]) -> Declared[Networ
             _of_one_wire("physical_network", PhysicalName | None, any_of),
             _of_one_wire("segmentation_id", SegmentId | None, number),
             Attribute(
-                "segments", None, SaidSegments, post=MISSING, put=True, view=_several, rule=PROVIDER, needs=ISegments
+                "segments",
+                None,
+                SaidSegments if several else OneSegment,
+                post=MISSING,
+                put=several,
+                view=_several,
+                rule=PROVIDER,
             ),
         ),
         of_caller=sharing.filters(c.id, shares.NETWORK),
