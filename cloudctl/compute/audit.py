@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from attrs import frozen
-from sqlalchemy import ColumnElement, and_, not_, select, update
+from sqlalchemy import ColumnElement, and_, exists, not_, select, update
 
 from cloudctl import db, tasks
 from cloudctl.compute import kinds, migrations, notices, servers
@@ -19,6 +19,7 @@ from cloudctl.compute.states import (
     CRASHED,
     NO_STATE,
     PAUSED,
+    PLUGGABLE,
     POWER_PAUSED,
     POWER_SUSPENDED,
     RUNNING,
@@ -27,15 +28,16 @@ from cloudctl.compute.states import (
     STOPPED,
     SUSPENDED,
 )
-from cloudctl.compute.tables import Migration, Server
+from cloudctl.compute.tables import Migration, Server, ServerInterface
 from cloudctl.db import Connection, Database
 from cloudctl.db.columns import utc
 from cloudctl.drivers.interfaces import IHypervisor
 from cloudctl.drivers.specs import GuestState, Power
+from cloudctl.network.tables import Port
 from cloudctl.placement import claims, hosts
 from cloudctl.placement.tables import Allocation, Consumer
 from cloudctl.tasks import Unasked
-from cloudctl.tasks.audit import Finding, Well
+from cloudctl.tasks.audit import Finding, Well, mended
 from cloudctl.tasks.tables import DONE, TaskRow
 from cloudctl.tasks.workflow import TRIED
 
@@ -88,8 +90,17 @@ RUNS = and_(
     Server.launched_at.is_not(None),
 )
 RUNNING_IDS = select(Server.id).where(RUNS)
-# The tables that decide whether guests, and shares of hosts, are as they should be.
+# Interfaces whose ports their owner has deleted, of servers that can give them up.
+PORTLESS = (
+    select(ServerInterface.server_id, ServerInterface.port_id, Server.host, Server.project_id)
+    .join_from(ServerInterface, Server, Server.id == ServerInterface.server_id)
+    .where(ON_A_HOST, PLUGGABLE.condition(Server.vm_state), Server.task_state.is_(None))
+    .where(not_(exists().where(Port.id == ServerInterface.port_id)))
+    .order_by(ServerInterface.server_id, ServerInterface.position)
+)
+# The tables that decide whether guests, their interfaces, and shares of hosts, are as they should be.
 SERVERS = (Server.table.name,)
+INTERFACES = tuple(each.table.name for each in (Server, ServerInterface, Port))
 SHARES = tuple(each.table.name for each in (Server, Migration, Consumer, Allocation))
 
 
@@ -118,16 +129,20 @@ def compare(vm_state: str, power_state: int) -> Difference | None:
 def check(database: Database, hypervisor: IHypervisor) -> Callable[[], Awaitable[Sequence[Finding]]]:
     """The check, for `tasks.audit.Audit`."""
 
-    guests_are, shares_are = Well(), Well()
+    guests_are, interfaces_are, shares_are = Well(), Well(), Well()
 
     async def round() -> Sequence[Finding]:
-        servers, shares = database.changes(SERVERS), database.changes(SHARES)
+        servers, interfaces, shares = (database.changes(each) for each in (SERVERS, INTERFACES, SHARES))
         found = await hypervisor.inventory()
         up = await database.read(hosts.alive)
         findings: list[Finding] = []
         if not guests_are.is_still(servers, found, up):
             findings, are_well = await database.run(_compare_all, found, up)
             guests_are.note(are_well, servers, found, up)
+        if not interfaces_are.is_still(interfaces, up):
+            portless = await database.scan(_portless, up)
+            interfaces_are.note(not portless, interfaces, up)
+            findings += await mended(database, _take_away, portless)
         if not shares_are.is_still(shares):
             leaks = await database.scan(_leaks)
             shares_are.note(not leaks, shares)
@@ -272,6 +287,22 @@ def _stop(conn: Connection, server: Seen, now: datetime) -> bool:
         return False
     tasks.submit(conn, kind, server.id, Unasked(server.project_id))
     return True
+
+
+def _portless(conn: Connection, up: set[str]) -> list[Finding]:
+    return [
+        _finding("interface-portless", server_id, f"its port {port_id} was deleted", True)
+        for server_id, port_id, host, _ in conn.execute(PORTLESS)
+        if host in up
+    ]
+
+
+def _take_away(conn: Connection, wanted: Sequence[tuple[str, str]]) -> set[str]:
+    """Have servers' guests give up the interfaces. A server that has other work by now is checked in the next round."""
+    idle = [id for _, id in wanted if not tasks.has_open(conn, kinds.SERVER, id)]
+    for server_id, port_id, _, project_id in conn.execute(PORTLESS.where(Server.id.in_(idle))):
+        tasks.submit(conn, kinds.LOSE_PORT, server_id, Unasked(project_id), args={"port_id": port_id})
+    return set(idle)
 
 
 def _leaks(conn: Connection) -> list[Finding]:

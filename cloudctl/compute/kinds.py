@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from cloudctl.compute import notices
 from cloudctl.db import Connection
+from cloudctl.network import kinds as of_networks
 from cloudctl.tasks import Action, Kind, Phase, Told
 from cloudctl.volume import kinds as of_volumes
 
@@ -108,6 +109,8 @@ EXTEND_VOLUME = of_volumes.EXTEND_GUEST
 SWAP_VOLUME = of_volumes.SWAP_VOLUME
 ATTACH_INTERFACE = _kind("attach_interface", SOON, "attach_interface", "compute_attach_interface", "interface_attach")
 DETACH_INTERFACE = _kind("detach_interface", SOON, "detach_interface", "compute_detach_interface", "interface_detach")
+# Networking requests it once the port is deleted.
+LOSE_PORT = of_networks.LOSE_PORT
 
 # The second half of a shelve, and the offload of servers that have waited: nobody requests it by itself.
 LEAVE_HOST = Kind("compute.server.leave_host", SERVER, LATER, tell=notices.work("shelve_offload"))

@@ -16,3 +16,7 @@ ENSURE_ROUTER = Kind("network.router.ensure", ROUTER)
 DELETE_ROUTER = Kind("network.router.delete", ROUTER)
 ENSURE_SECURITY_GROUP = Kind("network.security_group.ensure", SECURITY_GROUP)
 DELETE_SECURITY_GROUP = Kind("network.security_group.delete", SECURITY_GROUP)
+
+# The guest of a server whose port its owner has deleted gives it up. Compute does it, if the server has the port:
+# the owner may have written any id into it. `args`: `port_id`.
+LOSE_PORT = Kind("compute.server.lose_port", "server", 900.0)

@@ -22,7 +22,6 @@ from cloudctl.network.tables import Port
 from cloudctl.tasks import Origin
 
 ACTIVE, INACTIVE = "ACTIVE", "INACTIVE"
-OWNER = "compute:"
 
 # Built once: building a statement costs more than running it.
 _of_port = select(PortBinding).where(PortBinding.port_id == bindparam("port")).order_by(PortBinding.host)
@@ -70,7 +69,7 @@ def get(conn: Connection, port: Port, host: str) -> tuple[PortBinding, str]:
 
 def create(conn: Connection, port: Port, new: NewBinding, now: datetime, by: Origin) -> PortBinding:
     """Bind the port to a further host. Raises Invalid (it is not a server's), Conflict (that host has a binding)."""
-    if not port.device_owner.startswith(OWNER):
+    if not port.device_owner.startswith(ports.SERVERS):
         message = (
             f"Invalid input for operation: port {port.id} of {port.device_owner or 'nobody'} has one binding only."
         )

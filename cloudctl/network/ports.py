@@ -62,6 +62,8 @@ _leave = delete(PortSecurityGroup).where(PortSecurityGroup.port_id == bindparam(
 _drop = delete(Port).where(Port.id == bindparam("wanted"))
 
 FLOATING = "network:floatingip"
+# Owners of devices that are servers: this and the zone.
+SERVERS = "compute:"
 # The status of floating IPs' ports, which nothing is plugged into.
 NOT_APPLICABLE = "N/A"
 
@@ -378,6 +380,8 @@ def remove(conn: Connection, row: Port, now: datetime, by: Origin, privileged: b
         trunk_ports.check_deletable(conn, row.id)
     gave_out = dhcp_ports.is_one(conn, row)
     _remove(conn, row, uses, now, by)
+    if row.host and row.device_id and row.device_owner.startswith(SERVERS):
+        tasks.submit(conn, kinds.LOSE_PORT, row.device_id, by, args={"port_id": row.id})
     if gave_out:
         dhcp_ports.changed(conn, row, by)
 

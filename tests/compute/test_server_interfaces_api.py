@@ -8,9 +8,10 @@ import pytest
 
 from cloudctl.drivers.errors import Unfit
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
-from tests.compute.asking import LATEST, Asking, refusal
+from tests.compute.asking import LATEST, Asking, audited, refusal
 from tests.there import there
 
+ATTACHMENTS = "interfaceAttachments"
 NOWHERE = "11111111-1111-4111-8111-111111111111"
 
 
@@ -140,3 +141,76 @@ def test_a_port_deleted_by_its_owner_is_no_interface(demo: Asking) -> None:
     demo.delete(f"/servers/{server_id}")
     demo.cloud.settle()
     assert demo.status(server_id) == "gone"
+
+
+@pytest.fixture
+def with_three_ports(demo: Asking) -> tuple[str, list[str]]:
+    """A server and the ports that it has."""
+    server_id = demo.boot(networks=[{"uuid": demo.network}] * 3)
+    return server_id, [each["port_id"] for each in demo.get(f"/servers/{server_id}/os-interface").json()[ATTACHMENTS]]
+
+
+def delete_ports(demo: Asking, *port_ids: str) -> None:
+    for port_id in port_ids:
+        assert demo.client.delete(f"/networking/v2.0/ports/{port_id}").status == 204
+    demo.cloud.settle()
+
+
+def test_a_guest_gives_up_ports_that_their_owner_deletes(
+    demo: Asking, with_three_ports: tuple[str, list[str]], hypervisor: FakeHypervisor
+) -> None:
+    server_id, (first, *lost) = with_three_ports
+    delete_ports(demo, *lost)
+    assert there(hypervisor.guests.get(server_id)).state.port_ids == (first,)
+    assert (demo.status(server_id), audited(demo.cloud)) == ("ACTIVE", [])
+
+
+def test_a_guest_that_cannot_gives_them_up_later(
+    demo: Asking, with_three_ports: tuple[str, list[str]], hypervisor: FakeHypervisor
+) -> None:
+    server_id, (first, *lost) = with_three_ports
+    assert demo.act(server_id, {"suspend": None}).status == 202
+    demo.cloud.settle()
+    delete_ports(demo, *lost)
+    assert audited(demo.cloud) == []
+    assert demo.act(server_id, {"resume": None}).status == 202
+    demo.cloud.settle()
+    assert len(there(hypervisor.guests.get(server_id)).state.port_ids) == 3
+    assert audited(demo.cloud) == ["interface-portless"] * 2
+    demo.cloud.settle()
+    assert there(hypervisor.guests.get(server_id)).state.port_ids == (first,)
+    assert audited(demo.cloud) == []
+
+
+def test_so_does_one_whose_host_was_silent(
+    demo: Asking, admin: Asking, with_three_ports: tuple[str, list[str]], hypervisor: FakeHypervisor
+) -> None:
+    server_id, (first, *lost) = with_three_ports
+    host = admin.server(server_id)["OS-EXT-SRV-ATTR:host"]
+    hypervisor.fail_host(host)
+    delete_ports(demo, *lost)
+    demo.cloud.advance(200)
+    assert "interface-portless" not in audited(demo.cloud) and demo.status(server_id) == "ACTIVE"
+    hypervisor.recover_host(host)
+    demo.cloud.advance(20)
+    # All guests of a host that starts are off.
+    assert audited(demo.cloud) == ["guest-off"]
+    demo.cloud.settle()
+    assert audited(demo.cloud) == ["interface-portless"] * 2
+    demo.cloud.settle()
+    assert there(hypervisor.guests.get(server_id)).state.port_ids == (first,)
+
+
+def test_a_deleted_port_whose_owner_called_it_anothers_takes_nothing_from_that_one(
+    demo: Asking, admin: Asking, with_three_ports: tuple[str, list[str]], hypervisor: FakeHypervisor
+) -> None:
+    server_id, (first, *_) = with_three_ports
+    other_id = demo.boot()
+    before = there(hypervisor.guests.get(other_id)).state
+    put = demo.client.put(f"/networking/v2.0/ports/{first}", {"port": {"device_id": other_id}})
+    assert put.status == 200
+    delete_ports(demo, first)
+    assert there(hypervisor.guests.get(other_id)).state == before
+    assert audited(demo.cloud) == ["interface-portless"]
+    demo.cloud.settle()
+    assert first not in there(hypervisor.guests.get(server_id)).state.port_ids

@@ -8,7 +8,7 @@ from typing import Any
 from cloudctl.drivers.boundary import call
 from cloudctl.drivers.specs import Power
 from tests.crash import asks
-from tests.crash.asks import V21, good
+from tests.crash.asks import V2, V21, good
 from tests.crash.scenario import Scenario, broken, first_host_is_down
 from tests.crash.stage import Stage
 
@@ -209,6 +209,20 @@ def detaches_interface(stage: Stage) -> tuple[str, str]:
     return server_id, port_id
 
 
+def loses_port(stage: Stage) -> tuple[str, str]:
+    """Its owner deletes it in networking."""
+    server_id = asks.running(stage)
+    (port_id,) = asks.ports(stage)
+    good(stage.demo.delete(f"{V2}/ports/{port_id}"))
+    return server_id, port_id
+
+
+def has_it_yet(stage: Stage, told: tuple[str, str]) -> None:
+    """The audit will find it."""
+    assert asks.server(stage, told[0])["status"] == "ACTIVE" and not asks.ports(stage)
+    assert {each.id for each in asks.guest(stage, told[0]).spec.ports} == {told[1]} and not asks.plugs(stage)
+
+
 def has_interfaces(*numbers: int) -> Callable[[Stage, tuple[str, str]], None]:
     """The number of ports in the guest and on the host, and of ports that exist at all."""
 
@@ -311,4 +325,6 @@ SCENARIOS = (
         has_interfaces(1, 1),
         broken("hypervisor", "ensure_port_detached"),
     ),
+    Scenario("compute.server.lose_port", "works", loses_port, has_interfaces(0, 0)),
+    Scenario("compute.server.lose_port", "fails", loses_port, has_it_yet, broken("hypervisor", "ensure_port_detached")),
 )

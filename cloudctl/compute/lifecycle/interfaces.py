@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 
 from cloudctl.compute import kinds, networking, servers
 from cloudctl.compute.lifecycle import evacuate
+from cloudctl.compute.states import PLUGGABLE
 from cloudctl.db import Connection
-from cloudctl.network import plugging
+from cloudctl.drivers.errors import HostDown, UnknownGuest
+from cloudctl.network import plugging, ports
 from cloudctl.tasks import Context, Origin, Step, Workflow
 from cloudctl.tasks.workflow import Cancelled, Memo, Task
 
@@ -44,6 +47,22 @@ async def detach(ctx: Context) -> Memo:
     return None
 
 
+async def lose_port(ctx: Context) -> Memo:
+    """The guest gives up a port that does not exist any more. If it cannot now, the audit will request it again."""
+    port_id = ctx.args["port_id"]
+    if await ctx.read(_may_lose, ctx.resource_id, port_id):
+        with suppress(HostDown, UnknownGuest):
+            await ctx.drivers.hypervisor.ensure_port_detached(ctx.resource_id, port_id)
+            await ctx.commit(gone, ctx.resource_id, port_id, ctx.now, ctx.task)
+    return None
+
+
+def _may_lose(conn: Connection, server_id: str, port_id: str) -> bool:
+    server = servers.find(conn, server_id)
+    can = server is not None and server.host is not None and server.vm_state in PLUGGABLE
+    return can and networking.find(conn, server_id, port_id) is not None and ports.find(conn, port_id) is None
+
+
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
     servers.fail(conn, task.resource_id, "fault", error, now)
 
@@ -53,6 +72,8 @@ ATTACH = Workflow(
     (Step("attach", attach, let_go),),
     on_failure=failed,
 )
+
+LOSE_PORT = Workflow(kinds.LOSE_PORT, (Step("lose", lose_port),))
 
 DETACH = Workflow(
     kinds.DETACH_INTERFACE,

@@ -18,7 +18,6 @@ from cloudctl.network import (
     macs,
     names,
     networks,
-    port_bindings,
     port_security,
     ports,
     qos_policies,
@@ -367,7 +366,7 @@ def _check_fields(call: Call, network: Network, sent: dict[str, Any]) -> None:
 
 def _check_compute(call: Call, before: str, said: str) -> None:
     """Raises Forbidden for marking a port as a server's, unless the request only repeats what it says already."""
-    if said.startswith(port_bindings.OWNER) and said != before:
+    if said.startswith(ports.SERVERS) and said != before:
         call.require("network:ports:compute_owner")
 
 
