@@ -154,9 +154,14 @@ def wake(conn: Connection, resource: str, resource_id: str) -> None:
     notify(conn, CHANNEL)
 
 
-def has_open(conn: Connection, resource: str, resource_id: str, kinds: Sequence[Kind] = ()) -> bool:
-    """Whether a task of the resource is open: of one of these kinds, or of any if none are given."""
+def has_open(conn: Connection, resource: str, resource_id: str, kinds: Sequence[Kind] = (), *, after: int = 0) -> bool:
+    """Whether a task of the resource is open: of one of these kinds, or of any if none are given.
+
+    `after`: the id of a task; only of those that were requested later.
+    """
     query = select(TaskRow.id).where(of_resource(resource, resource_id))
+    if after:
+        query = query.where(TaskRow.id > after)
     if kinds:
         query = query.where(TaskRow.kind.in_(_names(kinds)))
     return conn.execute(query.limit(1)).first() is not None

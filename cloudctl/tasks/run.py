@@ -377,7 +377,7 @@ class Run:
     async def is_void(self) -> bool:
         voiding = [each.kind for each in self.at.workflows.values() if each.kind.voids]
         of_mine = self.task.resource_type, self.task.resource_id
-        return bool(voiding and await self.read(queue.has_open, (*of_mine, voiding), {}))
+        return bool(voiding and await self.read(queue.has_open, (*of_mine, voiding), {"after": self.task.id}))
 
 
 def is_database_trouble(error: Exception) -> bool:

@@ -299,7 +299,12 @@ def test_work_is_void_once_its_resource_is_to_be_removed(
     assert is_void(scene, requested, resource) is voided
 
 
-def is_void(scene: Scene, requested: str, resource: str) -> bool:
+def test_work_that_makes_earlier_work_void_is_not_void_itself(scene: Scene) -> None:
+    assert is_void(scene, "look", "one", voids=True) is False
+    assert is_void(scene, "remove", "one", voids=True) is True
+
+
+def is_void(scene: Scene, requested: str, resource: str, *, voids: bool = False) -> bool:
     """Whether that is so for the undo of a task of resource `one`, after a task of this kind has been requested."""
     said: list[bool] = []
 
@@ -308,7 +313,7 @@ def is_void(scene: Scene, requested: str, resource: str) -> bool:
         if len(said) == 1:
             raise Transient("not yet")
 
-    scene.workflow("build", scene.step("one", Conflict("no"), undo=[undo, undo]))
+    scene.workflow("build", scene.step("one", Conflict("no"), undo=[undo, undo]), voids=voids)
     scene.workflow("look", scene.step("two"))
     scene.workflow("remove", scene.step("three"), voids=True)
     scene.done("build")
