@@ -73,13 +73,16 @@ def _image(
 
 
 def _gone(conn: Connection, server: Server, image_id: str, image_path: Callable[[str], Path]) -> ImageSource:
-    """An image that is gone, as far as the server remembers it. The guest has its own kernel and ramdisk."""
+    """An image that is gone, as far as the server remembers it. The guest has its own kernel and ramdisk.
+
+    Its file does not exist: a driver that has the guest's disk does not look for it, and any other says so.
+    """
     said: Mapping[str, str] = server.scheduling.get("image", {})
     try:
         started = _started_with(conn, None, said, image_path, is_made=True)
     except NotFound:
         started = {}
-    return ImageSource(image_id, None, **started, properties=said)
+    return ImageSource(image_id, f"{image_path(image_id)}.gone", **started, properties=said)
 
 
 def _spec(

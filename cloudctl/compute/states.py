@@ -176,6 +176,7 @@ DONE: Mapping[str, Move] = {
     "rescue cancelled": _done((RESCUING, UNRESCUING, UPDATING_PASSWORD), admin_password=None),
     # rebuild
     "make anew": _goes_on(REBUILDING, REBUILDING[2]),
+    "stay": _goes_on(REBUILDING, REBUILDING[0]),
     "rebuilt": _done(REBUILDING, ACTIVE, admin_password=None, **ON),
     "rebuilt, off": _done(REBUILDING, STOPPED, admin_password=None, **OFF),
     "rebuild cancelled": _done(REBUILDING, ERROR, admin_password=None),

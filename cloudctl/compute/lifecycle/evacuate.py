@@ -1,8 +1,9 @@
 """Evacuate: a server whose host has died is recreated on another one.
 
 schedule → storage → spawn, as in a boot, with the server's own ports and volumes. A local root disk is lost with the
-host, which drops its copy when it returns. `args`: `migration_id`; `forced`, whether the requested host is taken
-whatever the filters say; `stopped`, whether the server stays off. Reference: compute-states.md, section 4.8.
+host, which drops its copy when it returns; if nothing can be made on the new one, the server stays where it was, since
+that disk is all that is left of it. `args`: `migration_id`; `forced`, whether the requested host is taken whatever the
+filters say; `stopped`, whether the server stays off. Reference: compute-states.md, section 4.8.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
 
-from cloudctl.compute import kinds, migrations, networking, placing, resizing, servers
+from twisted.logger import Logger
+
+from cloudctl.compute import guests, kinds, migrations, networking, placing, resizing, servers
 from cloudctl.compute.lifecycle import defining, storage
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.states import SOFT_DELETING
@@ -26,6 +29,8 @@ from cloudctl.placement.claims import NoValidHost
 from cloudctl.tasks import Context, Step, Transaction, Workflow
 from cloudctl.tasks.workflow import Cancelled, Memo, Task
 
+log = Logger()
+
 OFF = (Power.STOPPED, Power.CRASHED)
 
 
@@ -33,7 +38,7 @@ def workflow(options: ComputeOptions) -> Workflow:
     def schedule(conn: Connection, task: Task, now: datetime) -> None:
         place(conn, task.resource_id, task.args["migration_id"], task.args["forced"], options, now)
 
-    steps = (Step("schedule", Transaction(schedule)), Step("storage", connect), Step("spawn", spawn))
+    steps = (Step("schedule", Transaction(schedule), unplace), Step("storage", connect), Step("spawn", spawn))
     return Workflow(kinds.EVACUATE, steps, on_failure=failed, on_cancel=cancelled)
 
 
@@ -58,6 +63,35 @@ def place(
     if not servers.try_move(conn, server_id, "make anew", now, host=host.name, zone=host.zone):
         raise Cancelled(f"server {server_id} is not being evacuated any more")
     networking.bind(conn, server, host.name, host.zone, now)
+
+
+async def unplace(ctx: Context) -> None:
+    """Point the server to where it was if its guest, or what is left of it, is still there."""
+    migration = await ctx.read(migrations.get, ctx.args["migration_id"])
+    source, host = migration.source_host, migration.dest_host
+    if host in (None, source) or await ctx.is_void():
+        return
+    try:
+        if await whereabouts(ctx, migration) != source:
+            return
+        for port_id in await ctx.read(guests.plugged, ctx.resource_id):
+            await plugging.unplug(ctx, port_id, host)
+        await storage.leave(ctx, host)
+    except (HostDown, Unreachable) as error:
+        # Nobody can know, or help: the next evacuation begins from the new host.
+        log.warn("server {id} is not taken back to {host}: {why}", id=ctx.resource_id, host=source, why=error)
+        return
+    await ctx.write(_placed_as_before, ctx.task, migration, ctx.now)
+
+
+def _placed_as_before(conn: Connection, task: Task, migration: Migration, now: datetime) -> None:
+    server, host = servers.get(conn, task.resource_id), hosts.find(conn, migration.source_host)
+    if host is None or server.host != migration.new_host:
+        return
+    if servers.try_move(conn, server.id, "stay", now, host=host.name, zone=host.zone):
+        claims.release(conn, server.id)
+        claims.hand_over(conn, migration.id, server.id)
+        networking.bind(conn, server, host.name, host.zone, now)
 
 
 def _may_stay(conn: Connection, server: Server, asked: str | None) -> bool:
@@ -113,7 +147,8 @@ async def connect(ctx: Context) -> Memo:
 async def spawn(ctx: Context) -> Memo:
     migration = await ctx.read(migrations.get, ctx.args["migration_id"])
     server = await ctx.read(servers.get, ctx.resource_id)
-    plan = await ctx.read(defining.plan, server, ctx.drivers.image_path)
+    # A driver whose hosts share their disks has the guest's, and needs no image.
+    plan = await ctx.read(defining.plan, server, ctx.drivers.image_path, is_made=True)
     await _run_nowhere_else(ctx, migration.new_host)
     bindings = await defining.define(ctx, plan)
     if not ctx.args["stopped"]:
@@ -154,7 +189,7 @@ def made(conn: Connection, task: Task, host: str, bindings: defining.Bindings, n
 
 
 def failed(conn: Connection, task: Task, error: str, now: datetime) -> None:
-    """Nothing of the server runs any more: it can be evacuated again, or rebuilt."""
+    """Nothing of the server runs any more: it can be evacuated again, or rebuilt, or started where it was."""
     _end(conn, task, now)
     servers.fail(conn, task.resource_id, "not made anew", error, now, admin_password=None)
 

@@ -1,0 +1,99 @@
+"""Servers of dead hosts that cannot be made anew: what is left of them is where they were."""
+
+from __future__ import annotations
+
+import pytest
+from attrs import frozen
+
+from cloudctl.drivers.errors import NoCapacity, Unreachable
+from cloudctl.drivers.fake.hypervisor import FakeHypervisor
+from cloudctl.drivers.fake.network import FakeNetworkBackend
+from cloudctl.drivers.fake.volume import FakeVolumeBackend
+from cloudctl.drivers.specs import Power
+from tests.compute.asking import Asking, audited
+from tests.compute.test_server_images_api import other_image
+from tests.compute.test_server_moves_api import evacuate, host, migrations, used
+from tests.there import there
+
+
+@frozen
+class Lost:
+    """A server with a volume, on a host that has died, and what it was made of."""
+
+    id: str
+    host: str
+    image: str
+    volume: str
+
+
+@pytest.fixture
+def lost(demo: Asking, admin: Asking, hypervisor: FakeHypervisor) -> Lost:
+    image, volume = other_image(demo), demo.volume()
+    server_id = demo.boot(imageRef=image)
+    attaching = {"volumeAttachment": {"volumeId": volume}}
+    assert demo.post(f"/servers/{server_id}/os-volume_attachments", attaching).status == 200
+    demo.cloud.settle()
+    found = Lost(server_id, host(admin, server_id), image, volume)
+    hypervisor.fail_host(found.host)
+    demo.cloud.advance(60)
+    return found
+
+
+def evacuated(admin: Asking, lost: Lost) -> str:
+    assert evacuate(admin, lost.id, "2.94").status == 200
+    admin.cloud.settle()
+    return admin.status(lost.id)
+
+
+def test_without_its_image_a_server_stays_where_its_disk_is(
+    demo: Asking,
+    admin: Asking,
+    lost: Lost,
+    hypervisor: FakeHypervisor,
+    volumes: FakeVolumeBackend,
+    network: FakeNetworkBackend,
+) -> None:
+    """It pointed to a host that had nothing of it, and its disk was out of reach once its host was back."""
+    before, taken = there(hypervisor.guests.get(lost.id)), used(admin)
+    assert demo.client.delete(f"/image/v2/images/{lost.image}").status == 204
+    assert evacuated(admin, lost) == "ERROR"
+    found = demo.server(lost.id)
+    assert f"image {lost.image} cannot be read" in found["fault"]["message"]
+    assert (host(admin, lost.id), used(admin), migrations(admin)) == (lost.host, taken, [("evacuation", "failed")])
+    assert there(volumes.volumes.get(lost.volume)).hosts == ()
+    assert [each.hosts for each in network.ports.values()] == [(lost.host,)]
+    hypervisor.recover_host(lost.host)
+    demo.cloud.advance(60)
+    assert demo.act(lost.id, {"reboot": {"type": "HARD"}}).status == 202
+    demo.cloud.settle()
+    guest = there(hypervisor.guests.get(lost.id))
+    assert (demo.status(lost.id), guest.power, guest.spec.host) == ("ACTIVE", Power.RUNNING, lost.host)
+    assert (guest.head, guest.state.volume_ids) == (before.head, (lost.volume,)) and guest.log.startswith(before.log)
+    assert (there(volumes.volumes.get(lost.volume)).hosts, audited(demo.cloud)) == ((lost.host,), [])
+    assert [each.hosts for each in network.ports.values()] == [(lost.host,)]
+
+
+def test_it_can_be_evacuated_again(admin: Asking, lost: Lost, hypervisor: FakeHypervisor) -> None:
+    hypervisor.behaviour.fail("ensure_defined", error=NoCapacity("no room for the disk"))
+    assert evacuated(admin, lost) == "ERROR" and host(admin, lost.id) == lost.host
+    assert evacuated(admin, lost) == "ACTIVE"
+    now_on = host(admin, lost.id)
+    assert now_on != lost.host and used(admin) == {now_on: 1}
+    assert there(hypervisor.guests.get(lost.id)).spec.host == now_on
+
+
+def test_what_was_begun_on_the_new_host_is_gone_on_with_there(
+    admin: Asking, lost: Lost, hypervisor: FakeHypervisor
+) -> None:
+    hypervisor.behaviour.fail("ensure_running", error=NoCapacity("no memory"))
+    assert evacuated(admin, lost) == "ERROR"
+    assert host(admin, lost.id) == there(hypervisor.guests.get(lost.id)).spec.host != lost.host
+
+
+def test_a_driver_that_is_away_holds_nothing(admin: Asking, lost: Lost, hypervisor: FakeHypervisor) -> None:
+    hypervisor.behaviour.fail("ensure_defined", error=NoCapacity("no room for the disk"))
+    hypervisor.behaviour.fail("observe", times=None, error=Unreachable("the way is cut"))
+    assert evacuated(admin, lost) == "ERROR"
+    hypervisor.behaviour.clear()
+    now_on = host(admin, lost.id)
+    assert now_on != lost.host and used(admin) == {now_on: 1}
