@@ -43,7 +43,8 @@ class Rendered:
     ) -> list[orjson.Fragment]:
         """The records of a page, in the order of `editions`. For a transaction that writes nothing.
 
-        `shape`: all that the JSON of a record depends on besides the record.
+        `shape`: all that the JSON of a record depends on besides the record. One that was deleted since its edition was
+        read, which PostgreSQL shows to the next statement, is left out.
         """
         assert conn.read_only, "what is not committed must not be kept"
         kept = self._kept.get(shape, {})
@@ -57,7 +58,7 @@ class Rendered:
             made = {id: kept_json(view) for id, view in render(missing).items()}
             found |= made
             self._keep(shape, {id: (editions[id], text) for id, text in made.items()})
-        return [orjson.Fragment(found[id]) for id in editions]
+        return [orjson.Fragment(found[id]) for id in editions if id in found]
 
     def _keep(self, shape: Hashable, made: Mapping[str, tuple[Hashable, bytes]]) -> None:
         with self._lock:

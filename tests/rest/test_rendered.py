@@ -21,11 +21,12 @@ class Records:
     def __init__(self) -> None:
         self.db = Database.in_memory(Clock())
         self.asked: list[str] = []
+        self.deleted: set[str] = set()
         self.number = 0
 
     def render(self, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
         self.asked += ids
-        return {id: {"id": id, "number": self.number} for id in ids}
+        return {id: {"id": id, "number": self.number} for id in ids if id not in self.deleted}
 
     def shown(self, rendered: Rendered, shape: Any, read_only: bool = True, **editions: Any) -> Any:
         def page(conn: Connection) -> Any:
@@ -44,6 +45,13 @@ def test_a_record_is_made_again_only_for_another_edition_or_shape() -> None:
     records.asked.clear()
     records.shown(rendered, "for administrators", a=2)
     assert records.asked == ["a"]
+
+
+def test_a_record_that_is_deleted_while_the_page_is_made_is_left_out() -> None:
+    """PostgreSQL shows that to the statement after the one that has read its edition."""
+    records, rendered = Records(), Rendered()
+    records.deleted = {"b"}
+    assert [each["id"] for each in records.shown(rendered, "plain", a=1, b=1, c=1)] == ["a", "c"]
 
 
 def test_nothing_is_kept_of_what_is_not_committed() -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import orjson
 from sqlalchemy import bindparam, select
 
-from cloudctl.compute import networking
+from cloudctl.compute import networking, servers
 from cloudctl.compute.api import server_views
 from cloudctl.compute.servers import Outline
 from cloudctl.compute.tables import Server
@@ -46,8 +46,10 @@ class ServerPages:
         return self._shown(conn, call, entries, alone=False)
 
     def alone(self, conn: Connection, call: Call, entry: Outline) -> orjson.Fragment:
-        """As `GET /servers/ID` shows it."""
-        return self._shown(conn, call, [entry], alone=True)[0]
+        """As `GET /servers/ID` shows it. Raises NotFound if its record has just been purged."""
+        for shown in self._shown(conn, call, [entry], alone=True):
+            return shown
+        raise servers.not_found(entry.id)
 
     def _shown(self, conn: Connection, call: Call, entries: Sequence[Outline], *, alone: bool) -> list[orjson.Fragment]:
         admin, user_data = call.may(server_views.ADMIN_FIELDS), call.may(server_views.USER_DATA)

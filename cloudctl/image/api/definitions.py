@@ -116,9 +116,15 @@ def _times(record: type[Definition]) -> tuple[Attribute, ...]:
 
 
 def _self(kind: str) -> tuple[Attribute, ...]:
-    def paths(conn: Connection, call: Call, rows: Sequence[Definition]) -> list[str]:
+    def paths(conn: Connection, call: Call, rows: Sequence[Definition]) -> list[Any]:
         names = namespaces.names(conn, list({row.namespace_id for row in rows}))
-        return [f"{path_of(names[row.namespace_id])}/{kind}s/{quote(row.name, safe=':')}" for row in rows]
+
+        def path(row: Definition) -> Any:
+            # Of a namespace that is deleted meanwhile there is none.
+            name = names.get(row.namespace_id)
+            return MISSING if name is None else f"{path_of(name)}/{kind}s/{quote(row.name, safe=':')}"
+
+        return [path(row) for row in rows]
 
     return (
         Attribute("self", view=paths),

@@ -206,7 +206,7 @@ class Declared(Described[R]):
         editions = dict(rows)
         if lists.fields(call):
             views = render(list(editions))
-            return [views[id] for id in editions]
+            return [views[id] for id in editions if id in views]
         return rendered.shown(conn, resource.passed(call, self.attributes), editions, render)
 
     # -- single records, or several new ones

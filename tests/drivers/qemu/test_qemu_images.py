@@ -45,7 +45,11 @@ def unshelved(directory: Path) -> tuple[GuestSpec, GuestSpec]:
     # QEMU takes whatever says that it follows version 2.0 of Linux's boot protocol.
     kernel.write_bytes((bytes(0x202) + b"HdrS\0\2").ljust(1 << 20, b"\0"))
     saved = evolve(there(spec.image), kernel_path=str(kernel), ramdisk_path=str(kernel))
-    gone: dict[str, Any] = {"path": f"{directory}/image.gone", "kernel_path": f"{kernel}.gone", "ramdisk_path": f"{kernel}.gone"}
+    gone: dict[str, Any] = {
+        "path": f"{directory}/image.gone",
+        "kernel_path": f"{kernel}.gone",
+        "ramdisk_path": f"{kernel}.gone",
+    }
     own = evolve(saved, id="6f1c0f5e-0000-4000-8000-0000000000fe", **gone)
     return evolve(spec, image=saved), evolve(spec, image=own)
 
