@@ -109,8 +109,9 @@ EXTEND_VOLUME = of_volumes.EXTEND_GUEST
 SWAP_VOLUME = of_volumes.SWAP_VOLUME
 ATTACH_INTERFACE = _kind("attach_interface", SOON, "attach_interface", "compute_attach_interface", "interface_attach")
 DETACH_INTERFACE = _kind("detach_interface", SOON, "detach_interface", "compute_detach_interface", "interface_detach")
-# Networking requests it once the port is deleted.
-LOSE_PORT = of_networks.LOSE_PORT
+# Networking requests it once a port is deleted, and it the other one, of the server that had the port.
+PORT_LOST = of_networks.PORT_LOST
+LOSE_PORT = Kind("compute.server.lose_port", SERVER, SOON)
 
 # The second half of a shelve, and the offload of servers that have waited: nobody requests it by itself.
 LEAVE_HOST = Kind("compute.server.leave_host", SERVER, LATER, tell=notices.work("shelve_offload"))

@@ -147,7 +147,7 @@ def check_port(conn: Connection, caller: Caller, port_id: str) -> None:
     except NotFound:
         raise Invalid(f"Port {port_id} could not be found.") from None
     # The port's owner may have written anything into `device_id`, or cleared it.
-    if row.device_id or conn.scalar(_holder, {"of": row.id}) is not None:
+    if row.device_id or holder(conn, row.id) is not None:
         raise Conflict(f"Port {port_id} is still in use.")
     if not ipam.of_ports(conn, [row.id]).get(row.id):
         raise Invalid(f"Port {port_id} requires a FixedIP in order to be used.")
@@ -261,6 +261,11 @@ def of_server(conn: Connection, server_id: str) -> Sequence[ServerInterface]:
 def find(conn: Connection, server_id: str, port_id: str) -> ServerInterface | None:
     mine = (ServerInterface.server_id == server_id) & (ServerInterface.port_id == port_id)
     return conn.execute(select(ServerInterface).where(mine)).first()
+
+
+def holder(conn: Connection, port_id: str) -> str | None:
+    """The id of the server that the port was given to."""
+    return conn.scalar(_holder, {"of": port_id})
 
 
 def next_position(conn: Connection, server_id: str) -> int:

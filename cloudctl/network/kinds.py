@@ -17,6 +17,5 @@ DELETE_ROUTER = Kind("network.router.delete", ROUTER)
 ENSURE_SECURITY_GROUP = Kind("network.security_group.ensure", SECURITY_GROUP)
 DELETE_SECURITY_GROUP = Kind("network.security_group.delete", SECURITY_GROUP)
 
-# The guest of a server whose port its owner has deleted gives it up. Compute does it, if the server has the port:
-# the owner may have written any id into it. `args`: `port_id`.
-LOSE_PORT = Kind("compute.server.lose_port", "server", 900.0)
+# A port of a server is deleted. Compute knows whose it was: the port's owner may have written any id into it.
+PORT_LOST = Kind("compute.port.lost", PORT, 900.0)

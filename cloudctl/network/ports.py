@@ -380,8 +380,8 @@ def remove(conn: Connection, row: Port, now: datetime, by: Origin, privileged: b
         trunk_ports.check_deletable(conn, row.id)
     gave_out = dhcp_ports.is_one(conn, row)
     _remove(conn, row, uses, now, by)
-    if row.host and row.device_id and row.device_owner.startswith(SERVERS):
-        tasks.submit(conn, kinds.LOSE_PORT, row.device_id, by, args={"port_id": row.id})
+    if row.host and row.device_owner.startswith(SERVERS):
+        tasks.submit(conn, kinds.PORT_LOST, row.id, by)
     if gave_out:
         dhcp_ports.changed(conn, row, by)
 

@@ -325,6 +325,7 @@ SCENARIOS = (
         has_interfaces(1, 1),
         broken("hypervisor", "ensure_port_detached"),
     ),
+    Scenario("compute.port.lost", "works", loses_port, has_interfaces(0, 0)),
     Scenario("compute.server.lose_port", "works", loses_port, has_interfaces(0, 0)),
     Scenario("compute.server.lose_port", "fails", loses_port, has_it_yet, broken("hypervisor", "ensure_port_detached")),
 )

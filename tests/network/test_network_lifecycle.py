@@ -16,7 +16,7 @@ from cloudctl.drivers.fake import network as fake
 from cloudctl.drivers.specs import DriverResources
 from cloudctl.errors import Conflict, NotFound
 from cloudctl.network import devices, networks, plugging, port_specs, ports, security_groups, subnets
-from cloudctl.network.kinds import LOSE_PORT
+from cloudctl.network.kinds import PORT_LOST
 from cloudctl.network.lifecycle import WORKFLOWS
 from cloudctl.network.networks import NewNetwork
 from cloudctl.network.options import NetworkOptions
@@ -333,6 +333,6 @@ def test_groups_that_no_driver_filters_by_are_left_alone(neutron: Neutron, port:
     neutron.expect(204, "DELETE", f"/security-groups/{port['security_groups'][0]}", user="admin")
     neutron.settle()
     assert neutron.transact(security_groups.default_of, "demo") is None
-    # No compute is here that would take the port from a server.
-    ours = select(TaskRow.state).where(TaskRow.kind != LOSE_PORT.name)
+    # No compute is here that would know whose port it was.
+    ours = select(TaskRow.state).where(TaskRow.kind != PORT_LOST.name)
     assert neutron.transact(lambda conn: set(conn.scalars(ours))) <= {"done", "cancelled"}

@@ -47,6 +47,7 @@ def workflows(options: ComputeOptions) -> tuple[Workflow, ...]:
         volumes.DETACH,
         interfaces.ATTACH,
         interfaces.DETACH,
+        interfaces.PORT_LOST,
         interfaces.LOSE_PORT,
         outside.REFRESH,
         outside.EXTEND_VOLUME,

@@ -8,13 +8,14 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import datetime
 
+from cloudctl import tasks
 from cloudctl.compute import kinds, networking, servers
 from cloudctl.compute.lifecycle import evacuate
 from cloudctl.compute.states import PLUGGABLE
 from cloudctl.db import Connection
 from cloudctl.drivers.errors import HostDown, UnknownGuest
 from cloudctl.network import plugging, ports
-from cloudctl.tasks import Context, Origin, Step, Workflow
+from cloudctl.tasks import Context, Origin, Step, Transaction, Workflow
 from cloudctl.tasks.workflow import Cancelled, Memo, Task
 
 
@@ -47,6 +48,12 @@ async def detach(ctx: Context) -> Memo:
     return None
 
 
+def lost(conn: Connection, task: Task, now: datetime) -> None:
+    server_id = networking.holder(conn, task.resource_id)
+    if server_id is not None:
+        tasks.submit(conn, kinds.LOSE_PORT, server_id, task, args={"port_id": task.resource_id})
+
+
 async def lose_port(ctx: Context) -> Memo:
     """The guest gives up a port that does not exist any more. If it cannot now, the audit will request it again."""
     port_id = ctx.args["port_id"]
@@ -72,6 +79,8 @@ ATTACH = Workflow(
     (Step("attach", attach, let_go),),
     on_failure=failed,
 )
+
+PORT_LOST = Workflow(kinds.PORT_LOST, (Step("tell", Transaction(lost)),))
 
 LOSE_PORT = Workflow(kinds.LOSE_PORT, (Step("lose", lose_port),))
 
