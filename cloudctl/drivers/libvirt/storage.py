@@ -217,7 +217,7 @@ class Storage:
             with source.open("rb") as file:
                 self._upload(self.create(name, "raw", source.stat().st_size), file)
         except FileNotFoundError as error:
-            raise Unfit(f"{source} does not exist") from error
+            raise Unfit(f"{name} cannot be made: its image does not exist") from error
         self.create(name + WHOLE, "raw", 0)
 
     def replace(self, source: Path, name: str) -> None:
