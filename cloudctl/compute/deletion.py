@@ -113,14 +113,17 @@ def release_devices(conn: Connection, server_id: str, now: datetime, by: Origin,
             attachments.finish_detach(conn, device.attachment_id, now)
         made = device.source_type != block_devices.VOLUME
         doomed = device.delete_on_termination and (made or not made_only)
-        if doomed or (made and _is_only_promised(conn, device.volume_id)):
+        if doomed or (made and not device.attachment_id and _is_only_promised(conn, device.volume_id)):
             _delete_volume(conn, device.volume_id, by)
         block_devices.remove(conn, device)
 
 
 def _is_only_promised(conn: Connection, volume_id: str) -> bool:
-    row = volumes.find(conn, volume_id)
-    return row is not None and row.status == CREATING and not tasks.has_open(conn, VOLUME, volume_id)
+    # In this order: the work that makes it may be committed between the two.
+    if tasks.has_open(conn, VOLUME, volume_id):
+        return False
+    row = volumes.find(conn, volume_id, lock=True)
+    return row is not None and row.status == CREATING
 
 
 def _delete_volume(conn: Connection, volume_id: str, by: Origin) -> None:

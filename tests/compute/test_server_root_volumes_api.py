@@ -67,6 +67,17 @@ def test_a_volume_that_is_being_made_outlives_a_boot_that_fails(
     assert demo.status(made) == "gone" and volumes_left(demo) == ["available"]
 
 
+def test_a_volume_that_has_been_the_servers_is_kept_whatever_its_status_says(
+    demo: Asking, admin: Asking, server_id: str
+) -> None:
+    volume_id = root(demo, server_id)
+    reset = {"os-reset_status": {"status": "creating"}}
+    assert admin.client.post(f"/volume/v3/volumes/{volume_id}/action", reset).status == 202
+    assert demo.delete(f"/servers/{server_id}").status == 204
+    demo.cloud.settle()
+    assert demo.status(server_id) == "gone" and len(volumes_left(demo)) == 1
+
+
 # -- rescue
 
 
