@@ -147,9 +147,9 @@ _before = Migration.server_id == bindparam("server"), Migration.number < bindpar
 _last_other = select(func.coalesce(func.max(Migration.number), 0)).where(
     *_before, or_(Migration.kind != EVACUATION, Migration.status != FAILED)
 )
-_left_behind = (
-    select(Migration.source_host).where(*_before, Migration.number > _last_other.scalar_subquery()).distinct()
-)
+_failed_before = *_before, Migration.number > _last_other.scalar_subquery()
+_left_behind = select(Migration.source_host).where(*_failed_before).distinct()
+_tried = select(Migration.dest_host).where(*_failed_before, Migration.dest_host.is_not(None)).distinct()
 _on_their_way = (
     select(Migration)
     .where(Migration.server_id == bindparam("server"), Migration.kind == LIVE, Migration.status.in_(ON_ITS_WAY))
@@ -171,6 +171,12 @@ def left_behind(conn: Connection, migration: Migration) -> Sequence[str]:
     """The hosts that an evacuation leaves: its source, and those of the failed evacuations directly before it."""
     sources = conn.scalars(_left_behind, {"server": migration.server_id, "this": migration.number})
     return [name for name in sorted({migration.source_host, *sources}) if name != migration.dest_host]
+
+
+def tried(conn: Connection, migration: Migration) -> frozenset[str]:
+    """The hosts on which the failed evacuations directly before this one did not succeed."""
+    hosts = conn.scalars(_tried, {"server": migration.server_id, "this": migration.number})
+    return frozenset(name for name in hosts if name is not None)
 
 
 def live_ids(conn: Connection, server_id: str) -> Sequence[str]:

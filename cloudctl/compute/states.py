@@ -45,6 +45,8 @@ ITS_OWN = all_but(DELETING, SOFT_DELETING, *REBUILDING)
 WRITABLE = sources(ACTIVE, PAUSED, SUSPENDED, STOPPED)
 ATTACHABLE = sources(ACTIVE, PAUSED, STOPPED, RESIZED, SOFT_DELETED, SHELVED, SHELVED_OFFLOADED)
 PLUGGABLE = sources(ACTIVE, PAUSED, STOPPED)
+# A guest that stands still releases nothing.
+CAN_LOSE_PORTS = sources(ACTIVE, STOPPED)
 REBOOTABLE = sources(None, *REBOOTING, "rebooting_hard", RESUMING, UNPAUSING, PAUSING, SUSPENDING)
 
 # What a refusal calls an action, if that is not its name here.
@@ -176,7 +178,7 @@ DONE: Mapping[str, Move] = {
     "rescue cancelled": _done((RESCUING, UNRESCUING, UPDATING_PASSWORD), admin_password=None),
     # rebuild
     "make anew": _goes_on(REBUILDING, REBUILDING[2]),
-    "stay": _goes_on(REBUILDING, REBUILDING[0]),
+    "stay": Move({"task_state": sources(*REBUILDING, SOFT_DELETING)}, None),
     "rebuilt": _done(REBUILDING, ACTIVE, admin_password=None, **ON),
     "rebuilt, off": _done(REBUILDING, STOPPED, admin_password=None, **OFF),
     "rebuild cancelled": _done(REBUILDING, ERROR, admin_password=None),

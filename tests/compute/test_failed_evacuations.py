@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 from attrs import frozen
 
-from cloudctl.drivers.errors import NoCapacity, Unreachable
+from cloudctl.drivers.errors import Busy, DriverError, NoCapacity, Unreachable
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.drivers.fake.network import FakeNetworkBackend
 from cloudctl.drivers.fake.volume import FakeVolumeBackend
 from cloudctl.drivers.specs import Power
+from cloudctl.testing.cloud import MemoryCloud
 from tests.compute.asking import Asking, audited
 from tests.compute.test_server_images_api import other_image
 from tests.compute.test_server_moves_api import evacuate, host, migrations, used
@@ -24,6 +28,13 @@ class Lost:
     host: str
     image: str
     volume: str
+
+
+@pytest.fixture
+def cloud() -> Iterator[MemoryCloud]:
+    made = MemoryCloud({"compute": {"reclaim_instance_interval": 600}})
+    yield made
+    made.close()
 
 
 @pytest.fixture
@@ -76,10 +87,37 @@ def test_without_its_image_a_server_stays_where_its_disk_is(
 def test_it_can_be_evacuated_again(admin: Asking, lost: Lost, hypervisor: FakeHypervisor) -> None:
     hypervisor.behaviour.fail("ensure_defined", error=NoCapacity("no room for the disk"))
     assert evacuated(admin, lost) == "ERROR" and host(admin, lost.id) == lost.host
+    (failed,) = admin.get("/os-migrations", "2.23").json()["migrations"]
     assert evacuated(admin, lost) == "ACTIVE"
     now_on = host(admin, lost.id)
-    assert now_on != lost.host and used(admin) == {now_on: 1}
+    assert now_on not in (lost.host, failed["dest_compute"]) and used(admin) == {now_on: 1}
     assert there(hypervisor.guests.get(lost.id)).spec.host == now_on
+
+
+def test_a_host_on_which_it_failed_is_better_than_none(admin: Asking, lost: Lost, hypervisor: FakeHypervisor) -> None:
+    hypervisor.behaviour.fail("ensure_defined", times=2, error=NoCapacity("no room for the disk"))
+    assert [evacuated(admin, lost) for _ in range(3)] == ["ERROR", "ERROR", "ACTIVE"]
+
+
+def test_one_that_is_deleted_for_a_while_meanwhile_can_be_restored(
+    demo: Asking, admin: Asking, lost: Lost, hypervisor: FakeHypervisor
+) -> None:
+    before = there(hypervisor.guests.get(lost.id))
+    hypervisor.behaviour.delay("ensure_defined", 5.0)
+    hypervisor.behaviour.fail("ensure_defined", error=NoCapacity("no room for the disk"))
+    assert evacuate(admin, lost.id, "2.94").status == 200
+    admin.cloud.advance(1)
+    assert demo.delete(f"/servers/{lost.id}").status == 204
+    admin.cloud.settle()
+    assert (admin.status(lost.id), host(admin, lost.id)) == ("SOFT_DELETED", lost.host)
+    hypervisor.behaviour.clear()
+    hypervisor.recover_host(lost.host)
+    demo.cloud.advance(60)
+    assert demo.act(lost.id, {"restore": None}).status == 202
+    demo.cloud.settle()
+    guest = there(hypervisor.guests.get(lost.id))
+    assert (demo.status(lost.id), guest.power, guest.spec.host) == ("ACTIVE", Power.RUNNING, lost.host)
+    assert guest.log.startswith(before.log) and used(admin) == {lost.host: 1}
 
 
 def test_what_was_begun_on_the_new_host_is_gone_on_with_there(
@@ -90,10 +128,25 @@ def test_what_was_begun_on_the_new_host_is_gone_on_with_there(
     assert host(admin, lost.id) == there(hypervisor.guests.get(lost.id)).spec.host != lost.host
 
 
-def test_a_driver_that_is_away_holds_nothing(admin: Asking, lost: Lost, hypervisor: FakeHypervisor) -> None:
+@pytest.mark.parametrize("error", [Unreachable("the way is cut"), Busy("not now"), DriverError("no")])
+@pytest.mark.parametrize("method", ["observe", "ensure_port_absent", "disconnect"])
+def test_a_driver_that_does_not_help_holds_nothing(
+    admin: Asking,
+    lost: Lost,
+    hypervisor: FakeHypervisor,
+    network: FakeNetworkBackend,
+    volumes: FakeVolumeBackend,
+    method: str,
+    error: DriverError,
+) -> None:
+    of: dict[str, Any] = {"observe": hypervisor, "ensure_port_absent": network, "disconnect": volumes}
+    hypervisor.behaviour.delay("ensure_defined", 5.0)
     hypervisor.behaviour.fail("ensure_defined", error=NoCapacity("no room for the disk"))
-    hypervisor.behaviour.fail("observe", times=None, error=Unreachable("the way is cut"))
-    assert evacuated(admin, lost) == "ERROR"
-    hypervisor.behaviour.clear()
+    assert evacuate(admin, lost.id, "2.94").status == 200
+    admin.cloud.advance(1)
+    of[method].behaviour.fail(method, times=None, error=error)
+    admin.cloud.settle()
+    assert admin.status(lost.id) == "ERROR"
+    of[method].behaviour.clear()
     now_on = host(admin, lost.id)
     assert now_on != lost.host and used(admin) == {now_on: 1}

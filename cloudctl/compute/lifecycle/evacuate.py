@@ -8,8 +8,8 @@ filters say; `stopped`, whether the server stays off. Reference: compute-states.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 
 from twisted.logger import Logger
@@ -20,12 +20,13 @@ from cloudctl.compute.options import ComputeOptions
 from cloudctl.compute.states import SOFT_DELETING
 from cloudctl.compute.tables import Migration, Server
 from cloudctl.db import Connection
-from cloudctl.drivers.errors import HostDown, UnknownGuest, Unreachable
+from cloudctl.drivers.errors import DriverError, HostDown, UnknownGuest, Unreachable
 from cloudctl.drivers.specs import Power
 from cloudctl.errors import Conflict
 from cloudctl.network import plugging
 from cloudctl.placement import claims, hosts
 from cloudctl.placement.claims import NoValidHost
+from cloudctl.placement.wishes import HostState
 from cloudctl.tasks import Context, Step, Transaction, Workflow
 from cloudctl.tasks.workflow import Cancelled, Memo, Task
 
@@ -47,22 +48,34 @@ def place(
 ) -> None:
     """Claim the new place, and point the server and its ports to it. Raises NoValidHost, Cancelled."""
     server, migration = servers.get(conn, server_id), migrations.get(conn, migration_id)
-    wish = placing.moved(conn, server, migration.asked_host, forced=forced)
+
+    def claim(out_of_reach: frozenset[str] = frozenset()) -> HostState:
+        wish = placing.moved(conn, server, migration.asked_host, forced=forced, out_of_reach=out_of_reach)
+        return claims.claim(conn, server_id, server.project_id, wish, placing.weights(options))
+
     # Another move may be held, since it cannot be undone without the host that has died.
     resizing.end_all(conn, server_id, now, keep=migration_id)
     claims.hand_over(conn, server_id, migration_id)
     try:
-        host = claims.claim(conn, server_id, server.project_id, wish, placing.weights(options))
+        host = _claim_another(claim, migrations.tried(conn, migration))
     except NoValidHost:
         if not _may_stay(conn, server, migration.asked_host):
             raise
         claims.hand_over(conn, migration_id, server_id)
         # A server that holds a host keeps it.
-        host = claims.claim(conn, server_id, server.project_id, wish, placing.weights(options))
+        host = claim()
     migrations.try_move(conn, migration_id, "placed", now, dest_host=host.name)
     if not servers.try_move(conn, server_id, "make anew", now, host=host.name, zone=host.zone):
         raise Cancelled(f"server {server_id} is not being evacuated any more")
     networking.bind(conn, server, host.name, host.zone, now)
+
+
+def _claim_another(claim: Callable[[frozenset[str]], HostState], tried: frozenset[str]) -> HostState:
+    """A host on which an earlier evacuation has failed is taken only if there is no other. Raises NoValidHost."""
+    if tried:
+        with suppress(NoValidHost):
+            return claim(tried)
+    return claim(frozenset())
 
 
 async def unplace(ctx: Context) -> None:
@@ -72,12 +85,14 @@ async def unplace(ctx: Context) -> None:
     if host in (None, source) or await ctx.is_void():
         return
     try:
-        if await whereabouts(ctx, migration) != source:
-            return
+        # Twice: the new host may be back between the two looks that one takes.
+        for _ in range(2):
+            if await whereabouts(ctx, migration) != source:
+                return
         for port_id in await ctx.read(guests.plugged, ctx.resource_id):
             await plugging.unplug(ctx, port_id, host)
         await storage.leave(ctx, host)
-    except (HostDown, Unreachable) as error:
+    except DriverError as error:
         # Nobody can know, or help: the next evacuation begins from the new host.
         log.warn("server {id} is not taken back to {host}: {why}", id=ctx.resource_id, host=source, why=error)
         return
