@@ -16,10 +16,10 @@ from cloudctl import db, tasks
 from cloudctl.compute import kinds, migrations, notices, servers
 from cloudctl.compute.states import (
     ACTIVE,
+    CAN_LOSE_PORTS,
     CRASHED,
     NO_STATE,
     PAUSED,
-    PLUGGABLE,
     POWER_PAUSED,
     POWER_SUSPENDED,
     RUNNING,
@@ -94,7 +94,7 @@ RUNNING_IDS = select(Server.id).where(RUNS)
 PORTLESS = (
     select(ServerInterface.server_id, ServerInterface.port_id, Server.host, Server.project_id)
     .join_from(ServerInterface, Server, Server.id == ServerInterface.server_id)
-    .where(ON_A_HOST, PLUGGABLE.condition(Server.vm_state), Server.task_state.is_(None))
+    .where(ON_A_HOST, CAN_LOSE_PORTS.condition(Server.vm_state), Server.task_state.is_(None))
     .where(not_(exists().where(Port.id == ServerInterface.port_id)))
     .order_by(ServerInterface.server_id, ServerInterface.position)
 )

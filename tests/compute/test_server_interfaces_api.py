@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cloudctl.drivers.errors import Unfit
+from cloudctl.drivers.errors import Busy, DriverError, Unfit, Unreachable
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from tests.compute.asking import LATEST, Asking, audited, refusal
 from tests.there import there
@@ -180,6 +180,19 @@ def test_a_guest_that_cannot_gives_them_up_later(
     demo.cloud.settle()
     assert there(hypervisor.guests.get(server_id)).state.port_ids == (first,)
     assert audited(demo.cloud) == []
+
+
+@pytest.mark.parametrize("error", [Busy("the guest has not released it"), Unreachable("the way is cut")])
+def test_one_that_does_not_release_them_keeps_its_server_from_nothing(
+    demo: Asking, with_three_ports: tuple[str, list[str]], hypervisor: FakeHypervisor, error: DriverError
+) -> None:
+    server_id, (_, *lost) = with_three_ports
+    hypervisor.behaviour.fail("ensure_port_detached", times=None, error=error)
+    began = demo.cloud.clock.seconds()
+    delete_ports(demo, *lost)
+    assert demo.act(server_id, {"os-stop": None}).status == 202
+    demo.cloud.settle()
+    assert demo.status(server_id) == "SHUTOFF" and demo.cloud.clock.seconds() < began + 10
 
 
 def test_so_does_one_whose_host_was_silent(

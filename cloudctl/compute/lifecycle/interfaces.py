@@ -5,18 +5,21 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import datetime
+
+from twisted.logger import Logger
 
 from cloudctl import tasks
 from cloudctl.compute import kinds, networking, servers
 from cloudctl.compute.lifecycle import evacuate
-from cloudctl.compute.states import PLUGGABLE
+from cloudctl.compute.states import CAN_LOSE_PORTS
 from cloudctl.db import Connection
-from cloudctl.drivers.errors import HostDown, UnknownGuest
+from cloudctl.drivers.errors import DriverError
 from cloudctl.network import plugging, ports
 from cloudctl.tasks import Context, Origin, Step, Transaction, Workflow
 from cloudctl.tasks.workflow import Cancelled, Memo, Task
+
+log = Logger()
 
 
 async def attach(ctx: Context) -> Memo:
@@ -58,15 +61,19 @@ async def lose_port(ctx: Context) -> Memo:
     """The guest gives up a port that does not exist any more. If it cannot now, the audit will request it again."""
     port_id = ctx.args["port_id"]
     if await ctx.read(_may_lose, ctx.resource_id, port_id):
-        with suppress(HostDown, UnknownGuest):
+        try:
             await ctx.drivers.hypervisor.ensure_port_detached(ctx.resource_id, port_id)
-            await ctx.commit(gone, ctx.resource_id, port_id, ctx.now, ctx.task)
+        except DriverError as error:
+            # The server's other work does not wait for that.
+            log.info("server {id} keeps port {port} for now: {why}", id=ctx.resource_id, port=port_id, why=error)
+            return None
+        await ctx.commit(gone, ctx.resource_id, port_id, ctx.now, ctx.task)
     return None
 
 
 def _may_lose(conn: Connection, server_id: str, port_id: str) -> bool:
     server = servers.find(conn, server_id)
-    can = server is not None and server.host is not None and server.vm_state in PLUGGABLE
+    can = server is not None and server.host is not None and server.vm_state in CAN_LOSE_PORTS
     return can and networking.find(conn, server_id, port_id) is not None and ports.find(conn, port_id) is None
 
 
