@@ -76,5 +76,6 @@ class Near:
 
     def _ids(self, path: str) -> Iterator[str]:
         file = Path(path)
-        if file.parent == self.store.directory:
+        # An id has no suffix; a file that has one is nowhere, and says that an image is gone.
+        if file.parent == self.store.directory and not file.suffix:
             yield file.name

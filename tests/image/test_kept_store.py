@@ -232,6 +232,22 @@ def test_guests_boot_from_images_of_elsewhere_and_become_such(cloud: MemoryCloud
     assert len(download(demo, taken)) == show(demo, taken)["size"] > 0
 
 
+def test_a_guest_is_defined_anew_though_its_image_is_gone(cloud: MemoryCloud, demo: Client) -> None:
+    """The name that the file of such an image has was taken for an id."""
+    image = stored(demo)["id"]
+    wish = {"name": "s", "imageRef": image, "flavorRef": "1", "networks": "none"}
+    newest = {"OpenStack-API-Version": "compute 2.96"}
+    server = demo.post("/compute/v2.1/servers", {"server": wish}, headers=newest).json()["server"]["id"]
+    cloud.settle()
+    assert demo.delete(f"{IMAGES}/{image}").status == 204
+    cloud.settle()
+    path = f"/compute/v2.1/servers/{server}"
+    assert demo.post(f"{path}/action", {"reboot": {"type": "HARD"}}).status == 202
+    cloud.settle()
+    found = demo.get(path).json()["server"]
+    assert (found["status"], found.get("fault")) == ("ACTIVE", None)
+
+
 def test_an_upload_that_is_refused_leaves_nothing(cloud: MemoryCloud, demo: Client) -> None:
     before = [each.id for each in store_of(cloud).contents.inventory("")]
     image_id = create(demo, disk_format="qcow2")["id"]
