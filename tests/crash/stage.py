@@ -9,6 +9,7 @@ from typing import Any
 from attrs import frozen
 from sqlalchemy import DateTime
 
+from cloudctl.app import Cloud
 from cloudctl.compute.host_watch import HostWatch
 from cloudctl.db.columns import metadata
 from cloudctl.drivers.file.driver import DIGITS
@@ -94,20 +95,7 @@ class Stage:
     # -- processes
 
     def engine(self) -> Engine:
-        """The engine of a starting process."""
-        for part in self.service.parts:
-            part.recover()
-        like = self.service.engine
-        return Engine(
-            like.db,
-            like.clock,
-            like.drivers,
-            like.workflows.values(),
-            exclusive=True,
-            slots=like.slots,
-            lease=like.lease,
-            expected=like.expected,
-        )
+        return successor(self.service)
 
     def settle(self) -> None:
         """A process starts, does all outstanding work, and dies."""
@@ -232,6 +220,23 @@ class Stage:
             name: set(execute(f"SELECT {columns} FROM {name}")) if name in filled else set()
             for name, columns in COMPARED.items()
         }
+
+
+def successor(service: Cloud) -> Engine:
+    """The engine of a starting process, after the one that the cloud had."""
+    for part in service.parts:
+        part.recover()
+    like = service.engine
+    return Engine(
+        like.db,
+        like.clock,
+        like.drivers,
+        like.workflows.values(),
+        exclusive=True,
+        slots=like.slots,
+        lease=like.lease,
+        expected=like.expected,
+    )
 
 
 class _Every(dict[str, float]):

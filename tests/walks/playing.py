@@ -13,7 +13,7 @@ from tests.conftest import LoggedFailures
 from tests.walks import clearing, networks, servers, trouble, volumes
 from tests.walks.end import End
 from tests.walks.invariants import INVARIANTS, no_answer_was_an_error_of_the_server
-from tests.walks.walk import ID, Event, Mix, Walk, seeded, steps
+from tests.walks.walk import HA, ID, Event, Mix, Walk, seeded, steps
 
 STEPS = 250  # of the walks that are made unless said otherwise
 LAST = 12  # requests that are shown of each resource
@@ -71,6 +71,8 @@ def play(seed: int, mix: Mix, count: int) -> Walked:
 def _played(walk: Walk, count: int) -> Iterator[str]:
     """Sentences of what is wrong."""
     walk.prepare()
+    if HA in walk.mix:
+        trouble.make_segment(walk)
     before = clearing.there(walk)
     end = End(walk)
     try:

@@ -9,16 +9,17 @@ import pytest
 from attrs import evolve
 
 from cloudctl.drivers.specs import Power
-from tests.walks import clearing, invariants, servers, volumes
+from tests.walks import clearing, invariants, servers, trouble, volumes
 from tests.walks.end import End
 from tests.walks.invariants import INVARIANTS
-from tests.walks.walk import Event, Walk
+from tests.walks.walk import HA, Event, Walk
 
 
 @pytest.fixture
 def walk() -> Iterator[Walk]:
-    made = Walk(0, frozenset())
+    made = Walk(0, frozenset({HA}))
     made.prepare()
+    trouble.make_segment(made)
     servers.boot(made)
     volumes.make(made)
     made.cloud.settle()
@@ -99,6 +100,10 @@ def its_boot_is_held(walk: Walk) -> None:
     walk.rows("UPDATE tasks SET state = 'held' WHERE kind = 'compute.server.boot'")
 
 
+def a_host_was_not_let_back(walk: Walk) -> None:
+    walk.rows("UPDATE ha_hosts SET on_maintenance = 1")
+
+
 @pytest.mark.parametrize(
     ("spoil", "found_by"),
     [
@@ -120,6 +125,7 @@ def its_boot_is_held(walk: Walk) -> None:
         (there_is_one_more_wire, invariants.the_network_backend_has_nothing_unknown),
         (its_allocation_is_gone, invariants.resources_are_allocated_where_servers_are),
         (its_boot_is_held, invariants.no_task_is_held),
+        (a_host_was_not_let_back, invariants.instance_ha_is_done),
     ],
 )
 def test_what_is_wrong_is_found(

@@ -9,16 +9,24 @@ import pytest
 
 from tests.conftest import LoggedFailures
 from tests.walks.playing import STEPS, Walked, play
-from tests.walks.walk import FAULTS, Event, Mix, seeded
+from tests.walks.walk import CRASHES, FAULTS, HA, HOSTS, SOFT, Event, Mix, seeded
 
 CALM: Mix = frozenset()
 MIXES = {
     "calm": CALM,
+    "crashes": frozenset({CRASHES}),
     "faults": frozenset({FAULTS}),
+    "hosts": frozenset({HOSTS}),
+    "hosts with instance HA": frozenset({HOSTS, HA}),
+    "all with soft delete": frozenset({CRASHES, FAULTS, HOSTS, HA, SOFT}),
 }
 SEEDS = {
     "calm": (7, 8),
+    "crashes": (100, 101),
     "faults": (200, 201),
+    "hosts": (300, 301),
+    "hosts with instance HA": (400, 401),
+    "all with soft delete": (500, 501),
 }
 
 
@@ -34,7 +42,7 @@ def test_whatever_is_asked_the_cloud_agrees_with_itself(name: str, seed: int, lo
 
 def test_a_seed_is_the_same_walk_each_time() -> None:
     """By itself or after another one."""
-    mix = MIXES["faults"]
+    mix = MIXES["all with soft delete"]
     first, other, again = (play(seed, mix, 40) for seed in (1, 2, 1))
     assert first.events == again.events and first.end != other.end
 
@@ -53,15 +61,15 @@ def test_what_is_wrong_is_told_with_the_last_requests_about_it() -> None:
     events = (
         Event(1.0, "POST /volumes", 202, one),
         Event(2.0, "POST /volumes", 202, other),
-        Event(3.0, "-- Fault"),
+        Event(3.0, "-- host fake-1 is down"),
         Event(4.0, f"DELETE /volumes/{one}", 409, "it is being made"),
     )
-    said = str(Walked(7, frozenset({FAULTS}), 250, events, (f"volume {one} is creating",), "e0", "1 of 409"))
+    said = str(Walked(7, frozenset({HOSTS}), 250, events, (f"volume {one} is creating",), "e0", "1 of 409"))
     assert said.splitlines() == [
-        "seed 7, 250 steps, faults: end e0; 1 of 409",
+        "seed 7, 250 steps, hosts: end e0; 1 of 409",
         f"  volume {one} is creating",
         f"  the last requests about {one}:",
         f"        1.00 POST /volumes → 202 {one}",
-        "        3.00 -- Fault",
+        "        3.00 -- host fake-1 is down",
         f"        4.00 DELETE /volumes/{one} → 409 it is being made",
     ]

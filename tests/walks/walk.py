@@ -29,7 +29,10 @@ from tests.crash.stage import BACKENDS
 
 V2, V3, IMAGES = "/networking/v2.0", "/volume/v3", "/image/v2/images"
 NEWEST = {"OpenStack-API-Version": f"compute {LATEST}, volume 3.70"}
-FAULTS = "faults"  # what may disturb a walk
+# What may disturb a walk. SOFT is no trouble, but deleted servers stay for a while.
+CRASHES, FAULTS, HOSTS, HA, SOFT = "crashes", "faults", "hosts", "ha", "soft"
+TROUBLES = (CRASHES, FAULTS, HOSTS, HA, SOFT)
+RECLAIMED = 300.0  # seconds after which a server that was deleted softly is gone
 ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 Mix = frozenset[str]
@@ -56,10 +59,11 @@ class Walk:
         self.mix = mix
         self.chance = Random(f"walk {seed}")
         # No other test has this configuration: clouds are made once for each, with the ids that are made then.
-        self.cloud = MemoryCloud({**BACKENDS, "compute": {"reclaim_instance_interval": 0.0}})
+        self.cloud = MemoryCloud({**BACKENDS, "compute": {"reclaim_instance_interval": RECLAIMED * (SOFT in mix)}})
         self.began = self.cloud.clock.seconds()
         self.events: list[Event] = []
         self.statuses: Counter[int] = Counter()
+        self.segment = ""  # of instance HA
 
     def prepare(self) -> None:
         self.cloud.settle()
@@ -88,6 +92,11 @@ class Walk:
         found = self.service.drivers.hypervisor
         assert isinstance(found, FakeHypervisor)
         return found
+
+    @property
+    def down(self) -> list[str]:
+        """The hosts that are; a fencer may have turned off one that had returned."""
+        return sorted(name for name, machine in self.hypervisor.machines.items() if not machine.up)
 
     @property
     def backends(self) -> list[FakeVolumeBackend]:
