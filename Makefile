@@ -36,7 +36,10 @@ CLIENTS := novaclient cinderclient glanceclient openstackclient openstack-object
 # How many simulations of docs/instance-ha.md run, and how large and long each of them is.
 SIMULATED ?= --seeds=100 --hosts=100 --servers=2000 --days=30
 
-.PHONY: help run test lint format bench simulate clients docs lock sbom clean
+# Which walks of docs/testing.md are made, how long each of them is, and what disturbs them.
+WALKED ?= --seeds=0-199 --steps=300 --mix=crashes,faults,hosts,soft
+
+.PHONY: help run test lint format bench simulate walk clients docs lock sbom clean
 .DELETE_ON_ERROR:
 
 help:
@@ -46,6 +49,7 @@ help:
 	@echo "make format  let ruff rewrite what it can"
 	@echo "make bench   measure this machine"
 	@echo "make simulate play months of deaths of hosts, links, processes and fencers (docs/instance-ha.md)"
+	@echo "make walk    ask by chance whatever can be asked, in trouble, and see that all agrees (docs/testing.md)"
 	@echo "make clients stock clients' own suites against a cloud of this checkout (tests/clients/README.md)"
 	@echo "make docs    write docs/api.md and etc/policy.toml from the code"
 	@echo "make lock    choose new versions for requirements.lock"
@@ -88,6 +92,9 @@ bench: $(INSTALLED)
 
 simulate: $(INSTALLED)
 	$(BIN)/python -m tests.instance_ha.simulation $(if $(filter file,$(origin JOBS)),,--jobs=$(JOBS)) $(SIMULATED) $(ARGS)
+
+walk: $(INSTALLED)
+	$(BIN)/python -m tests.walks $(if $(filter file,$(origin JOBS)),,--jobs=$(JOBS)) $(WALKED) $(ARGS)
 
 # Each of them runs even if an earlier one failed.
 clients: $(INSTALLED)

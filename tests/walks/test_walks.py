@@ -1,13 +1,17 @@
-"""Walks by chance over a whole cloud, after each of which certain things must be true."""
+"""Walks by chance over a whole cloud, after each of which certain things must be true. `python -m tests.walks` makes
+more of them."""
 
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import uuid
 
 import pytest
 
 from tests.conftest import LoggedFailures
+from tests.walks.__main__ import tell
 from tests.walks.playing import STEPS, Walked, play
 from tests.walks.walk import CRASHES, FAULTS, HA, HOSTS, SOFT, Event, Mix, seeded
 
@@ -41,10 +45,14 @@ def test_whatever_is_asked_the_cloud_agrees_with_itself(name: str, seed: int, lo
 
 
 def test_a_seed_is_the_same_walk_each_time() -> None:
-    """By itself or after another one."""
+    """In this process, after another one, and in a process of its own."""
     mix = MIXES["all with soft delete"]
     first, other, again = (play(seed, mix, 40) for seed in (1, 2, 1))
     assert first.events == again.events and first.end != other.end
+    options = ["--seeds=1", "--steps=40", f"--mix={','.join(mix)}", "--jobs=1"]
+    command = [sys.executable, "-m", "tests.walks", *options]
+    alone = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert f"end {first.end};" in alone and "none failed" in alone
 
 
 def test_chance_is_left_as_it_was() -> None:
@@ -73,3 +81,9 @@ def test_what_is_wrong_is_told_with_the_last_requests_about_it() -> None:
         "        3.00 -- host fake-1 is down",
         f"        4.00 DELETE /volumes/{one} → 409 it is being made",
     ]
+
+
+def test_the_exit_status_says_whether_a_walk_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tell([(1, "seed 1", None), (2, "seed 2", None)]) == 0
+    assert tell([(3, None, "volume 1 is creating"), (2, "seed 2", None), (1, None, "held")]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "FAILED: 1, 3"
