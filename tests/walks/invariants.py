@@ -94,7 +94,7 @@ def guests_have_servers(end: End) -> Iterator[str]:
 def guests_have_the_ports_of_their_servers(end: End) -> Iterator[str]:
     for id, server in end.servers.items():
         guest = end.guests.get(id)
-        if guest is not None and server["status"] in PLUGGABLE:
+        if guest is not None and server["status"] in PLUGGABLE and id not in end.refused:
             plugged, recorded = {port.id for port in guest.spec.ports}, end.ports_of.get(id, set())
             if plugged != recorded:
                 yield f"server {id} is {server['status']}, its guest has the ports {plugged}, itself {recorded}"
@@ -103,7 +103,7 @@ def guests_have_the_ports_of_their_servers(end: End) -> Iterator[str]:
 def guests_have_the_volumes_of_their_servers(end: End) -> Iterator[str]:
     for id, server in end.servers.items():
         guest = end.guests.get(id)
-        if guest is not None and server["status"] in WITH_A_GUEST:
+        if guest is not None and server["status"] in WITH_A_GUEST and id not in end.refused:
             plugged = {volume.volume_id for volume in guest.spec.volumes}
             if plugged != attached(server):
                 yield f"server {id} is {server['status']}, its guest has {plugged}, itself {attached(server)}"
@@ -119,7 +119,7 @@ def servers_and_volumes_agree(end: End) -> Iterator[str]:
             if volume is None:
                 yield f"server {id} is {server['status']} and has volume {volume_id}, which is gone"
             # What is reserved for a server is not attached to it yet.
-            elif id not in _servers_of(volume) and volume["status"] != "reserved":
+            elif id not in {*_servers_of(volume), *end.refused} and volume["status"] != "reserved":
                 yield f"server {id} has volume {volume_id}, which is {volume['status']} and not attached to it"
     for id, volume in end.volumes.items():
         for server_id in _servers_of(volume):
@@ -134,9 +134,10 @@ def _servers_of(volume: dict[str, list[dict[str, str]]]) -> set[str]:
 
 
 def the_status_of_volumes_says_whether_they_are_used(end: End) -> Iterator[str]:
-    # Those of offloaded servers are kept for them, and so are those of a server whose rebuild had begun and failed.
-    keeping = [each for each in end.servers.values() if each["status"] in ("SHELVED_OFFLOADED", "ERROR")]
-    kept = {id for server in keeping for id in attached(server)}
+    # Those of offloaded servers are kept for them, and so are those of a server whose rebuild had begun and failed, or
+    # whose deletion was refused when an attachment had been cancelled for it.
+    keeping = {id for id, server in end.servers.items() if server["status"] in ("SHELVED_OFFLOADED", "ERROR")}
+    kept = {id for server_id in keeping | (end.refused & end.servers.keys()) for id in attached(end.servers[server_id])}
     for id, volume in end.volumes.items():
         if (volume["status"] == "in-use") != bool(volume["attachments"]):
             yield f"volume {id} is {volume['status']}, with attachments to {_servers_of(volume)}"
@@ -172,7 +173,8 @@ def plugs_are_as_their_ports(end: End) -> Iterator[str]:
             yield f"plug {port['id']} has the addresses {has}, its port {shall}"
         if set(plug.spec.security_groups) != set(port["security_groups"]):
             yield f"plug {port['id']} is in {plug.spec.security_groups}, its port in {port['security_groups']}"
-        if port["device_owner"].startswith("compute:"):
+        # That of a server in ERROR may be bound to no host.
+        if end.servers.get(port["device_id"], {}).get("status") in WITH_A_GUEST:
             expected = "ACTIVE" if port["admin_state_up"] else "DOWN"
             if port["status"] != expected:
                 yield f"port {port['id']} is {port['status']}, not {expected}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from tests.compute.asking import V21
@@ -9,6 +10,7 @@ from tests.walks.walk import IMAGES, V2, Action, Actions, Body, Walk, always, no
 
 FLAVORS = ("1", "2")
 HOSTS = ("fake-1", "fake-2", "fake-3")
+STEADY = ("ACTIVE", "SHUTOFF")  # in which most is accepted
 LOCAL = {"source_type": "image", "destination_type": "local", "boot_index": 0}
 VOLUME = {"source_type": "volume", "destination_type": "volume"}
 
@@ -81,15 +83,30 @@ def image(walk: Walk) -> Any:
     return {"imageRef": walk.image}
 
 
-def act(name: str, body: Body = nothing, *, admin: bool = False) -> Action:
+def act(name: str, body: Body = nothing, *, to: Collection[str] = (), admin: bool = False) -> Action:
+    """`to` are the states in which it is accepted."""
+
     def ask(walk: Walk) -> None:
-        server = walk.pick(walk.servers())
+        server = walk.pick_mostly(walk.servers(), lambda server: server["status"] in to)
         if server is None:
             boot(walk)
         else:
             walk.ask("POST", f"{V21}/servers/{server['id']}/action", {name: body(walk)}, admin=admin)
 
     return ask
+
+
+def restore(walk: Walk) -> None:
+    """Users do not see what they have deleted softly."""
+    path = f"{V21}/servers/detail?all_tenants=1&status=SOFT_DELETED"
+    if server := walk.pick(walk.shown(path, "servers", admin=True)):
+        walk.ask("POST", f"{V21}/servers/{server['id']}/action", {"restore": None})
+
+
+def evacuate(walk: Walk) -> None:
+    found = walk.shown(f"{V21}/servers/detail?all_tenants=1", "servers", admin=True)
+    if server := walk.pick_mostly(found, lambda server: server["OS-EXT-SRV-ATTR:host"] in walk.down):
+        walk.ask("POST", f"{V21}/servers/{server['id']}/action", {"evacuate": {}}, admin=True)
 
 
 def remove(walk: Walk) -> None:
@@ -108,7 +125,8 @@ def abort_move(walk: Walk) -> None:
 
 
 def attach_volume(walk: Walk) -> None:
-    server, volume = walk.pick(walk.servers()), walk.pick(walk.volumes())
+    server = walk.pick_mostly(walk.servers(), lambda server: server["status"] in STEADY)
+    volume = walk.pick_mostly(walk.volumes(), lambda volume: volume["status"] == "available")
     if server and volume:
         wishes = {"volumeId": volume["id"], "delete_on_termination": walk.often(0.2)}
         walk.ask("POST", f"{V21}/servers/{server['id']}/os-volume_attachments", {"volumeAttachment": wishes})
@@ -120,20 +138,22 @@ def detach_volume(walk: Walk) -> None:
 
 
 def swap_volume(walk: Walk) -> None:
-    path, volume = _attachment(walk), walk.pick(walk.volumes())
+    path = _attachment(walk)
+    volume = walk.pick_mostly(walk.volumes(), lambda volume: volume["status"] == "available")
     if path and volume:
         walk.ask("PUT", path, {"volumeAttachment": {"volumeId": volume["id"]}}, admin=True)
 
 
 def _attachment(walk: Walk) -> str | None:
     """The path of one, by chance."""
-    server = walk.pick(walk.servers())
+    server = walk.pick_mostly(walk.servers(), lambda server: bool(server["os-extended-volumes:volumes_attached"]))
     volume = walk.pick(server["os-extended-volumes:volumes_attached"]) if server else None
     return f"{V21}/servers/{server['id']}/os-volume_attachments/{volume['id']}" if server and volume else None
 
 
 def attach_interface(walk: Walk) -> None:
-    server, port = walk.pick(walk.servers()), walk.pick(walk.ports(free=True))
+    server = walk.pick_mostly(walk.servers(), lambda server: server["status"] in STEADY)
+    port = walk.pick(walk.ports(free=True))
     if server:
         wishes = {"port_id": port["id"]} if port and walk.often(0.5) else {"net_id": walk.private}
         walk.ask("POST", f"{V21}/servers/{server['id']}/os-interface", {"interfaceAttachment": wishes})
@@ -154,6 +174,9 @@ def _interface(walk: Walk) -> dict[str, Any] | None:
     return walk.pick([each for each in walk.ports() if each["device_owner"].startswith("compute:")])
 
 
+COLD = [{"host": host} for host in (None, *HOSTS)]
+LIVE = [{"host": host, "block_migration": "auto"} for host in (None, *HOSTS)]
+
 ACTIONS: Actions = (
     (2.4, booted(as_it_is)),
     (2.0, booted(with_a_new_volume)),
@@ -163,36 +186,33 @@ ACTIONS: Actions = (
     (0.4, booted(with_chosen_networks)),
     (0.4, booted(twins)),
     (0.8, booted(with_one_more_volume)),
-    (1.0, act("os-start")),
-    (1.0, act("os-stop")),
+    (1.0, act("os-start", to=("SHUTOFF",))),
+    (1.0, act("os-stop", to=("ACTIVE",))),
     (1.0, act("reboot", always({"type": "SOFT"}))),
     (1.0, act("reboot", always({"type": "HARD"}))),
-    (1.0, act("pause")),
-    (1.0, act("unpause")),
-    (1.0, act("suspend")),
-    (1.0, act("resume")),
-    (1.0, act("shelve")),
-    (1.0, act("shelveOffload", admin=True)),
-    (2.0, act("unshelve")),
-    (2.0, act("resize", flavor)),
-    (1.0, act("confirmResize")),
-    (1.0, act("revertResize")),
-    (1.0, act("rebuild", image)),
-    (1.0, act("rescue")),
-    (1.0, act("unrescue")),
+    (1.0, act("pause", to=("ACTIVE",))),
+    (1.0, act("unpause", to=("PAUSED",))),
+    (1.0, act("suspend", to=("ACTIVE",))),
+    (1.0, act("resume", to=("SUSPENDED",))),
+    (1.0, act("shelve", to=("ACTIVE", "SHUTOFF", "PAUSED"))),
+    (1.0, act("shelveOffload", to=("SHELVED",), admin=True)),
+    (2.0, act("unshelve", to=("SHELVED", "SHELVED_OFFLOADED"))),
+    (2.0, act("resize", flavor, to=STEADY)),
+    (1.0, act("confirmResize", to=("VERIFY_RESIZE",))),
+    (1.0, act("revertResize", to=("VERIFY_RESIZE",))),
+    (1.0, act("rebuild", image, to=STEADY)),
+    (1.0, act("rescue", to=STEADY)),
+    (1.0, act("unrescue", to=("RESCUE",))),
     (1.0, act("createImage", always({"name": "of a server"}))),
     (1.0, act("createBackup", always({"name": "daily", "backup_type": "daily", "rotation": 1}))),
-    (1.0, act("migrate", of(None, *({"host": host} for host in (None, *HOSTS))), admin=True)),
-    (
-        1.0,
-        act("os-migrateLive", of(*({"host": host, "block_migration": "auto"} for host in (None, *HOSTS))), admin=True),
-    ),
-    (1.0, act("evacuate", always({}), admin=True)),
+    (1.0, act("migrate", of(None, *COLD), to=STEADY, admin=True)),
+    (1.0, act("os-migrateLive", of(*LIVE), to=("ACTIVE", "PAUSED"), admin=True)),
+    (1.0, evacuate),
     (1.0, act("lock")),
     (1.0, act("unlock")),
-    (1.0, act("changePassword", always({"adminPass": "another"}))),
+    (1.0, act("changePassword", always({"adminPass": "another"}), to=("ACTIVE",))),
     (1.0, act("addSecurityGroup", always({"name": "default"}))),
-    (1.0, act("restore")),
+    (1.0, restore),
     (0.3, act("forceDelete")),
     (1.0, abort_move),
     (4.0, remove),

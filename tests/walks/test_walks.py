@@ -25,8 +25,8 @@ MIXES = {
     "all with soft delete": frozenset({CRASHES, FAULTS, HOSTS, HA, SOFT}),
 }
 SEEDS = {
-    "calm": (7, 8),
-    "crashes": (100, 101),
+    "calm": (8, 39),
+    "crashes": (100, 112),
     "faults": (200, 201),
     "hosts": (300, 301),
     "hosts with instance HA": (400, 401),

@@ -7,6 +7,11 @@ from typing import Any
 from tests.walks.walk import IMAGES, V3, Action, Actions, Body, Walk, always, nothing
 
 
+def some_volume(walk: Walk) -> dict[str, Any] | None:
+    """Mostly one that is not in use."""
+    return walk.pick_mostly(walk.volumes(), lambda volume: volume["status"] == "available")
+
+
 def snapshots(walk: Walk) -> list[dict[str, Any]]:
     return walk.shown(f"{V3}/snapshots/detail", "snapshots")
 
@@ -50,7 +55,7 @@ def make_of_backup(walk: Walk) -> None:
 
 def act(name: str, body: Body = nothing, *, admin: bool = False) -> Action:
     def ask(walk: Walk) -> None:
-        volume = walk.pick(walk.volumes())
+        volume = some_volume(walk)
         if volume is None:
             make(walk)
         else:
@@ -75,15 +80,15 @@ def revert(walk: Walk) -> None:
 
 
 def remove(walk: Walk) -> None:
-    if volume := walk.pick(walk.volumes()):
+    if volume := some_volume(walk):
         walk.ask("DELETE", f"{V3}/volumes/{volume['id']}{walk.pick(('', '', '?cascade=true'))}")
 
 
 def transfer(walk: Walk) -> None:
-    volume = walk.pick(walk.volumes())
+    volume = some_volume(walk)
     if volume is None:
         return
-    answer = walk.ask("POST", f"{V3}/volume-transfers", {"volume_transfer": {"volume_id": volume["id"]}})
+    answer = walk.ask("POST", f"{V3}/volume-transfers", {"transfer": {"volume_id": volume["id"]}})
     if answer.status == 202:
         made = answer.json()["transfer"]
         path = f"{V3}/volume-transfers/{made['id']}"
@@ -118,7 +123,7 @@ def delete_backup(walk: Walk) -> None:
 
 
 def restore_backup(walk: Walk) -> None:
-    backup, volume = walk.pick(backups(walk)), walk.pick(walk.volumes())
+    backup, volume = walk.pick(backups(walk)), some_volume(walk)
     if backup and volume:
         wishes = {"volume_id": volume["id"]} if walk.often(0.6) else {}
         walk.ask("POST", f"{V3}/backups/{backup['id']}/restore", {"restore": wishes})
@@ -139,7 +144,8 @@ def add_to_group(walk: Walk) -> None:
 
 
 def take_group_snapshot(walk: Walk) -> None:
-    if group := walk.pick(groups(walk)):
+    filled = {volume["group_id"] for volume in walk.volumes()}
+    if group := walk.pick_mostly(groups(walk), lambda group: group["id"] in filled):
         walk.ask("POST", f"{V3}/group_snapshots", {"group_snapshot": {"group_id": group["id"], "name": "g"}})
 
 
@@ -182,7 +188,7 @@ ACTIONS: Actions = (
     (1.5, delete_backup),
     (0.9, restore_backup),
     (1.2, make_group),
-    (0.8, add_to_group),
+    (1.6, add_to_group),
     (0.8, take_group_snapshot),
     (0.6, delete_group_snapshot),
     (0.6, delete_group),

@@ -33,6 +33,7 @@ NEWEST = {"OpenStack-API-Version": f"compute {LATEST}, volume 3.70"}
 CRASHES, FAULTS, HOSTS, HA, SOFT = "crashes", "faults", "hosts", "ha", "soft"
 TROUBLES = (CRASHES, FAULTS, HOSTS, HA, SOFT)
 RECLAIMED = 300.0  # seconds after which a server that was deleted softly is gone
+MOSTLY = 0.8  # how often a request is made that is likely to be accepted, if there is one
 ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 Mix = frozenset[str]
@@ -120,6 +121,11 @@ class Walk:
 
     def pick(self, among: Sequence[T]) -> T | None:
         return self.chance.choice(among) if among else None
+
+    def pick_mostly(self, among: Sequence[T], which: Callable[[T], bool]) -> T | None:
+        """One of those `which` are likely to fit, if there are some; now and then any."""
+        fitting = [each for each in among if which(each)]
+        return self.pick(fitting) if fitting and self.often(MOSTLY) else self.pick(among)
 
     def often(self, share: float) -> bool:
         return self.chance.random() < share
