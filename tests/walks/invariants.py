@@ -19,7 +19,7 @@ POWER = {
 # The audit does not start or stop guests in these states after their host was down; nova does not, either.
 LEFT_AS_FOUND = ("SUSPENDED", "RESCUE")
 # The states in which a port that is deleted in networking is taken from the guest at once.
-PLUGGABLE = ("ACTIVE", "SHUTOFF", "PAUSED")
+PLUGGABLE = ("ACTIVE", "SHUTOFF")
 WITH_A_GUEST = (*POWER, "VERIFY_RESIZE")
 AT_REST = (*WITH_A_GUEST, "SHELVED", "SHELVED_OFFLOADED", "SOFT_DELETED", "ERROR")
 VOLUME_AT_REST = (
