@@ -360,6 +360,21 @@ def test_a_deletion_waits_for_a_move_to_be_undone(
     assert found.spec.host == admin.server(server_id)["OS-EXT-SRV-ATTR:host"]
 
 
+def test_a_server_whose_guest_is_gone_is_deleted_all_the_same(demo: Asking, hypervisor: FakeHypervisor) -> None:
+    """It was ACTIVE again, without a guest."""
+    server_id = demo.boot()
+    hypervisor.guests.delete(server_id)
+    assert demo.delete(f"/servers/{server_id}").status == 204
+    demo.cloud.settle()
+    assert demo.status(server_id) == "SOFT_DELETED"
+    assert demo.act(server_id, {"restore": None}).status == 202
+    demo.cloud.settle()
+    assert demo.status(server_id) == "SOFT_DELETED"
+    demo.cloud.advance(700)
+    demo.cloud.settle()
+    assert demo.status(server_id) == "gone"
+
+
 def test_a_deletion_waits_for_a_rebuild(demo: Asking, hypervisor: FakeHypervisor) -> None:
     server_id = demo.boot()
     hypervisor.behaviour.delay("ensure_absent", 5)

@@ -15,7 +15,7 @@ from cloudctl.compute import deletion, kinds, servers, shelving
 from cloudctl.compute.lifecycle import defining, storage
 from cloudctl.compute.options import ComputeOptions
 from cloudctl.db import Connection
-from cloudctl.drivers.errors import HostDown
+from cloudctl.drivers.errors import HostDown, UnknownGuest
 from cloudctl.drivers.interfaces import IRescue
 from cloudctl.errors import Conflict
 from cloudctl.tasks import Context, Kind, Origin, Step, Transient, Workflow
@@ -27,8 +27,9 @@ def workflows(options: ComputeOptions) -> tuple[Workflow, ...]:
         await ctx.drivers.hypervisor.ensure_stopped(ctx.resource_id, options.shutdown_timeout)
 
     async def off(ctx: Context) -> Memo:
-        # A host that is down keeps its guest, as with a deletion for good, which comes when the time is over.
-        with suppress(HostDown):
+        # A host that is down keeps its guest, as with a deletion for good, which comes when the time is over. A rebuild
+        # that was under way may have left none.
+        with suppress(HostDown, UnknownGuest):
             await stop(ctx)
         await ctx.commit(deletion.soft_deleted, ctx.resource_id, ctx.now)
         return None
