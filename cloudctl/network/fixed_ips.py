@@ -343,5 +343,5 @@ def take_from_everybody(conn: Connection, subnet: Subnet, now: datetime) -> None
 def _ports_changed(conn: Connection, ports: Sequence[Port], now: datetime) -> None:
     standard.change_all(conn, Port.table, [port.id for port in ports], now)
     for port in ports:
-        if port.realised:
+        if port.realised or port.host:
             tasks.submit_once(conn, kinds.ENSURE_PORT, port.id, Unasked(port.project_id))

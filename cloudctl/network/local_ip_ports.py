@@ -144,7 +144,7 @@ def address_of(conn: Connection, port: Port, wanted: str | None) -> str:
 
 
 def _follow(conn: Connection, port: Port, by: Origin) -> None:
-    if port.realised:
+    if port.realised or port.host:
         tasks.submit_once(conn, kinds.ENSURE_PORT, port.id, by)
 
 

@@ -1,7 +1,7 @@
 """Ports on hosts: what steps do with the driver, for compute's workflows and for our own.
 
 The database cannot roll back a driver call, so each of these checks again after it: if the port was bound elsewhere
-meanwhile, or deleted, what the call made is removed.
+meanwhile, or deleted, what the call made is removed; if it or its groups have changed, the driver is to be told again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from attrs import evolve, frozen
-from sqlalchemy import ColumnElement, bindparam, case, literal, or_, update
+from sqlalchemy import ColumnElement, bindparam, case, func, literal, or_, select, update
 
 from cloudctl import tasks
 from cloudctl.db import Connection
@@ -19,7 +19,7 @@ from cloudctl.drivers.interfaces import ISecurityGroups
 from cloudctl.drivers.specs import NetworkSpec, PortBinding, PortSpec, SecurityGroupSpec
 from cloudctl.errors import Conflict
 from cloudctl.network import kinds, networks, port_specs, ports, security_groups, trunk_ports
-from cloudctl.network.tables import Port
+from cloudctl.network.tables import Port, PortSecurityGroup, SecurityGroup
 from cloudctl.tasks import Context, Unasked
 
 
@@ -31,6 +31,7 @@ class Wiring:
     port: PortSpec
     network: NetworkSpec
     groups: tuple[SecurityGroupSpec, ...]
+    seen: tuple[int, int]  # the revision of the port, and those of its groups added up
 
 
 def wiring(conn: Connection, port_id: str) -> Wiring | None:
@@ -39,9 +40,19 @@ def wiring(conn: Connection, port_id: str) -> Wiring | None:
     if found is None:
         return None
     row, spec, network, has_absences = found
-    groups = (security_groups.driver_spec(conn, group) for group in spec.security_groups)
+    groups = [held for group in spec.security_groups if (held := security_groups.held(conn, group)) is not None]
     around = networks.spec_of(conn, network, has_absences)
-    return Wiring(row.host, spec, around, tuple(group for group in groups if group is not None))
+    seen = row.revision, sum(revision for _, revision in groups)
+    return Wiring(row.host, spec, around, tuple(group for group, _ in groups), seen)
+
+
+_revisions = (
+    select(func.coalesce(func.sum(SecurityGroup.revision), 0))
+    .join_from(PortSecurityGroup, SecurityGroup, SecurityGroup.id == PortSecurityGroup.security_group_id)
+    .where(PortSecurityGroup.port_id == bindparam("port"))
+)
+# Compared with `Wiring.seen`.
+_now = select(Port.revision, _revisions.scalar_subquery()).where(Port.id == bindparam("port"))
 
 
 async def hold(ctx: Context, wanted: Wiring, host: str) -> PortBinding:
@@ -53,7 +64,21 @@ async def hold(ctx: Context, wanted: Wiring, host: str) -> PortBinding:
             await driver.ensure_security_group(group)
     port = wanted.port if wanted.port.binding is None else evolve(wanted.port, binding=None)
     binding: PortBinding = await driver.ensure_port(port, host)
+    # The work that a change has requested may have been done before this, with less of it.
+    if await ctx.read(_has_changed, wanted):
+        await ctx.write(_tell_again, port.id)
     return binding
+
+
+def _has_changed(conn: Connection, wanted: Wiring) -> bool:
+    found = conn.execute(_now, {"port": wanted.port.id}).first()
+    return found is not None and tuple(found) != wanted.seen
+
+
+def _tell_again(conn: Connection, port_id: str) -> None:
+    row = ports.find(conn, port_id)
+    if row is not None:
+        tasks.submit_once(conn, kinds.ENSURE_PORT, port_id, Unasked(row.project_id))
 
 
 async def plug(ctx: Context, port_id: str, host: str) -> PortSpec:

@@ -84,7 +84,7 @@ _locked = (
     .with_for_update()
 )
 _with_rules = (
-    select(SecurityGroup.stateful, SecurityGroupRuleRecord)
+    select(SecurityGroup.stateful, SecurityGroup.revision, SecurityGroupRuleRecord)
     .join_from(
         SecurityGroup,
         SecurityGroupRuleRecord,
@@ -115,7 +115,7 @@ _same = (
 _realised = (
     select(Port.id)
     .join_from(PortSecurityGroup, Port, Port.id == PortSecurityGroup.port_id)
-    .where(PortSecurityGroup.security_group_id == bindparam("group"), Port.realised.is_(True))
+    .where(PortSecurityGroup.security_group_id == bindparam("group"), or_(Port.realised.is_(True), Port.host != ""))
     .limit(1)
 )
 
@@ -335,19 +335,26 @@ def _rules_changed(conn: Connection, group_id: str, now: datetime, by: Origin) -
 
 
 def _realise(conn: Connection, group_id: str, now: datetime, by: Origin) -> None:
-    """Update the driver if it holds a port in the group: only then does it hold the group."""
+    """Update the driver if it holds a port in the group, or is about to: only then does it hold the group."""
     if conn.execute(_realised, {"group": group_id}).first() is not None:
         tasks.submit_once(conn, kinds.ENSURE_SECURITY_GROUP, group_id, by)
 
 
 def driver_spec(conn: Connection, group_id: str) -> SecurityGroupSpec | None:
     """The group as the driver shall hold it; None if there is none."""
+    found = held(conn, group_id)
+    return None if found is None else found[0]
+
+
+def held(conn: Connection, group_id: str) -> tuple[SecurityGroupSpec, int] | None:
+    """The same with the revision that it has."""
     rows = conn.execute(_with_rules, {"wanted": group_id}).all()
     if not rows:
         return None
+    stateful, revision, _ = rows[0]
     # The row of a group without rules has a rule of Nones.
-    specs = (spec for _, rule in rows if rule.id for spec in _rule_specs(conn, rule))
-    return SecurityGroupSpec(id=group_id, rules=tuple(specs), stateful=rows[0][0])
+    specs = (spec for *_, rule in rows if rule.id for spec in _rule_specs(conn, rule))
+    return SecurityGroupSpec(id=group_id, rules=tuple(specs), stateful=stateful), revision
 
 
 def _rule_specs(conn: Connection, row: SecurityGroupRuleRecord) -> list[SecurityGroupRule]:
