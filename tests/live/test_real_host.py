@@ -42,7 +42,6 @@ def test_a_tenant_works_on_a_real_host_while_the_cloud_is_killed_in_every_phase(
     closed_until_a_rule_opens(host, addresses[one])
     names_and_keys(host, addresses)
     neighbours(host, addresses, one, two, image)
-    interfaces(host, addresses[one], one, network)
     volumes(host, addresses, one, two)
     power(host, addresses[one], one)
     consoles(host, one)
@@ -157,19 +156,6 @@ def attach(host: Host, server: str, volume: str) -> None:
 def detach(host: Host, server: str, volume: str) -> None:
     host.begin("DELETE", f"/compute/v2.1/servers/{server}/os-volume_attachments/{volume}")
     host.has_status(f"/volume/v3/volumes/{volume}", "volume", "available")
-
-
-def interfaces(host: Host, address: str, id: str, network: str) -> None:
-    """A guest gets a second one, and gives it up when its port is deleted in networking."""
-
-    def cards() -> list[str]:
-        return host.ssh(address, "ls /sys/class/net").split()
-
-    body = {"interfaceAttachment": {"net_id": network}}
-    made = host.begin("POST", f"/compute/v2.1/servers/{id}/os-interface", body)["interfaceAttachment"]["port_id"]
-    until("the guest has the card", lambda: "eth1" in cards())
-    host.begin("DELETE", f"/networking/v2.0/ports/{made}")
-    until("the guest has given it up", lambda: "eth1" not in cards())
 
 
 def volumes(host: Host, addresses: dict[str, str], one: str, two: str) -> None:
