@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from attrs import frozen
 
-from cloudctl.drivers.errors import Busy, DriverError, NoCapacity, Unreachable
+from cloudctl.drivers.errors import Busy, DriverError, HostDown, NoCapacity, Unreachable
 from cloudctl.drivers.fake.hypervisor import FakeHypervisor
 from cloudctl.drivers.fake.network import FakeNetworkBackend
 from cloudctl.drivers.fake.volume import FakeVolumeBackend
@@ -150,3 +150,14 @@ def test_a_driver_that_does_not_help_holds_nothing(
     of[method].behaviour.clear()
     now_on = host(admin, lost.id)
     assert now_on != lost.host and used(admin) == {now_on: 1}
+
+
+def test_a_new_host_that_is_silent_for_a_moment_keeps_what_it_has_begun(
+    admin: Asking, lost: Lost, hypervisor: FakeHypervisor
+) -> None:
+    """Its answer to the start is lost, and it is back when all hosts are asked: the old one seems to have the guest."""
+    hypervisor.behaviour.fail("ensure_running", error=HostDown("it does not answer"), after=True)
+    # The look before anything is made, and the first one afterwards.
+    hypervisor.behaviour.fail("observe", times=2, error=HostDown("it does not answer"))
+    assert evacuated(admin, lost) == "ERROR"
+    assert host(admin, lost.id) == there(hypervisor.guests.get(lost.id)).spec.host != lost.host

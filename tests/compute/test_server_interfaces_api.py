@@ -165,15 +165,16 @@ def test_a_guest_gives_up_ports_that_their_owner_deletes(
     assert (demo.status(server_id), audited(demo.cloud)) == ("ACTIVE", [])
 
 
+@pytest.mark.parametrize(("halt", "go_on"), [("suspend", "resume"), ("pause", "unpause")])
 def test_a_guest_that_cannot_gives_them_up_later(
-    demo: Asking, with_three_ports: tuple[str, list[str]], hypervisor: FakeHypervisor
+    demo: Asking, with_three_ports: tuple[str, list[str]], hypervisor: FakeHypervisor, halt: str, go_on: str
 ) -> None:
     server_id, (first, *lost) = with_three_ports
-    assert demo.act(server_id, {"suspend": None}).status == 202
+    assert demo.act(server_id, {halt: None}).status == 202
     demo.cloud.settle()
     delete_ports(demo, *lost)
     assert audited(demo.cloud) == []
-    assert demo.act(server_id, {"resume": None}).status == 202
+    assert demo.act(server_id, {go_on: None}).status == 202
     demo.cloud.settle()
     assert len(there(hypervisor.guests.get(server_id)).state.port_ids) == 3
     assert audited(demo.cloud) == ["interface-portless"] * 2
